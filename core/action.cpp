@@ -1,0 +1,75 @@
+#include "core/action.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+struct OpWords {
+    Op op;
+    std::string_view text;
+    std::string_view words;
+};
+
+constexpr std::array<OpWords, 13> table{{
+    {Op::Forward, "F", "forward"},
+    {Op::Backward, "B", "backward"},
+    {Op::BackwardInput, "I", "input-gradient backward"},
+    {Op::BackwardWeight, "W", "weight-gradient backward"},
+    {Op::Recompute, "R", "recompute"},
+    {Op::SendForward, "SEND_F", "send of the output"},
+    {Op::RecvForward, "RECV_F", "receive of the input"},
+    {Op::SendBackward, "SEND_B", "send of the input's gradient"},
+    {Op::RecvBackward, "RECV_B", "receive of the output's gradient"},
+    {Op::ReduceGradient, "REDUCE_GRAD", "gradient reduction"},
+    {Op::Unshard, "UNSHARD", "unshard"},
+    {Op::Reshard, "RESHARD", "reshard"},
+    {Op::Optimizer, "OPT", "optimizer"},
+}};
+
+const OpWords& row(Op op) {
+    const auto index = static_cast<std::size_t>(op);
+    PIPETWIN_EXPECT(index < table.size(), "op out of range");
+    return table.at(index);
+}
+
+}  // namespace
+
+std::string_view op_text(Op op) {
+    return row(op).text;
+}
+
+std::string_view op_words(Op op) {
+    return row(op).words;
+}
+
+bool is_compute(Op op) {
+    return op == Op::Forward || op == Op::Backward || op == Op::BackwardInput ||
+           op == Op::BackwardWeight || op == Op::Recompute;
+}
+
+bool is_send(Op op) {
+    return op == Op::SendForward || op == Op::SendBackward;
+}
+
+bool is_receive(Op op) {
+    return op == Op::RecvForward || op == Op::RecvBackward;
+}
+
+bool has_micro_batch(Op op) {
+    return is_compute(op) || is_send(op) || is_receive(op);
+}
+
+std::string to_string(const Action& action) {
+    if (!has_micro_batch(action.op)) {
+        return fmt::format("{}{}", action.stage, op_text(action.op));
+    }
+    return fmt::format("{}{}{}", action.stage, op_text(action.op), action.micro_batch);
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <compare>
+#include <string>
+#include <string_view>
+
+namespace pipetwin {
+
+/// What a rank can do. In the text form: F, B, I, W, R, OPT, SEND_F, ... (PyTorch's words, plus R and OPT).
+enum class Op {
+    Forward,         ///< F
+    Backward,        ///< B: both gradients
+    BackwardInput,   ///< I
+    BackwardWeight,  ///< W
+    Recompute,       ///< R: forward again, keeping the intermediates
+    SendForward,     ///< SEND_F: this stage's output of a micro-batch goes to the next stage
+    RecvForward,     ///< RECV_F: this stage's input arrives from the stage before
+    SendBackward,    ///< SEND_B: the gradient of this stage's input goes to the stage before
+    RecvBackward,    ///< RECV_B: the gradient of this stage's output arrives from the next stage
+    ReduceGradient,  ///< REDUCE_GRAD: over the replicas; no micro-batch
+    Unshard,         ///< UNSHARD: no micro-batch
+    Reshard,         ///< RESHARD: no micro-batch
+    Optimizer,       ///< OPT: update of the stage's weights; no micro-batch
+};
+
+/// "2F0": stage 2, forward, micro-batch 0.
+struct Action {
+    Op op{};
+    int stage = 0;
+    int micro_batch = 0;
+    bool with_next = false;  ///< issued together with the next action of the row (overlapped pair)
+
+    auto operator<=>(const Action&) const = default;
+};
+
+/// "F", "SEND_F", "OPT".
+std::string_view op_text(Op op);
+
+/// "forward", "send of the output": for sentences.
+std::string_view op_words(Op op);
+
+/// True for F, B, I, W and R.
+bool is_compute(Op op);
+bool is_send(Op op);
+bool is_receive(Op op);
+/// False for REDUCE_GRAD, UNSHARD, RESHARD and OPT.
+bool has_micro_batch(Op op);
+
+/// "2F0", "0SEND_F3", "1OPT".
+std::string to_string(const Action& action);
+
+}  // namespace pipetwin

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "core/metrics.h"
+#include "core/timeline.h"
+
+namespace pipetwin {
+
+/// How noisy the machine was while it measured.
+struct Noise {
+    double stolen_percent = 0;  ///< 1 - thread CPU time / wall time of the compute spans, of the kept steps
+    double p90_over_p10 = 1;    ///< of the kept steps' times
+    int dropped_steps = 0;      ///< steps that the gate refused
+    int steps = 0;              ///< steps that were kept
+};
+
+/// One side of a comparison: the timelines of one step or several of the same rows, and what only the plan's
+/// owner can know.
+struct TimelineSet {
+    std::vector<Timeline> steps;          ///< at least one
+    std::vector<Bytes> peak_bytes;        ///< per rank; empty if not known
+    std::optional<Breakdown> breakdown;
+    Noise noise;
+};
+
+struct Pair {
+    Duration predicted{};
+    Duration measured{};
+    /// 100 (predicted - measured) / measured; 0 when both are 0.
+    double error_percent() const;
+};
+
+/// One action on both sides, joined by its place in the row.
+struct ActionDelta {
+    int rank = 0;
+    int cell = 0;
+    Action action;
+    Pair duration;  ///< medians over the steps
+    Pair begin;
+};
+
+struct PeakDelta {
+    int rank = 0;
+    Bytes predicted;
+    Bytes measured;
+    double error_percent() const;
+};
+
+struct Comparison {
+    Pair makespan;
+    Pair step;
+    double predicted_bubble_total = 0;
+    double measured_bubble_total = 0;
+    std::vector<PeakDelta> peaks;                                  ///< empty unless both sides know theirs
+    struct ByOp {
+        Op op{};
+        Pair total;  ///< sum over ranks of the op's durations
+    };
+    std::vector<ByOp> by_op;                                       ///< F, B, I, W, R in this order, those that occur
+    std::vector<ActionDelta> actions;
+    std::optional<Breakdown> predicted_breakdown;
+    std::optional<Breakdown> measured_breakdown;
+    Noise noise;
+};
+
+/// Joins by position with equality of the action as a check. Throws Error(BadInput), naming rank, cell and both
+/// actions, if the rows differ.
+Comparison compare(const TimelineSet& predicted, const TimelineSet& measured);
+
+/// The step whose time is nearest the median of all: the one to draw.
+const Timeline& median_step(const TimelineSet& set);
+
+}  // namespace pipetwin

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/timeline.h"
+
+namespace pipetwin {
+
+enum class MemoryKind { Weights, Gradients, Optimizer, Stash, Boundary, Workspace };
+constexpr int memory_kind_count = 6;
+std::string_view to_string(MemoryKind kind);
+
+/// Bytes per kind; the index is the MemoryKind.
+struct MemoryUse {
+    std::array<Bytes, memory_kind_count> bytes{};
+
+    Bytes& operator[](MemoryKind kind) { return bytes[static_cast<std::size_t>(kind)]; }
+    Bytes operator[](MemoryKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+    Bytes total() const;
+    bool operator==(const MemoryUse&) const = default;
+};
+
+/// What one action does to the memory of its rank: `during` is held on top of what was there before while
+/// it runs (its high-water mark), `after` is what remains of it (or is freed: negative).
+///
+///            input at a later stage arrives by RECV_F (boundary), at stage 0 it is loaded by F itself
+/// RECV_F     boundary + input                      RECV_B  boundary + output
+/// F keep     boundary - input, stash + saved, boundary + output
+/// F drop     boundary - input, stash + input, boundary + output; during: forward_drop_peak
+/// SEND_F     boundary - output                     SEND_B  boundary - input
+/// R          stash + saved - input; during: + output, too
+/// B          stash - saved, boundary - output gradient + input gradient; during: backward_peak
+/// I          boundary + input gradient (not at stage 0)     W  stash - saved, boundary - output gradient
+struct MemoryChange {
+    MemoryUse during;
+    MemoryUse after;
+};
+MemoryChange memory_change(const Plan& plan, const Action& action);
+
+/// What the rank holds before its first action: weights, gradients, optimizer state, workspace, and for each of
+/// its incoming boundaries room for `capacity` messages (none while the capacity is unbounded).
+MemoryUse resident_memory(const Plan& plan, int rank);
+
+struct MemoryPoint {
+    Duration time{};
+    MemoryUse use;
+};
+
+/// Live bytes over time: a step function, each point valid until the next. Every action gives two points, its
+/// begin (with what it holds during) and its end (with what remains).
+struct MemoryCurve {
+    std::vector<MemoryPoint> points;
+    MemoryUse peak;        ///< composition at the first moment of the highest total
+    Duration peak_time{};
+    int peak_cell = -1;    ///< the action of the row that reached it; -1: before the first
+};
+
+/// One curve per rank. The peak depends on the order of the row alone, never on the times.
+std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline);
+
+/// The peaks alone, without a timeline.
+std::vector<MemoryUse> peak_memory(const Plan& plan);
+
+/// Largest number of (micro-batch, stage) pairs alive on each rank, from the start of F to the end of B (or W).
+std::vector<int> peak_live_activations(const Schedule& schedule);
+
+/// Throws Error(Infeasible) with a table of ranks, their bytes by kind and the limit, if the plan has a memory
+/// limit and a rank is above it (C29).
+void check_memory(const Plan& plan);
+
+}  // namespace pipetwin

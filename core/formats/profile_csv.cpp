@@ -1,0 +1,1 @@
+#include "core/formats/profile_csv.h"

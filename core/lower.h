@@ -1,0 +1,33 @@
+#pragma once
+
+#include "core/schedule.h"
+
+/// Passes from Schedule to Schedule. A generator writes compute actions only; these add the rest, so every
+/// schedule gets the same rules.
+namespace pipetwin {
+
+enum class Recompute { None, Always, ExceptLast };
+enum class RecomputeTiming {
+    Eager,  ///< R before the gradient is received: it may run while the gradient is still on its way
+    Lazy,   ///< R after the gradient was received
+};
+
+std::string_view to_string(Recompute recompute);
+std::string_view to_string(RecomputeTiming timing);
+
+/// Puts R directly before each B (or I). `ExceptLast` leaves out the last micro-batch,
+/// micro_batches - 1, on every stage.
+Schedule add_recompute(Schedule schedule, Recompute recompute);
+
+/// Adds SEND directly after the action that makes a boundary and RECV directly before the action that
+/// needs it - with `Eager`, RECV_B stands between R and B; with `Lazy` before R. Stages on one rank
+/// exchange nothing.
+Schedule add_communication(Schedule schedule, RecomputeTiming timing);
+
+/// Appends OPT for each stage of a rank, ascending, at the end of its row.
+Schedule add_optimizer(Schedule schedule);
+
+/// The reverse of all three: F, B, I and W only.
+Schedule compute_only(Schedule schedule);
+
+}  // namespace pipetwin

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <boost/graph/adjacency_list.hpp>
+
+namespace pipetwin {
+
+/// What a layer computes. Primitive layers have weights or a formula of their own; `Sequence` and
+/// `Residual` are made of others, so that one unit of partition may hold several.
+enum class LayerType {
+    Embedding,     ///< token ids (positions) -> (positions, outputs): token table plus position table
+    LayerNorm,     ///< per position, gain and bias, epsilon 1e-5
+    Linear,        ///< y = x w + b; b only where `bias`
+    Gelu,          ///< exact, 0.5 x (1 + erf(x / sqrt 2))
+    Attention,     ///< causal multi-head self-attention with qkv and output projections, both biased
+    CrossEntropy,  ///< mean negative log-likelihood of the target class at every position
+    Sequence,      ///< `inner`, one after the other
+    Residual,      ///< x + inner(x)
+    Opaque,        ///< known by its costs only; can be planned and simulated, not executed
+};
+
+std::string_view to_string(LayerType type);
+
+/// What a user writes about a layer; shapes follow from the layer before it.
+struct LayerSpec {
+    std::string name;
+    LayerType type = LayerType::Opaque;
+    int outputs = 0;     ///< Embedding, Linear: width of the output
+    int vocabulary = 0;  ///< Embedding: rows of the token table
+    int context = 0;     ///< Embedding: rows of the position table; 0 = no position table
+    int heads = 0;       ///< Attention: must divide the width
+    bool bias = true;    ///< Linear
+    std::vector<LayerSpec> inner;
+};
+
+/// Shape of one sample between layers: `positions` x `width` numbers, or `positions` token ids.
+struct SampleShape {
+    bool token_ids = false;
+    int positions = 1;
+    int width = 0;
+
+    bool operator==(const SampleShape&) const = default;
+};
+
+std::string to_string(const SampleShape& shape);
+
+/// The smallest unit of partition, with everything that follows from its place in the model.
+struct Layer {
+    LayerSpec spec;
+    SampleShape input;
+    SampleShape output;                 ///< after the loss: positions 1, width 0
+    std::int64_t parameter_count = 0;
+};
+
+/// A directed acyclic graph of layers with a fixed topological order; stages are contiguous in it.
+///
+/// The order is the order of the vertices: every edge goes from a lower index to a higher one.
+class Model {
+  public:
+    using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Layer>;
+
+    /// A chain of layers that can be executed. Throws Error(BadInput), naming the layer, if shapes do
+    /// not chain, a size is out of range, a name occurs twice, or a loss stands anywhere but last.
+    static Model chain(SampleShape input, std::vector<LayerSpec> layers);
+
+    /// Opaque layers with the layers they read from, by name; an empty list means "the one before".
+    /// Throws Error(BadInput) for unknown or doubled names and for cycles.
+    struct Named {
+        std::string name;
+        std::vector<std::string> inputs;
+    };
+    static Model opaque(const std::vector<Named>& layers);
+
+    int layer_count() const;
+    const Layer& layer(int index) const;
+
+    /// Indices of the layers whose output `index` reads, ascending; empty for the first.
+    std::vector<int> inputs_of(int index) const;
+
+    /// True if every layer reads exactly the one before it.
+    bool is_chain() const;
+
+    /// False if any layer is `Opaque`.
+    bool is_executable() const;
+
+    const Graph& graph() const { return graph_; }
+
+  private:
+    explicit Model(Graph graph);
+    Graph graph_;
+};
+
+/// Sizes of a GPT: pre-norm blocks, learned positions, GELU, untied head without bias.
+struct GptSizes {
+    int layers = 0;
+    int d_model = 0;
+    int heads = 0;
+    int context = 0;
+    int vocabulary = 0;
+    int feed_forward = 0;
+};
+
+/// Units: "embedding", "block0.attention", "block0.feed_forward", ..., "head" (2 * layers + 2).
+/// Attention unit: x + attention(norm(x)); feed-forward unit: x + linear(gelu(linear(norm(x))));
+/// head: norm, linear without bias, cross-entropy.
+Model gpt_model(const GptSizes& sizes);
+
+/// Multi-layer perceptron: `sizes` = inputs, hidden..., classes. Units: "linear0" (with its GELU), ...,
+/// the last with cross-entropy.
+Model mlp_model(const std::vector<int>& sizes);
+
+}  // namespace pipetwin

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/lower.h"
+#include "core/model.h"
+#include "core/units.h"
+
+namespace pipetwin {
+
+enum class ModelKind { Gpt, Mlp, Layers, Profile };
+enum class DataKind { Text, Mnist, Synthetic };
+enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
+enum class Precision { Fp32, Fp64 };
+enum class Backend { Cpu, Paced, Cuda };
+
+std::string_view to_string(ModelKind kind);
+std::string_view to_string(DataKind kind);
+std::string_view to_string(OptimizerKind kind);
+std::string_view to_string(Precision precision);
+std::string_view to_string(Backend backend);
+
+/// Everything a run depends on, defaults filled in. Keys and their meaning: docs/scenario.md.
+/// An empty optional is "auto".
+struct Scenario {
+    std::filesystem::path file;                  ///< where it was read from; paths inside are relative to it
+
+    struct ModelPart {
+        ModelKind kind = ModelKind::Gpt;
+        GptSizes gpt;
+        bool tied = false;
+        std::vector<int> sizes;                  ///< mlp
+        std::vector<LayerSpec> layers;           ///< layers, `repeat` expanded
+        std::filesystem::path profile;           ///< profile
+    } model;
+    struct DataPart {
+        DataKind kind = DataKind::Synthetic;
+        std::filesystem::path path;
+    } data;
+    struct TrainingPart {
+        int batch = 32;
+        int steps = 50;
+        OptimizerKind optimizer = OptimizerKind::AdamW;
+        double learning_rate = 3e-4;
+        Precision precision = Precision::Fp32;
+        std::uint64_t seed = 1;
+    } training;
+    struct PipelinePart {
+        std::optional<int> stages = 1;
+        std::optional<int> micro_batches = 1;
+        std::optional<std::string> schedule = "gpipe";
+        std::optional<int> chunks = 1;
+        std::optional<Recompute> recompute;      ///< the reader has filled in the schedule's default
+        bool recompute_auto = false;
+        RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+        std::optional<std::vector<int>> partition;
+        std::optional<int> channel_capacity;
+        std::optional<int> data_parallel = 1;
+        std::optional<int> tensor_parallel = 1;
+    } pipeline;
+    struct ClusterPart {
+        Backend backend = Backend::Cpu;
+        std::string device = "this-machine";
+        int count = 0;                           ///< devices; 0 = as many as stages
+        int per_node = 8;
+        double link_gbps = 0;                    ///< gigabit per second; 0 = what the profile says
+        double node_link_gbps = 0;
+        double link_latency_us = 0;
+        double node_link_latency_us = 0;
+        std::optional<Bytes> memory_limit;       ///< per device
+    } cluster;
+    struct OutputPart {
+        int checkpoint_every = 0;
+    } output;
+};
+
+/// One `--set key=value`; the value is TOML, a bare word is a string.
+struct Override {
+    std::string key;
+    std::string value;
+};
+
+/// Reads a scenario. Throws Error(BadInput) with file:line:column, what was found, what was expected and the
+/// nearest known key; for an override the place is "--set key".
+Scenario read_scenario(const std::filesystem::path& file, const std::vector<Override>& overrides = {});
+
+/// The same from text; `file` names it in errors and anchors relative paths.
+Scenario parse_scenario(std::string_view text,
+                        const std::filesystem::path& file,
+                        const std::vector<Override>& overrides = {});
+
+/// The scenario as TOML with every default written out; parse(print(x)) = x.
+std::string print_scenario(const Scenario& scenario);
+
+/// Throws Error(BadInput), naming the key and a value to set, for every "auto" that is not planned yet
+/// (all but partition and channel_capacity).
+void require_settled(const Scenario& scenario);
+
+struct Profile;
+
+/// The model that the scenario describes. For kind = "profile" the layers come from `profile`.
+/// Throws Error(BadInput).
+Model scenario_model(const Scenario& scenario, const Profile* profile = nullptr);
+
+}  // namespace pipetwin

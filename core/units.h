@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+/// Time and memory as integers with a type. This is the only place that turns them into double.
+namespace pipetwin {
+
+/// Integer nanoseconds. Simulated time is never a floating-point number.
+using Duration = std::chrono::nanoseconds;
+
+/// A number of bytes; may be negative as a difference.
+struct Bytes {
+    std::int64_t count = 0;
+
+    constexpr auto operator<=>(const Bytes&) const = default;
+    constexpr Bytes& operator+=(Bytes other) {
+        count += other.count;
+        return *this;
+    }
+    constexpr Bytes& operator-=(Bytes other) {
+        count -= other.count;
+        return *this;
+    }
+    friend constexpr Bytes operator+(Bytes a, Bytes b) { return {a.count + b.count}; }
+    friend constexpr Bytes operator-(Bytes a, Bytes b) { return {a.count - b.count}; }
+    friend constexpr Bytes operator-(Bytes a) { return {-a.count}; }
+    friend constexpr Bytes operator*(Bytes a, std::int64_t n) { return {a.count * n}; }
+    friend constexpr Bytes operator*(std::int64_t n, Bytes a) { return {a.count * n}; }
+};
+
+double to_seconds(Duration duration);
+double to_milliseconds(Duration duration);
+
+/// Rounds once, to the nearest nanosecond. Throws Error(BadInput), naming `what` and the value, if
+/// `milliseconds` is negative, not finite or above 292 years.
+Duration from_milliseconds(double milliseconds, std::string_view what);
+
+/// How long `bytes` take at `bytes_per_second`, rounded up to a nanosecond; zero where the rate is 0
+/// (which stands for "infinitely fast").
+Duration transfer_time(Bytes bytes, double bytes_per_second);
+
+/// "4.00 GiB", "512 B".
+std::string format_bytes(Bytes bytes);
+
+/// "12.345 ms", "850 ns", "3.210 s": three decimals in the unit that fits.
+std::string format_duration(Duration duration);
+
+/// Reads "4 GiB", "80 GB", "1024" (bytes). Throws Error(BadInput) naming the text and the units known.
+Bytes parse_bytes(std::string_view text);
+
+}  // namespace pipetwin

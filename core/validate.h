@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/schedule.h"
+
+namespace pipetwin {
+
+/// One broken rule at one place. `cell` is the position in the rank's row; -1 where no cell is to blame
+/// (an action that is missing).
+struct Violation {
+    int rank = 0;
+    int cell = -1;
+    std::string action;  ///< "1B3"
+    std::string why;     ///< a sentence: what is wrong and what was expected
+
+    bool operator==(const Violation&) const = default;
+};
+
+/// All broken rules at once, by rank and cell; empty for a valid schedule. Checks, each a function:
+/// stages and micro-batches in range; every stage on the rank that the row says; completeness (one F and
+/// one B, or one F, I and W, per stage and micro-batch; at most one R, between F and B); order inside a
+/// stage; receives before use and sends after production; k-th send of an edge matches its k-th receive.
+/// A compute-only schedule (no SEND or RECV at all) is checked without the communication rules.
+/// Never throws for what it finds.
+std::vector<Violation> validate(const Schedule& schedule);
+
+/// Whether a lowered schedule runs to its end with FIFO channels of this capacity, one per boundary and
+/// direction. Capacity 0: a send waits for its receive.
+struct DeadlockReport {
+    bool deadlock_free = true;
+    std::vector<Violation> waiting;  ///< the actions that wait on each other, in the order of the cycle
+};
+
+/// One symbolic run, O(actions): ranks are sequential, channels FIFO with one producer and one consumer, so
+/// the answer does not depend on timing.
+DeadlockReport find_deadlock(const Schedule& schedule, int capacity);
+
+/// The smallest capacity at which the schedule does not deadlock; -1 if none does.
+int smallest_capacity(const Schedule& schedule);
+
+/// The grid of the schedule, with an arrow at every violation, then one line for each. For error texts.
+std::string explain(const Schedule& schedule, const std::vector<Violation>& violations);
+
+}  // namespace pipetwin

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+#include "core/footprint.h"
+#include "exec/tensor.h"
+
+namespace pipetwin::exec {
+
+/// The memory of one rank: hands out tensors, counts live bytes by kind and their high-water mark, and keeps freed
+/// blocks for the next request of the same size, so that a steady training step asks the system for nothing. Used by
+/// one thread at a time. Fresh blocks are touched once, so that page faults do not fall into a measured action.
+class Arena {
+  public:
+    Arena() = default;
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+    ~Arena();
+
+    /// Contents are undefined.
+    Tensor allocate(DType type, std::int64_t rows, std::int64_t columns, MemoryKind kind);
+
+    /// Counts bytes that no tensor holds: the room that a channel promises. `bytes` may be negative.
+    void reserve(MemoryKind kind, Bytes bytes);
+
+    const MemoryUse& live() const { return live_; }
+    /// Composition at the first moment of the highest total since the last reset.
+    const MemoryUse& peak() const { return peak_; }
+    void reset_peak();
+
+  private:
+    friend class Tensor;
+    void add(MemoryKind kind, Bytes bytes);
+    MemoryUse live_;
+    MemoryUse peak_;
+    std::map<std::size_t, std::vector<void*>> free_;
+};
+
+}  // namespace pipetwin::exec

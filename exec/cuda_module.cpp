@@ -1,0 +1,1 @@
+#include "exec/cuda_module.h"

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/model.h"
+#include "core/scenario.h"
+
+namespace pipetwin::exec {
+
+/// One mini-batch on the host: `samples` samples in row order. Token ids or real numbers as the model reads them.
+struct Batch {
+    int samples = 0;
+    int positions = 1;                 ///< inputs per sample
+    int width = 0;                     ///< numbers per position; 0 for token ids
+    int target_positions = 1;
+    std::vector<std::int32_t> tokens;  ///< samples * positions, where width == 0
+    std::vector<float> values;         ///< samples * positions * width, else
+    std::vector<std::int32_t> targets; ///< samples * target_positions
+};
+
+/// A slice of consecutive samples of a batch.
+struct MicroBatch {
+    const Batch* batch = nullptr;
+    int first_sample = 0;
+    int samples = 0;
+};
+
+/// The slices of core/plan.h's micro_batch_sizes.
+std::vector<MicroBatch> split(const Batch& batch, const std::vector<int>& sizes);
+
+/// Mini-batches without end; the content of batch `step` depends on (seed, step) alone.
+class DataSource {
+  public:
+    virtual ~DataSource() = default;
+    virtual Batch batch(int step, int samples) const = 0;
+    /// "text, 303076 bytes in 17 files": for the log.
+    virtual std::string description() const = 0;
+};
+
+/// Throws Error(BadInput), naming path, what was found and what was expected; Error(Io).
+std::unique_ptr<DataSource> open_data(const Scenario& scenario, const Model& model);
+
+}  // namespace pipetwin::exec

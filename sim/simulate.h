@@ -1,0 +1,21 @@
+#pragma once
+
+#include "core/plan.h"
+#include "core/timeline.h"
+
+namespace pipetwin::sim {
+
+/// What every device would do, and when. Discrete events in integer nanoseconds; equal times are resolved by
+/// sequence number, so a run is the same on every machine, byte for byte.
+///
+/// A transfer leaves when its link is free and occupies it for bytes / rate; it arrives `latency` later. Links are
+/// FIFO, one per boundary and direction. With a channel capacity c a send waits while c messages that
+/// the receiver has not taken are under way or waiting on its edge (c = 0: until the receive begins).
+/// A validated plan always finishes; InternalError otherwise.
+Timeline simulate(const Plan& plan);
+
+/// The largest number of messages ever waiting on an edge in the unblocked simulation, at least 1 (0 where the plan has no
+/// edges): with this capacity no send blocks.
+int settled_capacity(const Plan& plan);
+
+}  // namespace pipetwin::sim

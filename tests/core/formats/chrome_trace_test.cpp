@@ -1,0 +1,1 @@
+#include "core/formats/chrome_trace.h"

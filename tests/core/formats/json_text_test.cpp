@@ -1,0 +1,1 @@
+#include "core/formats/json_text.h"

@@ -1,0 +1,1 @@
+#include "core/formats/plan_json.h"

@@ -1,0 +1,1 @@
+#include "core/formats/schedule_csv.h"

@@ -1,0 +1,1 @@
+#include "core/formats/svg.h"

@@ -1,0 +1,1 @@
+#include "core/render_text.h"

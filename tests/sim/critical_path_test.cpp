@@ -1,0 +1,1 @@
+#include "sim/critical_path.h"
