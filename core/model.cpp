@@ -1,1 +1,469 @@
 #include "core/model.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <queue>
+
+#include "core/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr std::size_t most_layers = 100'000;
+constexpr int deepest_nesting = 64;
+/// Above every model there is, and small enough that bytes of all tensors add up without overflow.
+constexpr std::int64_t most_numbers = std::int64_t{1} << 50;
+
+[[noreturn]] void refuse(const std::string& name, std::string text, std::string hint = {}) {
+    throw Error(ErrorKind::BadInput,
+                fmt::format("model, layer '{}'", name),
+                std::move(text),
+                std::move(hint));
+}
+
+std::int64_t checked_sum(const std::string& name, std::int64_t a, std::int64_t b) {
+    if (a > most_numbers - b) {
+        refuse(name, "more than 2^50 numbers", "check the sizes");
+    }
+    return a + b;
+}
+
+std::int64_t checked_product(const std::string& name, std::int64_t a, std::int64_t b) {
+    if (a != 0 && b > most_numbers / a) {
+        refuse(name, fmt::format("{} x {} is more than 2^50 numbers", a, b), "check the sizes");
+    }
+    return a * b;
+}
+
+void expect_positive(const std::string& name, std::string_view what, int value) {
+    if (value < 1) {
+        refuse(name, fmt::format("{} = {}, expected at least 1", what, value));
+    }
+}
+
+void expect_numbers(const std::string& name, const LayerSpec& spec, const SampleShape& input) {
+    if (input.token_ids || input.width < 1) {
+        refuse(name,
+               fmt::format(
+                   "{} reads {}, expected real numbers", to_string(spec.type), to_string(input)),
+               input.token_ids ? "put an embedding before it" : "nothing can follow the loss");
+    }
+}
+
+/// What follows from a layer's place: its output and the number of its parameters.
+struct Placed {
+    SampleShape output;
+    std::int64_t parameters = 0;
+};
+
+/// Gives every layer its name and its shapes, in the order of the model.
+class Placement {
+  public:
+    /// `spec` gets a name if it has none; `path` is the name of what holds it, empty at the top.
+    Placed place(LayerSpec& spec, const std::string& path, int index, const SampleShape& input) {
+        if (++depth_ > deepest_nesting) {
+            refuse(path, fmt::format("layers nested deeper than {}", deepest_nesting));
+        }
+        if (++count_ > most_layers) {
+            refuse(path, fmt::format("more than {} layers", most_layers));
+        }
+        if (spec.name.empty()) {
+            spec.name = fmt::format("{}{}", to_string(spec.type), index);
+        }
+        const std::string name = path.empty() ? spec.name : path + "." + spec.name;
+        if (!names_.insert(name).second) {
+            refuse(name, "two layers have this name, expected a name of its own");
+        }
+        if (after_loss_) {
+            refuse(name, "stands after the loss", "cross_entropy must be the last layer");
+        }
+        const Placed placed = shape(spec, name, input);
+        checked_product(name, placed.output.positions, placed.output.width);
+        --depth_;
+        return placed;
+    }
+
+  private:
+    Placed shape(LayerSpec& spec, const std::string& name, const SampleShape& input) {
+        if (spec.type != LayerType::Embedding && spec.type != LayerType::Sequence) {
+            expect_numbers(name, spec, input);
+        }
+        switch (spec.type) {
+            case LayerType::Embedding:
+                return embedding(spec, name, input);
+            case LayerType::LayerNorm:
+                return {input, 2 * std::int64_t{input.width}};
+            case LayerType::Linear:
+                return linear(spec, name, input);
+            case LayerType::Gelu:
+                return {input, 0};
+            case LayerType::Attention:
+                return attention(spec, name, input);
+            case LayerType::CrossEntropy:
+                after_loss_ = true;
+                return {{.positions = 1, .width = 0}, 0};
+            case LayerType::Sequence:
+                return sequence(spec, name, input);
+            case LayerType::Residual:
+                return residual(spec, name, input);
+            case LayerType::Opaque:
+                break;
+        }
+        refuse(name, "is known by its costs only", "such a model can be planned, not executed");
+    }
+
+    static Placed embedding(const LayerSpec& spec,
+                            const std::string& name,
+                            const SampleShape& input) {
+        expect_positive(name, "outputs", spec.outputs);
+        expect_positive(name, "vocabulary", spec.vocabulary);
+        if (!input.token_ids) {
+            refuse(name,
+                   fmt::format("embedding reads {}, expected token ids", to_string(input)),
+                   "only the first layer can be an embedding");
+        }
+        if (spec.context < 0 || (spec.context > 0 && spec.context < input.positions)) {
+            refuse(name,
+                   fmt::format("context = {}, expected at least the {} positions of a sample",
+                               spec.context,
+                               input.positions));
+        }
+        const std::int64_t rows = std::int64_t{spec.vocabulary} + spec.context;
+        return {{.positions = input.positions, .width = spec.outputs},
+                checked_product(name, rows, spec.outputs)};
+    }
+
+    static Placed linear(const LayerSpec& spec, const std::string& name, const SampleShape& input) {
+        expect_positive(name, "outputs", spec.outputs);
+        const std::int64_t rows = std::int64_t{input.width} + (spec.bias ? 1 : 0);
+        return {{.positions = input.positions, .width = spec.outputs},
+                checked_product(name, rows, spec.outputs)};
+    }
+
+    /// Query, key and value (d, 3d) and the output projection (d, d), each with a bias.
+    static Placed attention(const LayerSpec& spec,
+                            const std::string& name,
+                            const SampleShape& input) {
+        expect_positive(name, "heads", spec.heads);
+        if (input.width % spec.heads != 0) {
+            refuse(name,
+                   fmt::format("{} heads do not divide the width {}", spec.heads, input.width),
+                   "choose a number of heads that divides d_model");
+        }
+        const std::int64_t width = input.width;
+        checked_product(name, input.positions, 3 * width);
+        return {input, checked_product(name, width + 1, 4 * width)};
+    }
+
+    Placed sequence(LayerSpec& spec, const std::string& name, const SampleShape& input) {
+        if (spec.inner.empty()) {
+            refuse(name,
+                   fmt::format("a {} without layers, expected at least one", to_string(spec.type)));
+        }
+        Placed all{input, 0};
+        for (std::size_t i = 0; i < spec.inner.size(); ++i) {
+            const Placed one = place(spec.inner[i], name, static_cast<int>(i), all.output);
+            all = {one.output, checked_sum(name, all.parameters, one.parameters)};
+        }
+        return all;
+    }
+
+    Placed residual(LayerSpec& spec, const std::string& name, const SampleShape& input) {
+        const Placed inner = sequence(spec, name, input);
+        if (inner.output != input) {
+            refuse(name,
+                   fmt::format("inner layers turn {} into {}, expected the same shape",
+                               to_string(input),
+                               to_string(inner.output)),
+                   "a residual adds its input to what its layers make of it");
+        }
+        return inner;
+    }
+
+    std::unordered_set<std::string> names_;
+    std::size_t count_ = 0;
+    int depth_ = 0;
+    bool after_loss_ = false;
+};
+
+}  // namespace
+
+std::string_view to_string(LayerType type) {
+    switch (type) {
+        case LayerType::Embedding:
+            return "embedding";
+        case LayerType::LayerNorm:
+            return "layer_norm";
+        case LayerType::Linear:
+            return "linear";
+        case LayerType::Gelu:
+            return "gelu";
+        case LayerType::Attention:
+            return "attention";
+        case LayerType::CrossEntropy:
+            return "cross_entropy";
+        case LayerType::Sequence:
+            return "sequence";
+        case LayerType::Residual:
+            return "residual";
+        case LayerType::Opaque:
+            return "opaque";
+    }
+    PIPETWIN_EXPECT(false, "layer type out of range");
+}
+
+std::string to_string(const SampleShape& shape) {
+    if (shape.token_ids) {
+        return fmt::format("{} token ids", shape.positions);
+    }
+    return shape.width == 0 ? "a loss" : fmt::format("{} x {}", shape.positions, shape.width);
+}
+
+Model::Model(Graph graph) : graph_(std::move(graph)) {}
+
+Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
+    if (layers.empty()) {
+        throw Error(ErrorKind::BadInput, "model", "no layers, expected at least one");
+    }
+    if (input.positions < 1 || (!input.token_ids && input.width < 1)) {
+        throw Error(
+            ErrorKind::BadInput,
+            "model",
+            fmt::format("a sample of {} positions and width {}, expected at least 1 of each",
+                        input.positions,
+                        input.width));
+    }
+    Placement placement;
+    Graph graph;
+    std::int64_t parameters = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        LayerSpec& spec = layers[i];
+        const Placed placed = placement.place(spec, "", static_cast<int>(i), input);
+        parameters = checked_sum(spec.name, parameters, placed.parameters);
+        const auto vertex =
+            add_vertex({std::move(spec), input, placed.output, placed.parameters}, graph);
+        if (vertex > 0) {
+            add_edge(vertex - 1, vertex, graph);
+        }
+        input = placed.output;
+    }
+    return Model(std::move(graph));
+}
+
+namespace {
+
+/// For every named layer the positions (in the list) of the layers that it reads.
+std::vector<std::vector<std::size_t>> resolve_inputs(const std::vector<Model::Named>& layers) {
+    std::unordered_map<std::string_view, std::size_t> position;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        if (layers[i].name.empty()) {
+            throw Error(ErrorKind::BadInput, "model", fmt::format("layer {} has no name", i));
+        }
+        if (!position.emplace(layers[i].name, i).second) {
+            refuse(layers[i].name, "two layers have this name, expected a name of its own");
+        }
+    }
+    std::vector<std::vector<std::size_t>> inputs(layers.size());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        if (layers[i].inputs.empty() && i > 0) {
+            inputs[i].push_back(i - 1);
+        }
+        for (const std::string& name : layers[i].inputs) {
+            const auto found = position.find(name);
+            if (found == position.end()) {
+                refuse(layers[i].name, fmt::format("reads '{}', which is no layer", name));
+            }
+            if (std::ranges::find(inputs[i], found->second) != inputs[i].end()) {
+                refuse(layers[i].name, fmt::format("reads '{}' twice", name));
+            }
+            inputs[i].push_back(found->second);
+        }
+    }
+    return inputs;
+}
+
+/// Kahn's algorithm; of several layers that could come next the first of the list does, so a list
+/// that is in order stays as it is. Throws, naming the layers that are left, if they read each
+/// other.
+std::vector<std::size_t> topological_order(const std::vector<Model::Named>& layers,
+                                           const std::vector<std::vector<std::size_t>>& inputs) {
+    std::vector<std::vector<std::size_t>> readers(layers.size());
+    std::vector<std::size_t> missing(layers.size());
+    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        missing[i] = inputs[i].size();
+        for (const std::size_t input : inputs[i]) {
+            readers[input].push_back(i);
+        }
+        if (missing[i] == 0) {
+            ready.push(i);
+        }
+    }
+    std::vector<std::size_t> order;
+    while (!ready.empty()) {
+        const std::size_t next = ready.top();
+        ready.pop();
+        order.push_back(next);
+        for (const std::size_t reader : readers[next]) {
+            if (--missing[reader] == 0) {
+                ready.push(reader);
+            }
+        }
+    }
+    if (order.size() < layers.size()) {
+        std::vector<std::string_view> waiting;
+        for (std::size_t i = 0; i < layers.size() && waiting.size() < 8; ++i) {
+            if (missing[i] > 0) {
+                waiting.emplace_back(layers[i].name);
+            }
+        }
+        throw Error(ErrorKind::BadInput,
+                    "model",
+                    fmt::format("layers wait for each other in a circle: {}{}",
+                                fmt::join(waiting, ", "),
+                                waiting.size() == 8 ? ", ..." : ""),
+                    "let every layer read earlier layers only");
+    }
+    return order;
+}
+
+}  // namespace
+
+Model Model::opaque(const std::vector<Named>& layers) {
+    if (layers.empty() || layers.size() > most_layers) {
+        throw Error(ErrorKind::BadInput,
+                    "model",
+                    fmt::format("{} layers, expected 1 to {}", layers.size(), most_layers));
+    }
+    const std::vector<std::vector<std::size_t>> inputs = resolve_inputs(layers);
+    const std::vector<std::size_t> order = topological_order(layers, inputs);
+    Graph graph(layers.size());
+    std::vector<std::size_t> vertex_of(layers.size());
+    for (std::size_t vertex = 0; vertex < order.size(); ++vertex) {
+        const std::size_t listed = order[vertex];
+        vertex_of[listed] = vertex;
+        graph[vertex].spec.name = layers[listed].name;
+        for (const std::size_t input : inputs[listed]) {
+            add_edge(vertex_of[input], vertex, graph);
+        }
+    }
+    return Model(std::move(graph));
+}
+
+int Model::layer_count() const {
+    return static_cast<int>(num_vertices(graph_));
+}
+
+const Layer& Model::layer(int index) const {
+    PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
+    return graph_[static_cast<std::size_t>(index)];
+}
+
+std::vector<int> Model::inputs_of(int index) const {
+    PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
+    std::vector<int> inputs;
+    const auto [first, last] = in_edges(static_cast<std::size_t>(index), graph_);
+    for (auto edge = first; edge != last; ++edge) {
+        inputs.push_back(static_cast<int>(source(*edge, graph_)));
+    }
+    std::ranges::sort(inputs);
+    return inputs;
+}
+
+bool Model::is_chain() const {
+    for (int index = 0; index < layer_count(); ++index) {
+        const std::vector<int> expected =
+            index == 0 ? std::vector<int>{} : std::vector<int>{index - 1};
+        if (inputs_of(index) != expected) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool Model::is_executable() const {
+    // A chain refuses opaque layers at every depth, so the outermost type tells.
+    for (int index = 0; index < layer_count(); ++index) {
+        if (layer(index).spec.type == LayerType::Opaque) {
+            return false;
+        }
+    }
+    return true;
+}
+
+Model gpt_model(const GptSizes& sizes) {
+    constexpr int most_blocks = (static_cast<int>(most_layers) - 2) / 2;
+    if (sizes.layers < 1 || sizes.layers > most_blocks) {
+        throw Error(ErrorKind::BadInput,
+                    "model.layers",
+                    fmt::format("{}, expected 1 to {}", sizes.layers, most_blocks));
+    }
+    const int feed_forward =
+        sizes.feed_forward == 0
+            ? static_cast<int>(std::min<std::int64_t>(4 * std::int64_t{sizes.d_model},
+                                                      std::numeric_limits<int>::max()))
+            : sizes.feed_forward;
+    std::vector<LayerSpec> units;
+    units.reserve(2 * static_cast<std::size_t>(sizes.layers) + 2);
+    units.push_back({.name = "embedding",
+                     .type = LayerType::Embedding,
+                     .outputs = sizes.d_model,
+                     .vocabulary = sizes.vocabulary,
+                     .context = sizes.context});
+    const LayerSpec norm{.name = "norm", .type = LayerType::LayerNorm};
+    for (int block = 0; block < sizes.layers; ++block) {
+        units.push_back(
+            {.name = fmt::format("block{}.attention", block),
+             .type = LayerType::Residual,
+             .inner = {norm,
+                       {.name = "attention", .type = LayerType::Attention, .heads = sizes.heads}}});
+        units.push_back(
+            {.name = fmt::format("block{}.feed_forward", block),
+             .type = LayerType::Residual,
+             .inner = {norm,
+                       {.name = "up", .type = LayerType::Linear, .outputs = feed_forward},
+                       {.name = "gelu", .type = LayerType::Gelu},
+                       {.name = "down", .type = LayerType::Linear, .outputs = sizes.d_model}}});
+    }
+    units.push_back({.name = "head",
+                     .type = LayerType::Sequence,
+                     .inner = {norm,
+                               {.name = "projection",
+                                .type = LayerType::Linear,
+                                .outputs = sizes.vocabulary,
+                                .bias = false},
+                               {.name = "loss", .type = LayerType::CrossEntropy}}});
+    return Model::chain({.token_ids = true, .positions = sizes.context}, std::move(units));
+}
+
+Model mlp_model(const std::vector<int>& sizes) {
+    if (sizes.size() < 2) {
+        throw Error(
+            ErrorKind::BadInput,
+            "model.sizes",
+            fmt::format("{} sizes, expected at least 2: inputs, hidden..., classes", sizes.size()),
+            "as in sizes = [784, 512, 10]");
+    }
+    std::vector<LayerSpec> units;
+    units.reserve(sizes.size() - 1);
+    for (std::size_t i = 1; i < sizes.size(); ++i) {
+        const LayerSpec last = i + 1 == sizes.size()
+                                   ? LayerSpec{.name = "loss", .type = LayerType::CrossEntropy}
+                                   : LayerSpec{.name = "gelu", .type = LayerType::Gelu};
+        units.push_back(
+            {.name = fmt::format("linear{}", i - 1),
+             .type = LayerType::Sequence,
+             .inner = {{.name = "linear", .type = LayerType::Linear, .outputs = sizes[i]}, last}});
+    }
+    return Model::chain({.positions = 1, .width = sizes.front()}, std::move(units));
+}
+
+}  // namespace pipetwin

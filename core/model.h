@@ -1,21 +1,21 @@
 #pragma once
 
+#include <boost/graph/adjacency_list.hpp>
+
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include <boost/graph/adjacency_list.hpp>
 
 namespace pipetwin {
 
 /// What a layer computes. Primitive layers have weights or a formula of their own; `Sequence` and
 /// `Residual` are made of others, so that one unit of partition may hold several.
 enum class LayerType {
-    Embedding,     ///< token ids (positions) -> (positions, outputs): token table plus position table
-    LayerNorm,     ///< per position, gain and bias, epsilon 1e-5
-    Linear,        ///< y = x w + b; b only where `bias`
-    Gelu,          ///< exact, 0.5 x (1 + erf(x / sqrt 2))
-    Attention,     ///< causal multi-head self-attention with qkv and output projections, both biased
+    Embedding,  ///< token ids (positions) -> (positions, outputs): token table plus position table
+    LayerNorm,  ///< per position, gain and bias, epsilon 1e-5
+    Linear,     ///< y = x w + b; b only where `bias`
+    Gelu,       ///< exact, 0.5 x (1 + erf(x / sqrt 2))
+    Attention,  ///< causal multi-head self-attention with qkv and output projections, both biased
     CrossEntropy,  ///< mean negative log-likelihood of the target class at every position
     Sequence,      ///< `inner`, one after the other
     Residual,      ///< x + inner(x)
@@ -24,16 +24,17 @@ enum class LayerType {
 
 std::string_view to_string(LayerType type);
 
-/// What a user writes about a layer; shapes follow from the layer before it.
+/// What a user writes about a layer; shapes follow from the layer before it. A layer without a name
+/// gets one from its type and its index among its siblings: "linear0", "gelu1".
 struct LayerSpec {
-    std::string name;
+    std::string name{};
     LayerType type = LayerType::Opaque;
     int outputs = 0;     ///< Embedding, Linear: width of the output
     int vocabulary = 0;  ///< Embedding: rows of the token table
     int context = 0;     ///< Embedding: rows of the position table; 0 = no position table
     int heads = 0;       ///< Attention: must divide the width
     bool bias = true;    ///< Linear
-    std::vector<LayerSpec> inner;
+    std::vector<LayerSpec> inner{};
 };
 
 /// Shape of one sample between layers: `positions` x `width` numbers, or `positions` token ids.
@@ -51,7 +52,7 @@ std::string to_string(const SampleShape& shape);
 struct Layer {
     LayerSpec spec;
     SampleShape input;
-    SampleShape output;                 ///< after the loss: positions 1, width 0
+    SampleShape output;  ///< after the loss: positions 1, width 0
     std::int64_t parameter_count = 0;
 };
 
@@ -62,15 +63,17 @@ class Model {
   public:
     using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Layer>;
 
-    /// A chain of layers that can be executed. Throws Error(BadInput), naming the layer, if shapes do
-    /// not chain, a size is out of range, a name occurs twice, or a loss stands anywhere but last.
+    /// A chain of layers that can be executed. Throws Error(BadInput), naming the layer, if shapes
+    /// do not chain, a size is out of range, a name occurs twice, or a loss stands anywhere but
+    /// last. Inner layers are named by path ("head.loss"), and paths are what must differ.
     static Model chain(SampleShape input, std::vector<LayerSpec> layers);
 
     /// Opaque layers with the layers they read from, by name; an empty list means "the one before".
-    /// Throws Error(BadInput) for unknown or doubled names and for cycles.
+    /// A list in which every layer reads earlier ones keeps its order; any other is put into one
+    /// that does. Throws Error(BadInput) for unknown or doubled names and for cycles.
     struct Named {
         std::string name;
-        std::vector<std::string> inputs;
+        std::vector<std::string> inputs{};
     };
     static Model opaque(const std::vector<Named>& layers);
 
@@ -100,7 +103,7 @@ struct GptSizes {
     int heads = 0;
     int context = 0;
     int vocabulary = 0;
-    int feed_forward = 0;
+    int feed_forward = 0;  ///< 0: 4 * d_model
 };
 
 /// Units: "embedding", "block0.attention", "block0.feed_forward", ..., "head" (2 * layers + 2).
@@ -108,8 +111,8 @@ struct GptSizes {
 /// head: norm, linear without bias, cross-entropy.
 Model gpt_model(const GptSizes& sizes);
 
-/// Multi-layer perceptron: `sizes` = inputs, hidden..., classes. Units: "linear0" (with its GELU), ...,
-/// the last with cross-entropy.
+/// Multi-layer perceptron: `sizes` = inputs, hidden..., classes. Units: "linear0" (with its GELU),
+/// ..., the last with cross-entropy.
 Model mlp_model(const std::vector<int>& sizes);
 
 }  // namespace pipetwin

@@ -15,7 +15,8 @@ std::string_view to_string(CostSource source);
 /// What one layer costs for one micro-batch of `micro_batch_size` samples.
 ///
 /// Memory, byte for byte what the executor counts:
-/// - forward with everything kept: the input turns into `saved` (which includes the input) + `output`;
+/// - forward with everything kept: the input turns into `saved` (which includes the input) +
+/// `output`;
 /// - forward that keeps nothing (recompute): the same for a moment, then only `output`;
 /// - backward: `saved` + gradient of the output + gradient of the input, then only the latter;
 /// - `workspace` is scratch inside one call; a rank reserves the largest of its layers once.
@@ -24,24 +25,28 @@ struct LayerSample {
     Duration forward{};
     Duration backward_input{};   ///< gradient of the input
     Duration backward_weight{};  ///< gradient of the weights; the full backward is the sum of both
-    Bytes input;                 ///< of the layer's own input where it is no other layer's output
-    Bytes output;                ///< what the next layer reads; 0 for a loss
-    Bytes saved;                 ///< kept from forward to backward, input included
-    Bytes workspace;
-    double spread = 0;           ///< (p90 - p10) / median of the measurement
+    Bytes input{};               ///< of the layer's own input where it is no other layer's output
+    Bytes output{};              ///< what the next layer reads; 0 for a loss
+    Bytes saved{};               ///< kept from forward to backward, input included
+    Bytes workspace{};
+    double spread = 0;  ///< (p90 - p10) / median of the measurement
 
     Duration backward() const { return backward_input + backward_weight; }
+
+    bool operator==(const LayerSample&) const = default;
 };
 
 struct LayerCost {
     std::string name;
-    std::string kind;
-    std::vector<std::string> inputs;  ///< empty: the layer before
-    std::int64_t parameter_count = 0; ///< 0 where only the bytes are known
-    Bytes parameter_bytes;
-    Duration optimizer{};             ///< the optimizer's update of this layer's parameters
-    std::optional<CostSource> source; ///< where it differs from the profile's
-    std::vector<LayerSample> samples; ///< ascending by micro_batch_size, at least one
+    std::string kind{};
+    std::vector<std::string> inputs{};  ///< empty: the layer before
+    std::int64_t parameter_count = 0;   ///< 0 where only the bytes are known
+    Bytes parameter_bytes{};
+    Duration optimizer{};                ///< the optimizer's update of this layer's parameters
+    std::optional<CostSource> source{};  ///< where it differs from the profile's
+    std::vector<LayerSample> samples{};  ///< ascending by micro_batch_size, at least one
+
+    bool operator==(const LayerCost&) const = default;
 };
 
 /// A link between neighbouring ranks: transfer = latency + n / bytes_per_second.
@@ -49,23 +54,27 @@ struct LinkCost {
     std::string between = "ranks";
     Duration latency{};
     double bytes_per_second = 0;  ///< 0: infinitely fast
-    Bytes half_bandwidth;         ///< message size that reaches half the rate; 0 = full rate always
+    Bytes half_bandwidth{};       ///< message size that reaches half the rate; 0 = full rate always
+
+    bool operator==(const LinkCost&) const = default;
 };
 
 /// The one form in which costs travel. One cost per layer, non-negative, with a source.
 struct Profile {
     CostSource source = CostSource::Estimated;
-    std::string device;
+    std::string device{};
     std::string precision = "fp32";
-    std::string tool_version;
-    std::string date;
+    std::string tool_version{};
+    std::string date{};
     Duration dispatch{};  ///< what the host spends around every action
-    std::vector<LayerCost> layers;
-    std::vector<LinkCost> links;
+    std::vector<LayerCost> layers{};
+    std::vector<LinkCost> links{};
+
+    bool operator==(const Profile&) const = default;
 };
 
-/// The costs of a layer at a micro-batch size: the sample itself, or linear interpolation between its
-/// neighbours; sizes up to a factor of 2 outside the measured range are scaled in proportion.
+/// The costs of a layer at a micro-batch size: the sample itself, or linear interpolation between
+/// its neighbours; sizes up to a factor of 2 outside the measured range are scaled in proportion.
 /// Throws Error(BadInput), naming layer and measured range, beyond that.
 LayerSample cost_at(const LayerCost& layer, int micro_batch_size);
 
