@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+// Which folder may know which, read from the include lines:
+//
+//     core  <--  sim   <--  gui, cli
+//     core  <--  exec  <--  cli
+//
+// Besides: Qt stays in gui/, CUDA's headers stay in exec/cuda/, and core/ and sim/ have no threads,
+// clocks, random numbers or streams of their own. docs/architecture.md says why.
+
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Arrows {
+    std::string_view from;
+    std::vector<std::string_view> to;
+};
+
+const std::vector<Arrows>& allowed_arrows() {
+    static const std::vector<Arrows> arrows = {
+        {"core", {"core"}},
+        {"sim", {"core", "sim"}},
+        {"exec", {"core", "exec"}},
+        {"gui", {"core", "sim", "gui"}},
+        {"cli", {"core", "sim", "exec", "cli"}},
+        {"bench", {"core", "sim", "exec", "bench"}},
+        {"tests", {"core", "sim", "exec", "gui", "cli", "tests"}},
+    };
+    return arrows;
+}
+
+bool contains(const auto& list, std::string_view text) {
+    return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+bool begins_with_any(std::string_view text, const auto& prefixes) {
+    return std::any_of(
+        prefixes.begin(), prefixes.end(), [&](std::string_view p) { return text.starts_with(p); });
+}
+
+std::string_view top_folder(std::string_view path) {
+    return path.substr(0, path.find('/'));
+}
+
+struct Include {
+    bool quoted = false;
+    std::string_view header;
+};
+
+/// `#include "a/b.h"` or `#include <b>`, with blanks wherever the preprocessor allows them.
+std::optional<Include> parse_include(std::string_view line) {
+    const auto skip_blanks = [&] {
+        line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    };
+    for (const std::string_view token : {"#", "include"}) {
+        skip_blanks();
+        if (!line.starts_with(token)) {
+            return std::nullopt;
+        }
+        line.remove_prefix(token.size());
+    }
+    skip_blanks();
+    if (!line.starts_with('"') && !line.starts_with('<')) {
+        return std::nullopt;
+    }
+    const bool quoted = line.front() == '"';
+    line.remove_prefix(1);
+    return Include{.quoted = quoted, .header = line.substr(0, line.find(quoted ? '"' : '>'))};
+}
+
+bool is_qt(std::string_view header) {
+    return header.size() >= 2 && (header[0] == 'Q' || header.starts_with("qt")) && header[1] != '_';
+}
+
+bool is_cuda(std::string_view header) {
+    constexpr std::array prefixes = {
+        "cuda", "cublas", "cudnn", "curand", "nccl", "nvtx", "driver_types", "cooperative_"};
+    return begins_with_any(header, prefixes);
+}
+
+/// What core/ and sim/ must not have; <chrono> is allowed there for its durations.
+bool is_impure(std::string_view header) {
+    constexpr std::array impure = {"thread",
+                                   "mutex",
+                                   "shared_mutex",
+                                   "condition_variable",
+                                   "atomic",
+                                   "future",
+                                   "semaphore",
+                                   "barrier",
+                                   "latch",
+                                   "stop_token",
+                                   "pthread.h",
+                                   "random",
+                                   "ctime",
+                                   "time.h",
+                                   "sys/time.h",
+                                   "iostream",
+                                   "execution",
+                                   "omp.h"};
+    return contains(impure, header);
+}
+
+bool is_pure_folder(std::string_view folder) {
+    return folder == "core" || folder == "sim";
+}
+
+std::string check_own_include(std::string_view path, std::string_view header) {
+    const std::string_view from = top_folder(path);
+    const std::string_view to = top_folder(header);
+    const auto& arrows = allowed_arrows();
+    const auto row =
+        std::find_if(arrows.begin(), arrows.end(), [&](const Arrows& a) { return a.from == from; });
+    if (row == arrows.end()) {
+        return "a folder without a place in the picture";
+    }
+    if (std::none_of(arrows.begin(), arrows.end(), [&](const Arrows& a) { return a.from == to; })) {
+        return "an include that is not written from the source root";
+    }
+    if (!contains(row->to, to)) {
+        return "a wrong arrow";
+    }
+    // The module's interface is the one header there that includes none of CUDA's.
+    if (header.starts_with("exec/cuda/") && !path.starts_with("exec/cuda/") &&
+        header != "exec/cuda/module.h") {
+        return "CUDA outside exec/cuda/";
+    }
+    return {};
+}
+
+std::string check_foreign_include(std::string_view path, std::string_view header) {
+    const bool is_gui = path.starts_with("gui/") || path.starts_with("tests/gui/");
+    if (is_qt(header) && !is_gui) {
+        return "Qt outside gui/";
+    }
+    if (is_cuda(header) && !path.starts_with("exec/cuda/")) {
+        return "CUDA outside exec/cuda/";
+    }
+    if (is_impure(header) && is_pure_folder(top_folder(path))) {
+        return "threads, clocks, random numbers or streams in core/ or sim/";
+    }
+    return {};
+}
+
+/// What is wrong with one line of the file at `path` (from the source root); empty if nothing.
+std::string violation(std::string_view path, std::string_view line) {
+    if (const std::optional<Include> include = parse_include(line)) {
+        return include->quoted ? check_own_include(path, include->header)
+                               : check_foreign_include(path, include->header);
+    }
+    const bool reads_clock = line.find("_clock::") != std::string_view::npos;
+    return reads_clock && is_pure_folder(top_folder(path)) ? "a clock in core/ or sim/" : "";
+}
+
+bool is_source(const fs::path& path) {
+    constexpr std::array endings = {".h", ".cpp", ".cu"};
+    return contains(endings, path.extension().string());
+}
+
+std::vector<std::string> violations_in_file(const fs::path& root, const fs::path& file) {
+    std::vector<std::string> found;
+    const std::string path = fs::relative(file, root).generic_string();
+    std::ifstream stream(file);
+    int number = 1;
+    for (std::string line; std::getline(stream, line); ++number) {
+        if (const std::string what = violation(path, line); !what.empty()) {
+            found.push_back(path + ":" + std::to_string(number) + ": " + what + ": " + line);
+        }
+    }
+    return found;
+}
+
+std::vector<std::string> violations_in_tree(const fs::path& root) {
+    std::vector<std::string> found;
+    for (const Arrows& arrows : allowed_arrows()) {
+        if (!fs::is_directory(root / arrows.from)) {
+            continue;
+        }
+        for (const auto& entry : fs::recursive_directory_iterator(root / arrows.from)) {
+            if (entry.is_regular_file() && is_source(entry.path())) {
+                const std::vector<std::string> more = violations_in_file(root, entry.path());
+                found.insert(found.end(), more.begin(), more.end());
+            }
+        }
+    }
+    return found;
+}
+
+TEST(IncludeDirection, EveryFolderKnowsOnlyWhatThePictureAllows) {
+    EXPECT_THAT(violations_in_tree(PIPETWIN_SOURCE_DIR), IsEmpty());
+}
+
+// The checker itself: one example of each kind of violation, and its nearest allowed neighbour.
+
+TEST(IncludeDirection, TellsAWrongArrow) {
+    EXPECT_EQ(violation("core/plan.h", "#include \"sim/simulate.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("core/plan.h", "#include \"exec/stage.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("sim/simulate.cpp", "#include \"exec/executor.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("exec/executor.cpp", "#include \"sim/simulate.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("gui/main.cpp", "#include \"exec/trainer.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("gui/main.cpp", "#include \"cli/options.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("cli/main.cpp", "#include \"gui/palette.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("cli/main.cpp", "#include \"tests/support/builders.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("cli/main.cpp", "#include \"exec/trainer.h\""), "");
+    EXPECT_EQ(violation("gui/main.cpp", "#include \"sim/simulate.h\""), "");
+}
+
+TEST(IncludeDirection, TellsAnIncludeThatIsNotWrittenFromTheRoot) {
+    EXPECT_EQ(violation("core/plan.cpp", "#include \"plan.h\""),
+              "an include that is not written from the source root");
+    EXPECT_EQ(violation("core/plan.cpp", "#include \"../core/plan.h\""),
+              "an include that is not written from the source root");
+    EXPECT_EQ(violation("core/plan.cpp", "#include \"core/plan.h\""), "");
+}
+
+TEST(IncludeDirection, TellsQtOutsideTheGui) {
+    EXPECT_EQ(violation("cli/main.cpp", "#include <QString>"), "Qt outside gui/");
+    EXPECT_EQ(violation("core/formats/svg.cpp", "#include <QtSvg/QSvgRenderer>"),
+              "Qt outside gui/");
+    EXPECT_EQ(violation("tests/core/plan_test.cpp", "#include <QTest>"), "Qt outside gui/");
+    EXPECT_EQ(violation("gui/main.cpp", "#include <QApplication>"), "");
+    EXPECT_EQ(violation("tests/gui/layout_test.cpp", "#include <QTest>"), "");
+}
+
+TEST(IncludeDirection, TellsCudaOutsideItsFolder) {
+    EXPECT_EQ(violation("exec/stage.cpp", "#include <cuda_runtime_api.h>"),
+              "CUDA outside exec/cuda/");
+    EXPECT_EQ(violation("exec/stage.cpp", "#include <cublasLt.h>"), "CUDA outside exec/cuda/");
+    EXPECT_EQ(violation("exec/channel.cpp", "#include <nccl.h>"), "CUDA outside exec/cuda/");
+    EXPECT_EQ(violation("exec/stage.cpp", "#include \"exec/cuda/kernels.h\""),
+              "CUDA outside exec/cuda/");
+    EXPECT_EQ(violation("exec/cuda_module.cpp", "#include \"exec/cuda/module.h\""), "");
+    EXPECT_EQ(violation("exec/cuda/self_test.cpp", "#include <cublasLt.h>"), "");
+}
+
+TEST(IncludeDirection, TellsThreadsClocksAndRandomNumbersInCoreAndSim) {
+    for (const std::string_view folder : {"core", "sim"}) {
+        const std::string path = std::string(folder) + "/x.cpp";
+        EXPECT_THAT(violation(path, "#include <thread>"), HasSubstr("threads"));
+        EXPECT_THAT(violation(path, "#include <mutex>"), HasSubstr("threads"));
+        EXPECT_THAT(violation(path, "#include <random>"), HasSubstr("random"));
+        EXPECT_THAT(violation(path, "#include <ctime>"), HasSubstr("clocks"));
+        EXPECT_THAT(violation(path, "#include <iostream>"), HasSubstr("streams"));
+        EXPECT_THAT(violation(path, "auto t = std::chrono::steady_clock::now();"),
+                    HasSubstr("a clock"));
+        EXPECT_EQ(violation(path, "#include <chrono>"), "");
+    }
+    EXPECT_EQ(violation("exec/executor.cpp", "#include <thread>"), "");
+}
+
+TEST(IncludeDirection, TellsAFolderThatIsNotInThePicture) {
+    EXPECT_EQ(violation("utils/x.cpp", "#include \"core/plan.h\""),
+              "a folder without a place in the picture");
+}
+
+TEST(IncludeDirection, ReadsEverySpellingOfAnInclude) {
+    EXPECT_EQ(violation("core/plan.cpp", "  #  include\t<QString> // why"), "Qt outside gui/");
+    EXPECT_EQ(violation("core/plan.cpp", "// #include <QString>"), "");
+    EXPECT_EQ(violation("core/plan.cpp", "#include"), "");
+}
+
+TEST(IncludeDirection, FindsAViolationInAFileOnDisk) {
+    const fs::path root = fs::path(testing::TempDir()) / "pipetwin_include_direction";
+    fs::create_directories(root / "core");
+    std::ofstream(root / "core" / "bad.h") << "#pragma once\n\n#include <thread>\n";
+    EXPECT_THAT(violations_in_tree(root), ElementsAre(HasSubstr("core/bad.h:3: threads")));
+    fs::remove_all(root);
+}
+
+}  // namespace
