@@ -1,1 +1,201 @@
 #include "exec/cuda_module.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "exec/cuda/module.h"
+
+namespace pipetwin::exec {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* module_file = "pipetwin_cuda.so";
+
+// The numbers of cudaError_t that are answers rather than failures; the CUDA headers are not
+// included on this side.
+constexpr int no_error = 0;
+constexpr int insufficient_driver = 35;
+constexpr int no_device = 100;
+
+std::vector<fs::path> module_folders() {
+    std::vector<fs::path> folders;
+    // Read before any worker starts, and nothing in the program sets it.
+    if (const char* path = std::getenv("PIPETWIN_MODULE_PATH")) {  // NOLINT(concurrency-mt-unsafe)
+        std::istringstream entries(path);
+        for (std::string folder; std::getline(entries, folder, ':');) {
+            if (!folder.empty()) {
+                folders.emplace_back(folder);
+            }
+        }
+    }
+    std::error_code error;
+    const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+    if (!error) {
+        const fs::path folder = executable.parent_path();
+        folders.push_back(folder);
+        folders.push_back(folder.parent_path() / "lib" / "pipetwin");
+    }
+    return folders;
+}
+
+std::optional<fs::path> find_module() {
+    for (const fs::path& folder : module_folders()) {
+        std::error_code error;
+        if (fs::is_regular_file(folder / module_file, error)) {
+            return folder / module_file;
+        }
+    }
+    return std::nullopt;
+}
+
+std::string not_found() {
+    return std::string("no ") + module_file + " beside the program or in PIPETWIN_MODULE_PATH";
+}
+
+/// The module's functions. The library stays loaded until the program ends: CUDA's own libraries do
+/// not like to leave.
+struct Module {
+    decltype(&pipetwin_cuda_interface_version) interface_version = nullptr;
+    decltype(&pipetwin_cuda_versions) versions = nullptr;
+    decltype(&pipetwin_cuda_device_count) device_count = nullptr;
+    decltype(&pipetwin_cuda_describe) describe = nullptr;
+    decltype(&pipetwin_cuda_error_text) error_text = nullptr;
+    decltype(&pipetwin_cuda_self_test) self_test = nullptr;
+};
+
+std::string loader_message() {
+    const char* text = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it per thread
+    return text == nullptr ? "unknown loader error" : text;
+}
+
+template <class Function>
+void look_up(void* library, const char* name, Function& function) {
+    // POSIX guarantees that the address of a function fits into void* and back.
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    if (function == nullptr) {
+        throw std::runtime_error(loader_message());
+    }
+}
+
+/// Throws std::runtime_error with the loader's message.
+Module load_module(const fs::path& file) {
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        throw std::runtime_error(loader_message());
+    }
+    Module module;
+    look_up(library, "pipetwin_cuda_interface_version", module.interface_version);
+    const int version = module.interface_version();
+    if (version != pipetwin_cuda_interface) {
+        throw std::runtime_error(file.string() + ": interface version " + std::to_string(version) +
+                                 ", this program needs " + std::to_string(pipetwin_cuda_interface));
+    }
+    look_up(library, "pipetwin_cuda_versions", module.versions);
+    look_up(library, "pipetwin_cuda_device_count", module.device_count);
+    look_up(library, "pipetwin_cuda_describe", module.describe);
+    look_up(library, "pipetwin_cuda_error_text", module.error_text);
+    look_up(library, "pipetwin_cuda_self_test", module.self_test);
+    return module;
+}
+
+std::string describe_versions(const Module& module) {
+    PipetwinCudaVersions found{};
+    module.versions(&found);
+    std::ostringstream text;
+    // Each library packs its version in its own way.
+    text << "CUDA " << found.runtime / 1000 << '.' << found.runtime % 1000 / 10;
+    text << ", cuBLAS " << found.cublas / 10000 << '.' << found.cublas / 100 % 100 << '.'
+         << found.cublas % 100;
+    text << ", NCCL " << found.nccl / 10000 << '.' << found.nccl / 100 % 100 << '.'
+         << found.nccl % 100;
+    return text.str();
+}
+
+CudaState state_of(int error) {
+    switch (error) {
+        case no_error:
+            return CudaState::Available;
+        case no_device:
+            return CudaState::NoDevice;
+        default:  // 35 and the other ways in which driver and runtime do not come together
+            return CudaState::NoDriver;
+    }
+}
+
+std::string describe_error(const Module& module, int error) {
+    if (error == insufficient_driver) {
+        return "no driver (35)";
+    }
+    return std::string(module.error_text(error)) + " (" + std::to_string(error) + ")";
+}
+
+void probe_devices(const Module& module, CudaProbe& probe) {
+    int count = 0;
+    int error = module.device_count(&count);
+    for (int index = 0; error == no_error && index < count; ++index) {
+        PipetwinCudaDevice device{};
+        error = module.describe(index, &device);
+        if (error == no_error) {
+            probe.devices.push_back({.name = device.name,
+                                     .compute_capability = device.compute_capability,
+                                     .memory_bytes = device.memory_bytes,
+                                     .multiprocessors = device.multiprocessors});
+        }
+    }
+    probe.state = error == no_error && count == 0 ? CudaState::NoDevice : state_of(error);
+    if (error != no_error) {
+        probe.detail = describe_error(module, error);
+    }
+}
+
+}  // namespace
+
+CudaProbe probe_cuda() {
+    CudaProbe probe;
+    const std::optional<fs::path> file = find_module();
+    if (!file) {
+        probe.detail = not_found();
+        return probe;
+    }
+    try {
+        const Module module = load_module(*file);
+        probe.versions = describe_versions(module);
+        probe_devices(module, probe);
+    } catch (const std::runtime_error& error) {
+        probe.state = CudaState::LibrariesMissing;
+        probe.detail = error.what();
+    }
+    return probe;
+}
+
+std::vector<CudaCheck> self_test_cuda(int device) {
+    const std::optional<fs::path> file = find_module();
+    if (!file) {
+        return {{.name = "load module", .passed = false, .detail = not_found()}};
+    }
+    std::vector<CudaCheck> checks;
+    try {
+        const Module module = load_module(*file);
+        module.self_test(
+            device,
+            [](void* context, const char* name, int passed, const char* detail) {
+                static_cast<std::vector<CudaCheck>*>(context)->push_back(
+                    {.name = name, .passed = passed != 0, .detail = detail});
+            },
+            &checks);
+    } catch (const std::runtime_error& error) {
+        checks.push_back({.name = "load module", .passed = false, .detail = error.what()});
+    }
+    return checks;
+}
+
+}  // namespace pipetwin::exec

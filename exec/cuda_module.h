@@ -1,9 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-/// The CUDA backend is a module that is loaded when asked for; this is the program's side of it.
+/// The program's side of the CUDA backend, which is a module that is loaded when asked for: the
+/// program itself links no CUDA library, so it starts on every machine.
+///
+/// The module `pipetwin_cuda.so` is looked for in the folders of the environment variable
+/// PIPETWIN_MODULE_PATH (separated by ':'), beside the executable, and in ../lib/pipetwin seen from
+/// there. This header and its body need nothing but the standard library, so that scripts/gpu-check
+/// can build them where no other package is.
 namespace pipetwin::exec {
 
 enum class CudaState { Available, NoDriver, NoDevice, LibrariesMissing, NotBuilt };
@@ -17,12 +24,24 @@ struct CudaDevice {
 
 struct CudaProbe {
     CudaState state = CudaState::NotBuilt;
-    std::string detail;          ///< "no driver (35)", or what dlopen said
-    std::string versions;        ///< "CUDA 13.0, cuBLAS 13.0, NCCL 2.28.9" where the module loaded
+    std::string detail;    ///< "no driver (35)", or what dlopen said; empty when available
+    std::string versions;  ///< "CUDA 13.0, cuBLAS 13.1.0, NCCL 2.28.9" where the module loaded
     std::vector<CudaDevice> devices;
 };
 
 /// Never throws for a missing GPU: that is an answer.
 CudaProbe probe_cuda();
+
+/// One check of the module's self-test, with what was compared or what failed.
+struct CudaCheck {
+    std::string name;
+    bool passed = false;
+    std::string detail;
+};
+
+/// Runs on one device: a buffer there and back, a kernel, a matrix product against the CPU's, an
+/// NCCL loopback. `device` is an index into CudaProbe::devices. Without a usable module or device
+/// the only check is a failed one that says why.
+std::vector<CudaCheck> self_test_cuda(int device);
 
 }  // namespace pipetwin::exec

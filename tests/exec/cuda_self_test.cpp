@@ -1,0 +1,53 @@
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "exec/cuda_module.h"
+
+// With the real module, and a GPU where there is one.
+
+namespace pipetwin::exec {
+namespace {
+
+class CudaSelfTest : public testing::Test {
+  protected:
+    static void SetUpTestSuite() { setenv("PIPETWIN_MODULE_PATH", PIPETWIN_PROGRAM_DIR, 1); }
+};
+
+TEST_F(CudaSelfTest, TheModuleLoadsAndAnswersOnEveryMachine) {
+    const CudaProbe probe = probe_cuda();
+    ASSERT_NE(probe.state, CudaState::NotBuilt) << probe.detail;
+    ASSERT_NE(probe.state, CudaState::LibrariesMissing) << probe.detail;
+    EXPECT_THAT(probe.versions, testing::StartsWith("CUDA "));
+    EXPECT_EQ(probe.devices.empty(), probe.state != CudaState::Available);
+}
+
+TEST_F(CudaSelfTest, EveryDevicePassesEveryCheck) {
+    const CudaProbe probe = probe_cuda();
+    if (probe.state != CudaState::Available) {
+        GTEST_SKIP() << "needs a GPU: " << probe.detail;
+    }
+    for (std::size_t index = 0; index < probe.devices.size(); ++index) {
+        const std::vector<CudaCheck> checks = self_test_cuda(static_cast<int>(index));
+        EXPECT_EQ(checks.size(), 4U);
+        for (const CudaCheck& check : checks) {
+            EXPECT_TRUE(check.passed)
+                << probe.devices[index].name << ": " << check.name << ": " << check.detail;
+        }
+    }
+}
+
+TEST_F(CudaSelfTest, WithoutAGpuEveryCheckFailsWithCudasOwnWords) {
+    const CudaProbe probe = probe_cuda();
+    if (probe.state != CudaState::NoDriver) {
+        GTEST_SKIP() << "needs a machine without a driver";
+    }
+    for (const CudaCheck& check : self_test_cuda(0)) {
+        EXPECT_FALSE(check.passed) << check.name;
+        EXPECT_THAT(check.detail, testing::HasSubstr("cudaSetDevice(index): ")) << check.name;
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

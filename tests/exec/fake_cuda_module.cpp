@@ -1,0 +1,49 @@
+#include <cstdlib>
+#include <cstring>
+
+#include "exec/cuda/module.h"
+
+// A module without CUDA, to show the program every state of a machine: FAKE_CUDA_INTERFACE,
+// FAKE_CUDA_ERROR and FAKE_CUDA_DEVICES are what it answers.
+
+namespace {
+
+int from_environment(const char* name, int otherwise) {
+    const char* text = std::getenv(name);
+    return text == nullptr ? otherwise : std::atoi(text);
+}
+
+}  // namespace
+
+extern "C" {
+
+int pipetwin_cuda_interface_version() {
+    return from_environment("FAKE_CUDA_INTERFACE", pipetwin_cuda_interface);
+}
+
+void pipetwin_cuda_versions(PipetwinCudaVersions* versions) {
+    *versions = {.runtime = 13000, .driver = 0, .cublas = 130100, .nccl = 22809};
+}
+
+int pipetwin_cuda_device_count(int* count) {
+    *count = from_environment("FAKE_CUDA_DEVICES", 0);
+    return from_environment("FAKE_CUDA_ERROR", 0);
+}
+
+int pipetwin_cuda_describe(int index, PipetwinCudaDevice* device) {
+    *device = {
+        .name = "", .compute_capability = 90, .multiprocessors = 132, .memory_bytes = index + 1};
+    std::strcpy(device->name, "fake");
+    return 0;
+}
+
+const char* pipetwin_cuda_error_text(int /*error*/) {
+    return "fake error";
+}
+
+void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {
+    report(context, "first", 1, "fine");
+    report(context, "second", 0, index == 0 ? "broken on 0" : "broken elsewhere");
+}
+
+}  // extern "C"
