@@ -1,10 +1,10 @@
 #pragma once
 
-#include <boost/graph/adjacency_list.hpp>
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include <boost/graph/adjacency_list.hpp>
 
 namespace pipetwin {
 
@@ -35,6 +35,8 @@ struct LayerSpec {
     int heads = 0;       ///< Attention: must divide the width
     bool bias = true;    ///< Linear
     std::vector<LayerSpec> inner{};
+
+    bool operator==(const LayerSpec&) const = default;
 };
 
 /// Shape of one sample between layers: `positions` x `width` numbers, or `positions` token ids.
@@ -104,6 +106,8 @@ struct GptSizes {
     int context = 0;
     int vocabulary = 0;
     int feed_forward = 0;  ///< 0: 4 * d_model
+
+    bool operator==(const GptSizes&) const = default;
 };
 
 /// Units: "embedding", "block0.attention", "block0.feed_forward", ..., "head" (2 * layers + 2).

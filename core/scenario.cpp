@@ -1,1 +1,182 @@
 #include "core/scenario.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "core/formats/scenario_words.h"
+#include "core/profile.h"
+
+namespace pipetwin {
+
+namespace {
+
+template <class Enum, std::size_t count>
+std::string_view word_of(Enum value, const std::array<std::string_view, count>& words) {
+    const auto index = static_cast<std::size_t>(value);
+    PIPETWIN_EXPECT(index < count, "value of an enum out of range");
+    return words.at(index);
+}
+
+}  // namespace
+
+std::string_view to_string(ModelKind kind) {
+    return word_of(kind, words::model_kinds);
+}
+
+std::string_view to_string(DataKind kind) {
+    return word_of(kind, words::data_kinds);
+}
+
+std::string_view to_string(OptimizerKind kind) {
+    return word_of(kind, words::optimizers);
+}
+
+std::string_view to_string(Precision precision) {
+    return word_of(precision, words::precisions);
+}
+
+std::string_view to_string(Backend backend) {
+    return word_of(backend, words::backends);
+}
+
+void require_settled(const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const int stages = pipeline.stages.value_or(std::max(1, scenario.cluster.count));
+    std::vector<std::string> keys;
+    std::vector<std::string> settings;
+    const auto expect = [&](bool settled, std::string_view key, const std::string& value) {
+        if (!settled) {
+            keys.push_back(fmt::format("pipeline.{}", key));
+            settings.push_back(fmt::format("{} = {}", key, value));
+        }
+    };
+    expect(pipeline.stages.has_value(), "stages", fmt::to_string(stages));
+    expect(pipeline.micro_batches.has_value(), "micro_batches", fmt::to_string(4 * stages));
+    expect(pipeline.schedule.has_value(), "schedule", "\"gpipe\"");
+    expect(pipeline.chunks.has_value(), "chunks", "1");
+    expect(!pipeline.recompute_auto, "recompute", "\"always\"");
+    expect(pipeline.data_parallel.has_value(), "data_parallel", "1");
+    expect(pipeline.tensor_parallel.has_value(), "tensor_parallel", "1");
+    if (!keys.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("\"auto\" is not planned yet for {}", fmt::join(keys, ", ")),
+                    fmt::format("in [pipeline] set {}", fmt::join(settings, ", ")));
+    }
+}
+
+namespace {
+
+/// The last layer that computes: a sequence ends where its own last layer does.
+LayerType last_type(const std::vector<LayerSpec>& layers) {
+    const LayerSpec* last = &layers.back();
+    while (last->type == LayerType::Sequence && !last->inner.empty()) {
+        last = &last->inner.back();
+    }
+    return last->type;
+}
+
+Model layers_model(const Scenario::ModelPart& part) {
+    if (part.layers.empty() || last_type(part.layers) != LayerType::CrossEntropy) {
+        throw Error(ErrorKind::BadInput,
+                    "model.layer",
+                    "the last layer is no cross_entropy, expected the loss there",
+                    "end with [[model.layer]] type = \"cross_entropy\"");
+    }
+    return Model::chain(part.input, part.layers);
+}
+
+Model profile_model(const Scenario& scenario, const Profile* profile) {
+    PIPETWIN_EXPECT(profile != nullptr, "a model of kind profile needs the profile");
+    std::vector<Model::Named> layers;
+    layers.reserve(profile->layers.size());
+    for (const LayerCost& layer : profile->layers) {
+        layers.push_back({layer.name, layer.inputs});
+    }
+    try {
+        return Model::opaque(layers);
+    } catch (const Error& error) {
+        throw error.at(scenario.model.profile.string());
+    }
+}
+
+}  // namespace
+
+Model scenario_model(const Scenario& scenario, const Profile* profile) {
+    switch (scenario.model.kind) {
+        case ModelKind::Gpt:
+            return gpt_model(scenario.model.gpt);
+        case ModelKind::Mlp:
+            return mlp_model(scenario.model.sizes);
+        case ModelKind::Layers:
+            return layers_model(scenario.model);
+        case ModelKind::Profile:
+            return profile_model(scenario, profile);
+    }
+    PIPETWIN_EXPECT(false, "model kind out of range");
+}
+
+namespace {
+
+/// Whole blocks of a gpt as units: two a block, the embedding before the first, the head after the
+/// last.
+std::vector<int> units_of_blocks(std::vector<int> blocks) {
+    for (int& piece : blocks) {
+        piece *= 2;
+    }
+    blocks.front() += 1;
+    blocks.back() += 1;
+    return blocks;
+}
+
+}  // namespace
+
+std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model) {
+    if (!scenario.pipeline.partition) {
+        return std::nullopt;
+    }
+    const std::vector<int>& pieces = *scenario.pipeline.partition;
+    const bool is_gpt = scenario.model.kind == ModelKind::Gpt;
+    const int units = model.layer_count();
+    const auto sum = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
+    const std::string hint = "let the balancer choose: partition = \"auto\"";
+    if (scenario.pipeline.stages && scenario.pipeline.chunks) {
+        const std::int64_t expected =
+            std::int64_t{*scenario.pipeline.stages} * *scenario.pipeline.chunks;
+        if (std::ssize(pieces) != expected) {
+            throw Error(ErrorKind::BadInput,
+                        "pipeline.partition",
+                        fmt::format("{} pieces for {} stages, expected one entry per stage",
+                                    pieces.size(),
+                                    expected),
+                        hint);
+        }
+    }
+    if (is_gpt && sum == scenario.model.gpt.layers &&
+        std::ranges::all_of(pieces, [](int n) { return n > 0; })) {
+        return Partition(units_of_blocks(pieces), units);
+    }
+    if (sum != units) {
+        throw Error(ErrorKind::BadInput,
+                    "pipeline.partition",
+                    is_gpt
+                        ? fmt::format("[{}] sums to {}, expected {} (whole blocks) or {} (units: "
+                                      "embedding, two halves of each block, head)",
+                                      fmt::join(pieces, ", "),
+                                      sum,
+                                      scenario.model.gpt.layers,
+                                      units)
+                        : fmt::format("[{}] sums to {}, but the model has {} layers",
+                                      fmt::join(pieces, ", "),
+                                      sum,
+                                      units),
+                    hint);
+    }
+    return Partition(pieces, units);
+}
+
+}  // namespace pipetwin

@@ -10,6 +10,7 @@
 
 #include "core/lower.h"
 #include "core/model.h"
+#include "core/partition.h"
 #include "core/units.h"
 
 namespace pipetwin {
@@ -27,21 +28,27 @@ std::string_view to_string(Precision precision);
 std::string_view to_string(Backend backend);
 
 /// Everything a run depends on, defaults filled in. Keys and their meaning: docs/scenario.md.
-/// An empty optional is "auto".
+/// An empty optional is "auto". Paths inside are absolute: the reader resolves them against the
+/// file's folder.
 struct Scenario {
-    std::filesystem::path file;                  ///< where it was read from; paths inside are relative to it
+    std::filesystem::path file;  ///< where it was read from
 
     struct ModelPart {
         ModelKind kind = ModelKind::Gpt;
         GptSizes gpt;
         bool tied = false;
-        std::vector<int> sizes;                  ///< mlp
-        std::vector<LayerSpec> layers;           ///< layers, `repeat` expanded
-        std::filesystem::path profile;           ///< profile
+        std::vector<int> sizes;         ///< mlp
+        SampleShape input;              ///< layers: one sample
+        std::vector<LayerSpec> layers;  ///< layers, `repeat` expanded
+        std::filesystem::path profile;  ///< profile
+
+        bool operator==(const ModelPart&) const = default;
     } model;
     struct DataPart {
         DataKind kind = DataKind::Synthetic;
-        std::filesystem::path path;
+        std::filesystem::path path;  ///< text, mnist; empty if none was given
+
+        bool operator==(const DataPart&) const = default;
     } data;
     struct TrainingPart {
         int batch = 32;
@@ -50,34 +57,44 @@ struct Scenario {
         double learning_rate = 3e-4;
         Precision precision = Precision::Fp32;
         std::uint64_t seed = 1;
+
+        bool operator==(const TrainingPart&) const = default;
     } training;
     struct PipelinePart {
         std::optional<int> stages = 1;
         std::optional<int> micro_batches = 1;
         std::optional<std::string> schedule = "gpipe";
         std::optional<int> chunks = 1;
-        std::optional<Recompute> recompute;      ///< the reader has filled in the schedule's default
+        std::optional<Recompute> recompute;  ///< the reader has filled in the schedule's default
         bool recompute_auto = false;
         RecomputeTiming recompute_timing = RecomputeTiming::Eager;
-        std::optional<std::vector<int>> partition;
+        std::optional<std::vector<int>> partition;  ///< as written: units, or whole blocks of a gpt
         std::optional<int> channel_capacity;
         std::optional<int> data_parallel = 1;
         std::optional<int> tensor_parallel = 1;
+
+        bool operator==(const PipelinePart&) const = default;
     } pipeline;
     struct ClusterPart {
         Backend backend = Backend::Cpu;
         std::string device = "this-machine";
-        int count = 0;                           ///< devices; 0 = as many as stages
+        int count = 0;  ///< devices; 0 = as many as stages
         int per_node = 8;
-        double link_gbps = 0;                    ///< gigabit per second; 0 = what the profile says
+        double link_gbps = 0;  ///< gigabit per second; 0 = what the profile says
         double node_link_gbps = 0;
         double link_latency_us = 0;
         double node_link_latency_us = 0;
-        std::optional<Bytes> memory_limit;       ///< per device
+        std::optional<Bytes> memory_limit;  ///< per device
+
+        bool operator==(const ClusterPart&) const = default;
     } cluster;
     struct OutputPart {
         int checkpoint_every = 0;
+
+        bool operator==(const OutputPart&) const = default;
     } output;
+
+    bool operator==(const Scenario&) const = default;
 };
 
 /// One `--set key=value`; the value is TOML, a bare word is a string.
@@ -86,20 +103,22 @@ struct Override {
     std::string value;
 };
 
-/// Reads a scenario. Throws Error(BadInput) with file:line:column, what was found, what was expected and the
-/// nearest known key; for an override the place is "--set key".
-Scenario read_scenario(const std::filesystem::path& file, const std::vector<Override>& overrides = {});
+/// Reads a scenario. Throws Error(BadInput) with file:line:column, what was found, what was
+/// expected and the nearest known key; for an override the place is "--set key".
+Scenario read_scenario(const std::filesystem::path& file,
+                       const std::vector<Override>& overrides = {});
 
 /// The same from text; `file` names it in errors and anchors relative paths.
 Scenario parse_scenario(std::string_view text,
                         const std::filesystem::path& file,
                         const std::vector<Override>& overrides = {});
 
-/// The scenario as TOML with every default written out; parse(print(x)) = x.
+/// The scenario as TOML with every default written out and absolute paths, so that it means the
+/// same wherever it is put; parse(print(x)) = x.
 std::string print_scenario(const Scenario& scenario);
 
-/// Throws Error(BadInput), naming the key and a value to set, for every "auto" that is not planned yet
-/// (all but partition and channel_capacity).
+/// Throws Error(BadInput), naming the key and a value to set, for every "auto" that is not planned
+/// yet (all but partition and channel_capacity).
 void require_settled(const Scenario& scenario);
 
 struct Profile;
@@ -107,5 +126,11 @@ struct Profile;
 /// The model that the scenario describes. For kind = "profile" the layers come from `profile`.
 /// Throws Error(BadInput).
 Model scenario_model(const Scenario& scenario, const Profile* profile = nullptr);
+
+/// The partition that the scenario writes down, in units of `model`; none for "auto". A list for a
+/// gpt that sums to its number of blocks counts whole blocks: the embedding joins the first piece,
+/// the head the last. Throws Error(BadInput), naming what the list sums to and what it should, or
+/// how many entries it should have.
+std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model);
 
 }  // namespace pipetwin

@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/scenario.h"
+
+/// Writing of scenarios: the same tables in the same order as the reader, every default written
+/// out.
+namespace pipetwin {
+
+namespace {
+
+/// A TOML basic string.
+std::string quoted(std::string_view text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        const auto code = static_cast<unsigned char>(c);
+        if (c == '"' || c == '\\') {
+            result += '\\';
+            result += c;
+        } else if (code < 0x20 || code == 0x7f) {
+            result += fmt::format("\\u{:04X}", code);
+        } else {
+            result += c;
+        }
+    }
+    return result + '"';
+}
+
+class Writer {
+  public:
+    void table(std::string_view name) {
+        fmt::format_to(out(), "{}[{}]\n", text_.empty() ? "" : "\n", name);
+    }
+    void list_entry(std::string_view name) { fmt::format_to(out(), "\n[[{}]]\n", name); }
+
+    void string(std::string_view key, std::string_view value) {
+        fmt::format_to(out(), "{} = {}\n", key, quoted(value));
+    }
+    template <class Number>
+    void number(std::string_view key, Number value) {
+        fmt::format_to(out(), "{} = {}\n", key, value);
+    }
+    void list(std::string_view key, const std::vector<int>& values) {
+        fmt::format_to(out(), "{} = [{}]\n", key, fmt::join(values, ", "));
+    }
+    void planned(std::string_view key, std::optional<int> value) {
+        if (value) {
+            number(key, *value);
+        } else {
+            string(key, "auto");
+        }
+    }
+
+    std::string take() { return std::move(text_); }
+
+  private:
+    std::back_insert_iterator<std::string> out() { return std::back_inserter(text_); }
+
+    std::string text_;
+};
+
+void print_layers(Writer& writer, const std::vector<LayerSpec>& layers, const std::string& path) {
+    for (const LayerSpec& layer : layers) {
+        writer.list_entry(path);
+        writer.string("type", to_string(layer.type));
+        if (!layer.name.empty()) {
+            writer.string("name", layer.name);
+        }
+        switch (layer.type) {
+            case LayerType::Embedding:
+                writer.number("outputs", layer.outputs);
+                writer.number("vocabulary", layer.vocabulary);
+                writer.number("context", layer.context);
+                break;
+            case LayerType::Linear:
+                writer.number("outputs", layer.outputs);
+                writer.number("bias", layer.bias);
+                break;
+            case LayerType::Attention:
+                writer.number("heads", layer.heads);
+                break;
+            default:
+                print_layers(writer, layer.inner, path + ".layer");
+                break;
+        }
+    }
+}
+
+void print_model(Writer& writer, const Scenario::ModelPart& model) {
+    writer.table("model");
+    writer.string("kind", to_string(model.kind));
+    switch (model.kind) {
+        case ModelKind::Gpt:
+            writer.number("layers", model.gpt.layers);
+            writer.number("d_model", model.gpt.d_model);
+            writer.number("heads", model.gpt.heads);
+            writer.number("context", model.gpt.context);
+            writer.number("vocabulary", model.gpt.vocabulary);
+            writer.number("feed_forward", model.gpt.feed_forward);
+            writer.number("tied", model.tied);
+            break;
+        case ModelKind::Mlp:
+            writer.list("sizes", model.sizes);
+            break;
+        case ModelKind::Layers:
+            if (!model.input.token_ids) {
+                writer.number("input", model.input.width);
+            }
+            print_layers(writer, model.layers, "model.layer");
+            break;
+        case ModelKind::Profile:
+            writer.string("file", model.profile.string());
+            break;
+    }
+}
+
+void print_data(Writer& writer, const Scenario::DataPart& data) {
+    if (data.path.empty() && data.kind != DataKind::Synthetic) {
+        return;  // no data was named: the kind is the model's own, and stays so
+    }
+    writer.table("data");
+    writer.string("kind", to_string(data.kind));
+    if (!data.path.empty()) {
+        writer.string("path", data.path.string());
+    }
+}
+
+void print_training(Writer& writer, const Scenario::TrainingPart& training) {
+    writer.table("training");
+    writer.number("batch", training.batch);
+    writer.number("steps", training.steps);
+    writer.string("optimizer", to_string(training.optimizer));
+    writer.number("learning_rate", training.learning_rate);
+    writer.string("precision", to_string(training.precision));
+    writer.number("seed", training.seed);
+}
+
+void print_pipeline(Writer& writer, const Scenario::PipelinePart& pipeline) {
+    writer.table("pipeline");
+    writer.planned("stages", pipeline.stages);
+    writer.planned("micro_batches", pipeline.micro_batches);
+    writer.string("schedule", pipeline.schedule.value_or("auto"));
+    writer.planned("chunks", pipeline.chunks);
+    if (pipeline.recompute_auto) {
+        writer.string("recompute", "auto");
+    } else if (pipeline.recompute) {
+        writer.string("recompute", to_string(*pipeline.recompute));
+    }
+    writer.string("recompute_timing", to_string(pipeline.recompute_timing));
+    if (pipeline.partition) {
+        writer.list("partition", *pipeline.partition);
+    } else {
+        writer.string("partition", "auto");
+    }
+    writer.planned("channel_capacity", pipeline.channel_capacity);
+    writer.planned("data_parallel", pipeline.data_parallel);
+    writer.planned("tensor_parallel", pipeline.tensor_parallel);
+}
+
+void print_cluster(Writer& writer, const Scenario::ClusterPart& cluster) {
+    writer.table("cluster");
+    writer.string("backend", to_string(cluster.backend));
+    writer.string("device", cluster.device);
+    writer.number("count", cluster.count);
+    writer.number("per_node", cluster.per_node);
+    writer.number("link_gbps", cluster.link_gbps);
+    writer.number("node_link_gbps", cluster.node_link_gbps);
+    writer.number("link_latency_us", cluster.link_latency_us);
+    writer.number("node_link_latency_us", cluster.node_link_latency_us);
+    if (cluster.memory_limit) {
+        writer.number("memory_limit", cluster.memory_limit->count);
+    }
+}
+
+}  // namespace
+
+std::string print_scenario(const Scenario& scenario) {
+    Writer writer;
+    print_model(writer, scenario.model);
+    print_data(writer, scenario.data);
+    print_training(writer, scenario.training);
+    print_pipeline(writer, scenario.pipeline);
+    print_cluster(writer, scenario.cluster);
+    writer.table("output");
+    writer.number("checkpoint_every", scenario.output.checkpoint_every);
+    return writer.take();
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+/// The words of a scenario, in the order of their enums, and those that cli readers know but this
+/// version does not run.
+namespace pipetwin::words {
+
+using Word = std::string_view;
+
+inline constexpr std::array<Word, 4> model_kinds{"gpt", "mlp", "layers", "profile"};
+inline constexpr std::array<Word, 3> later_model_kinds{"amoebanet-d", "resnet", "unet"};
+
+inline constexpr std::array<Word, 3> data_kinds{"text", "mnist", "synthetic"};
+inline constexpr std::array<Word, 2> later_data_kinds{"tokens", "cifar10"};
+
+inline constexpr std::array<Word, 5> optimizers{"sgd", "momentum", "rmsprop", "adam", "adamw"};
+
+inline constexpr std::array<Word, 2> precisions{"fp32", "fp64"};
+inline constexpr std::array<Word, 1> later_precisions{"bf16"};
+
+inline constexpr std::array<Word, 3> backends{"cpu", "paced", "cuda"};
+
+inline constexpr std::array<Word, 1> devices{"this-machine"};
+inline constexpr std::array<Word, 9> later_devices{"v100-sxm2",
+                                                   "a100-sxm-80",
+                                                   "h100-sxm",
+                                                   "h200-sxm",
+                                                   "b200",
+                                                   "mi300x",
+                                                   "rtx-4090",
+                                                   "tpu-v5e",
+                                                   "tpu-v5p"};
+
+inline constexpr std::array<Word, 3> recomputes{"none", "always", "except-last"};
+inline constexpr std::array<Word, 2> recompute_timings{"eager", "lazy"};
+
+}  // namespace pipetwin::words
