@@ -1,1 +1,157 @@
 #include "core/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/validate.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// The sizes that every user of a plan relies on.
+void expect_sizes_agree(const PlanParts& parts) {
+    const auto stages = parts.schedule.rank_of_stage.size();
+    const auto micro_batches = static_cast<std::size_t>(parts.schedule.micro_batches);
+    const auto covers_all_stages = [stages](const auto& costs) { return costs.size() == stages; };
+    const auto known_class = [&parts](int index) {
+        return index >= 0 && static_cast<std::size_t>(index) < parts.costs.size();
+    };
+    PIPETWIN_EXPECT(parts.cost_class.size() == micro_batches, "one cost class per micro-batch");
+    PIPETWIN_EXPECT(std::ranges::all_of(parts.cost_class, known_class), "cost class out of range");
+    PIPETWIN_EXPECT(std::ranges::all_of(parts.costs, covers_all_stages), "one cost per stage");
+    PIPETWIN_EXPECT(parts.states.size() == stages, "one state per stage");
+    PIPETWIN_EXPECT(parts.links.size() + 1 == stages, "one link per boundary");
+    PIPETWIN_EXPECT(
+        parts.micro_batch_sizes.empty() || parts.micro_batch_sizes.size() == micro_batches,
+        "one size per micro-batch");
+    PIPETWIN_EXPECT(!parts.partition || covers_all_stages(parts.partition->layers_per_stage()),
+                    "one piece of the partition per stage");
+    PIPETWIN_EXPECT(parts.channel_capacity.value_or(0) >= 0, "capacity is not negative");
+    const bool nothing_recomputed = parts.recompute == Recompute::ExceptLast && micro_batches == 1;
+    PIPETWIN_EXPECT(
+        recompute_of(parts.schedule) == (nothing_recomputed ? Recompute::None : parts.recompute),
+        "the rows recompute as the plan says");
+}
+
+}  // namespace
+
+Plan Plan::make(PlanParts parts) {
+    require_valid(parts.schedule, parts.schedule_name);
+    expect_sizes_agree(parts);
+    require_deadlock_free(parts.schedule, parts.channel_capacity, parts.schedule_name);
+    return Plan(std::move(parts));
+}
+
+Plan Plan::with_capacity(int capacity) const {
+    PlanParts parts = parts_;
+    parts.channel_capacity = capacity;
+    PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
+    require_deadlock_free(parts.schedule, parts.channel_capacity, parts.schedule_name);
+    return Plan(std::move(parts));
+}
+
+Plan Plan::with_costs(std::vector<std::vector<StageCost>> costs,
+                      std::vector<LinkCost> links) const {
+    PlanParts parts = parts_;
+    parts.costs = std::move(costs);
+    parts.links = std::move(links);
+    expect_sizes_agree(parts);
+    return Plan(std::move(parts));
+}
+
+const StageCost& Plan::cost(int stage, int micro_batch) const {
+    const int cost_class = parts_.cost_class.at(static_cast<std::size_t>(micro_batch));
+    return parts_.costs.at(static_cast<std::size_t>(cost_class))
+        .at(static_cast<std::size_t>(stage));
+}
+
+Duration Plan::duration(const Action& action) const {
+    if (action.op == Op::Optimizer) {
+        return parts_.dispatch + parts_.states.at(static_cast<std::size_t>(action.stage)).optimizer;
+    }
+    if (!is_compute(action.op)) {
+        return Duration{};
+    }
+    const StageCost& stage = cost(action.stage, action.micro_batch);
+    switch (action.op) {
+        case Op::Forward:
+            return parts_.dispatch + stage.forward;
+        case Op::Backward:
+            return parts_.dispatch + stage.backward;
+        case Op::BackwardInput:
+            return parts_.dispatch + stage.backward_input;
+        case Op::BackwardWeight:
+            return parts_.dispatch + stage.backward_weight;
+        default:
+            return parts_.dispatch + stage.recompute;
+    }
+}
+
+std::optional<std::int64_t> Plan::samples() const {
+    if (parts_.micro_batch_sizes.empty()) {
+        return std::nullopt;
+    }
+    return std::accumulate(
+        parts_.micro_batch_sizes.begin(), parts_.micro_batch_sizes.end(), std::int64_t{0});
+}
+
+namespace {
+
+/// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
+class Fnv1a {
+  public:
+    void add(int number) {
+        auto rest = static_cast<std::uint32_t>(number);
+        for (int byte = 0; byte < 4; ++byte) {
+            hash_ = (hash_ ^ (rest & 0xffU)) * 0x100000001b3ULL;
+            rest >>= 8U;
+        }
+    }
+    std::uint64_t value() const { return hash_; }
+
+  private:
+    std::uint64_t hash_ = 0xcbf29ce484222325ULL;
+};
+
+}  // namespace
+
+std::string Plan::hash() const {
+    Fnv1a hash;
+    for (const auto& row : parts_.schedule.ranks) {
+        hash.add(static_cast<int>(row.size()));
+        for (const Action& action : row) {
+            hash.add(static_cast<int>(action.op));
+            hash.add(action.stage);
+            hash.add(action.micro_batch);
+            hash.add(action.with_next ? 1 : 0);
+        }
+    }
+    return fmt::format("{:016x}", hash.value());
+}
+
+std::vector<int> micro_batch_sizes(int batch, int micro_batches) {
+    if (batch < 1) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("batch = {}: a mini-batch has at least one sample", batch),
+                    "set training.batch to 1 or more");
+    }
+    if (micro_batches < 1) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("micro_batches = {}: a mini-batch has at least one", micro_batches),
+                    "set pipeline.micro_batches to 1 or more");
+    }
+    const int count = std::min(batch, micro_batches);
+    std::vector<int> sizes(static_cast<std::size_t>(count), batch / count);
+    for (int larger = 0; larger < batch % count; ++larger) {
+        ++sizes[static_cast<std::size_t>(larger)];
+    }
+    return sizes;
+}
+
+}  // namespace pipetwin

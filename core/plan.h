@@ -20,14 +20,14 @@ struct Scenario;
 struct StageCost {
     Duration forward{};
     Duration recompute{};
-    Duration backward{};         ///< the whole of it; not below zero
-    Duration backward_input{};   ///< where a schedule splits it
+    Duration backward{};        ///< the whole of it; not below zero
+    Duration backward_input{};  ///< where a schedule splits it
     Duration backward_weight{};
-    Bytes input;                 ///< boundary before the stage; for the first stage the model's own input
-    Bytes output;                ///< boundary after the stage; 0 for the last
-    Bytes saved;                 ///< kept from F to B when everything is kept, input included
-    Bytes forward_drop_peak;     ///< most held during an F that keeps its input only, input included
-    Bytes backward_peak;         ///< most held during B: what is left of `saved`, and both gradients
+    Bytes input;   ///< boundary before the stage; for the first stage the model's own input
+    Bytes output;  ///< boundary after the stage; 0 for the last
+    Bytes saved;   ///< kept from F to B when everything is kept, input included
+    Bytes forward_drop_peak;  ///< most held during an F that keeps its input only, input included
+    Bytes backward_peak;      ///< most held during B: what is left of `saved`, and both gradients
 };
 
 /// What a stage holds whatever happens, and its update.
@@ -35,35 +35,35 @@ struct StageState {
     Bytes weights;
     Bytes gradients;
     Bytes optimizer_state;
-    Bytes workspace;             ///< largest of its layers
+    Bytes workspace;  ///< largest of its layers
     Duration optimizer{};
 };
 
 /// Everything a plan is made of. Stages are 0..S-1, boundary b lies between stages b and b+1.
 struct PlanParts {
-    std::string schedule_name;                   ///< "gpipe", or the file it came from
-    Schedule schedule;                           ///< lowered: with recompute, communication and, where asked, OPT
+    std::string schedule_name;  ///< "gpipe", or the file it came from
+    Schedule schedule;          ///< lowered: with recompute, communication and, where asked, OPT
     int chunks = 1;
     Recompute recompute = Recompute::None;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
-    std::optional<Partition> partition;          ///< none for plain numbers
-    std::vector<std::string> layer_names;        ///< empty for plain numbers
-    std::vector<int> micro_batch_sizes;          ///< samples, one per micro-batch; empty for plain numbers
-    std::vector<int> cost_class;                 ///< per micro-batch: index into `costs`
-    std::vector<std::vector<StageCost>> costs;   ///< [cost class][stage]
-    std::vector<StageState> states;              ///< [stage]
-    std::vector<LinkCost> links;                 ///< [boundary], both directions alike
-    Duration dispatch{};                         ///< host time before every compute action
-    std::optional<int> channel_capacity;         ///< none: unbounded, no send ever blocks
-    std::optional<Bytes> memory_limit;           ///< per rank
-    bool stale_gradients = false;                ///< schedules without a flush
+    std::optional<Partition> partition;    ///< none for plain numbers
+    std::vector<std::string> layer_names;  ///< empty for plain numbers
+    std::vector<int> micro_batch_sizes;  ///< samples, one per micro-batch; empty for plain numbers
+    std::vector<int> cost_class;         ///< per micro-batch: index into `costs`
+    std::vector<std::vector<StageCost>> costs;  ///< [cost class][stage]
+    std::vector<StageState> states;             ///< [stage]
+    std::vector<LinkCost> links;                ///< [boundary], both directions alike
+    Duration dispatch{};                        ///< host time before every compute action
+    std::optional<int> channel_capacity;        ///< none: unbounded, no send ever blocks
+    std::optional<Bytes> memory_limit;          ///< per rank
+    bool stale_gradients = false;               ///< schedules without a flush
 };
 
 /// What every device will do, in order, and what each action costs. Validated; sizes agree.
 class Plan {
   public:
-    /// The only way to get a plan. Throws Error(Infeasible) with `explain` if the schedule breaks a rule or
-    /// deadlocks at the stated capacity, InternalError if sizes disagree.
+    /// The only way to get a plan. Throws Error(Infeasible) with `explain` if the schedule breaks a
+    /// rule or deadlocks at the stated capacity, InternalError if sizes disagree.
     static Plan make(PlanParts parts);
 
     const PlanParts& parts() const { return parts_; }
@@ -86,7 +86,8 @@ class Plan {
     /// Samples of the mini-batch; none for plain numbers.
     std::optional<std::int64_t> samples() const;
 
-    /// 64-bit FNV-1a over the rows, as 16 hex digits: two plans with one hash have the same actions.
+    /// 64-bit FNV-1a over the rows, as 16 hex digits: two plans with one hash have the same
+    /// actions.
     std::string hash() const;
 
   private:
@@ -94,8 +95,9 @@ class Plan {
     PlanParts parts_;
 };
 
-/// Sizes of the micro-batches of a mini-batch: exactly min(batch, micro_batches) of them, differing by at
-/// most 1, the larger ones first (C15). Throws Error(BadInput), naming the value, if either is below 1 (C17).
+/// Sizes of the micro-batches of a mini-batch: exactly min(batch, micro_batches) of them, differing
+/// by at most 1, the larger ones first (C15). Throws Error(BadInput), naming the value, if either
+/// is below 1 (C17).
 std::vector<int> micro_batch_sizes(int batch, int micro_batches);
 
 /// Plain numbers: uniform or per-stage costs without a model.
@@ -104,11 +106,11 @@ struct PlainCosts {
     std::optional<Schedule> schedule_from_file;  ///< takes the place of `schedule`
     std::string schedule_name = "gpipe";
     ScheduleShape shape;
-    std::vector<Duration> forward;               ///< one per stage
+    std::vector<Duration> forward;  ///< one per stage
     std::vector<Duration> backward;
-    std::vector<Duration> backward_input;        ///< empty: halves of backward
+    std::vector<Duration> backward_input;  ///< empty: halves of backward
     std::vector<Duration> backward_weight;
-    std::vector<Duration> recompute_cost;        ///< empty: as forward
+    std::vector<Duration> recompute_cost;  ///< empty: as forward
     Recompute recompute = Recompute::None;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     LinkCost link;
@@ -116,16 +118,17 @@ struct PlainCosts {
     std::optional<int> channel_capacity;
 };
 
-/// Throws Error(BadInput) if a list does not have one entry per stage, Error(Infeasible) as Plan::make.
+/// Throws Error(BadInput) if a list does not have one entry per stage, Error(Infeasible) as
+/// Plan::make.
 Plan make_plan(const PlainCosts& costs);
 
 /// Bytes of optimizer state per byte of weights: sgd 0, momentum 1, rmsprop 1, adam and adamw 2.
 int optimizer_slots(std::string_view optimizer);
 
 /// From a scenario and the costs of its layers. `partition = "auto"` is the balanced partition of
-/// forward + recompute + backward at the scenario's micro-batch size. Does not look at the memory limit: that
-/// is `check_memory` of core/footprint.h. Throws Error(BadInput) if profile and model disagree
-/// (names both), Error(Infeasible) as Plan::make.
+/// forward + recompute + backward at the scenario's micro-batch size. Does not look at the memory
+/// limit: that is `check_memory` of core/footprint.h. Throws Error(BadInput) if profile and model
+/// disagree (names both), Error(Infeasible) as Plan::make.
 Plan make_plan(const Scenario& scenario, const Model& model, const Profile& profile);
 
 }  // namespace pipetwin

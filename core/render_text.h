@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "core/plan.h"
@@ -8,8 +9,9 @@
 
 namespace pipetwin {
 
-/// The timeline as text, `column` of time per character: digits forward (micro-batch mod 10), letters a..z
-/// backward and input gradient, capitals weight gradient, r recompute, '.' idle. One line per rank:
+/// The timeline as text, `column` of time per character: digits forward (micro-batch mod 10),
+/// letters a..z backward and input gradient, capitals weight gradient, r recompute, '#' gradient
+/// reduction and optimizer, '.' idle. One line per rank:
 ///
 ///     rank 0  0123r.........ddrccrbbraa
 ///     rank 1  .0123r......ddrccrbbraa..
@@ -20,7 +22,17 @@ std::string render_timeline(const Timeline& timeline, Duration column);
 /// The same scaled to `width` characters.
 std::string render_timeline_fitted(const Timeline& timeline, int width);
 
-/// The rows as a table, one cell per action ("1F2"), ranks downwards, at most `max_cells` wide.
-std::string render_schedule(const Schedule& schedule, int max_cells = 24);
+/// A cell to point at.
+struct CellMark {
+    int rank = 0;
+    int cell = 0;
+};
+
+/// The rows as a table, one cell per action ("1F2"; "1F2&" where it is issued together with the
+/// next), ranks downwards, at most `max_cells` wide. Under every marked cell stands an arrow; a row
+/// that is too long is shown from shortly before its first mark.
+std::string render_schedule(const Schedule& schedule,
+                            int max_cells = 24,
+                            std::span<const CellMark> marks = {});
 
 }  // namespace pipetwin

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,8 +10,9 @@
 
 namespace pipetwin {
 
-/// One row of actions per rank, and which rank holds which stage. An order is a row: there is no global
-/// clock. It may be wrong on purpose - importers and tests must be able to hold and print it.
+/// One row of actions per rank, and which rank holds which stage. An order is a row: there is no
+/// global clock. It may be wrong on purpose - importers and tests must be able to hold and print
+/// it.
 struct Schedule {
     int micro_batches = 0;
     std::vector<int> rank_of_stage;
@@ -26,7 +27,8 @@ struct Schedule {
 enum class ScheduleKind { Naive, GPipe, OneFOneB, FromFile };
 enum class BackwardOrder { Descending, Ascending };
 
-/// What a generator needs to know. `ranks` is p of one replica, `chunks` is v; stages = ranks * chunks.
+/// What a generator needs to know. `ranks` is p of one replica, `chunks` is v; stages = ranks *
+/// chunks.
 struct ScheduleShape {
     int ranks = 1;
     int chunks = 1;
@@ -35,24 +37,35 @@ struct ScheduleShape {
 
 struct ScheduleName {
     ScheduleKind kind;
-    std::string_view name;       ///< ours: "gpipe"
-    std::string_view torch_name; ///< PyTorch's class, empty if it has none
+    std::string_view name;        ///< ours: "gpipe"
+    std::string_view torch_name;  ///< PyTorch's class, empty if it has none
 };
 
 /// The schedules that can be generated, in the order in which they are listed to a user.
 std::span<const ScheduleName> known_schedules();
 
-/// Reads our names and PyTorch's, whatever the case. Throws Error(BadInput) with the nearest known name.
+/// Reads our names and PyTorch's, whatever the case. Throws Error(BadInput) with the nearest known
+/// name.
 ScheduleKind schedule_kind(std::string_view name);
 std::string_view to_string(ScheduleKind kind);
 
 /// Forward and backward actions only, no recompute and no communication: `lower` adds those.
-/// Throws Error(Infeasible) naming the rule that the shape breaks ("naive: one micro-batch, got 4").
-Schedule generate(ScheduleKind kind, const ScheduleShape& shape,
+/// Throws Error(Infeasible) naming the rule that the shape breaks ("naive: one micro-batch, got
+/// 4").
+Schedule generate(ScheduleKind kind,
+                  const ScheduleShape& shape,
                   BackwardOrder gpipe_order = BackwardOrder::Descending);
 
-/// Throws Error(BadInput) if ranks, chunks or micro-batches lie outside 1..4096, 1..64, 1..65536, or the
-/// schedule would have more than 64 million actions; called by every generator before it allocates.
+/// The most actions that a schedule may have: one of 16 bytes each is a gigabyte.
+constexpr std::int64_t largest_schedule = 64'000'000;
+
+/// The most actions of one micro-batch on one stage: F, B, R (or F, I, W, R) and two sends and two
+/// receives.
+constexpr int largest_actions_per_pair = 8;
+
+/// Throws Error(BadInput) if ranks, chunks or micro-batches lie outside 1..4096, 1..64, 1..65536,
+/// or the schedule could have more than `largest_schedule` actions; called by every generator
+/// before it allocates.
 void check_shape(const ScheduleShape& shape);
 
 }  // namespace pipetwin

@@ -1,1 +1,454 @@
 #include "core/validate.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/lower.h"
+#include "core/render_text.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr int missing = -1;
+
+/// Where the actions of one stage stand in the row of its rank.
+class StageCells {
+  public:
+    /// Cell of the action, or `missing`. Actions without a micro-batch are asked for with 0.
+    int at(Op op, int micro_batch) const {
+        const auto& cells = cells_[index(op)];
+        const auto position = static_cast<std::size_t>(micro_batch);
+        return position < cells.size() ? cells[position] : missing;
+    }
+    bool has(Op op, int micro_batch) const { return at(op, micro_batch) != missing; }
+
+    void put(Op op, int micro_batch, int cell) {
+        auto& cells = cells_[index(op)];
+        const auto position = static_cast<std::size_t>(micro_batch);
+        if (position >= cells.size()) {
+            cells.resize(position + 1, missing);
+        }
+        cells[position] = cell;
+    }
+
+  private:
+    static std::size_t index(Op op) { return static_cast<std::size_t>(op); }
+    std::array<std::vector<int>, 13> cells_;
+};
+
+/// What every rule looks at, and where it puts what it finds.
+struct Inspection {
+    const Schedule& schedule;
+    bool lowered = false;  ///< it has sends and receives, so it must have all of them
+    std::vector<StageCells> stages{};
+    std::vector<Violation> found{};
+
+    int rank_of(int stage) const { return schedule.rank_of_stage[static_cast<std::size_t>(stage)]; }
+    const StageCells& cells(int stage) const { return stages[static_cast<std::size_t>(stage)]; }
+
+    void report(int rank, int cell, const Action& action, std::string why) {
+        found.push_back({rank, cell, to_string(action), std::move(why)});
+    }
+    void report(int rank, std::string why) { found.push_back({rank, missing, "", std::move(why)}); }
+};
+
+// --- The frame: without it the other rules have nothing to stand on. ---
+
+void check_sizes(Inspection& in) {
+    const Schedule& schedule = in.schedule;
+    if (schedule.ranks.empty() || schedule.rank_of_stage.empty() || schedule.micro_batches < 1) {
+        in.report(
+            missing,
+            fmt::format("{} ranks, {} stages, {} micro-batches: at least one of each is needed",
+                        schedule.rank_count(),
+                        schedule.stage_count(),
+                        schedule.micro_batches));
+        return;
+    }
+    const std::int64_t pairs = std::int64_t{schedule.stage_count()} * schedule.micro_batches;
+    if (pairs > largest_schedule) {
+        in.report(missing,
+                  fmt::format("{} stages x {} micro-batches: more than {} actions",
+                              schedule.stage_count(),
+                              schedule.micro_batches,
+                              largest_schedule));
+    }
+}
+
+void check_placement(Inspection& in) {
+    const Schedule& schedule = in.schedule;
+    std::set<int> used;
+    for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+        const int rank = in.rank_of(stage);
+        used.insert(rank);
+        if (rank < 0 || rank >= schedule.rank_count()) {
+            in.report(missing, fmt::format("stage {} is on no rank", stage));
+        }
+    }
+    for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+        if (!used.contains(rank)) {
+            in.report(rank, fmt::format("rank {} has no stage", rank));
+        }
+    }
+}
+
+void check_weights(Inspection& in) {
+    const auto& weights = in.schedule.weights_of_stage;
+    bool own = weights.size() == in.schedule.rank_of_stage.size();
+    for (std::size_t stage = 0; own && stage < weights.size(); ++stage) {
+        own = weights[stage] == static_cast<int>(stage);
+    }
+    if (!own) {
+        in.report(missing, "every stage must use its own weights");
+    }
+}
+
+// --- Single cells: a first look at every action, which fills the index of the others. ---
+
+std::optional<std::string> out_of_range(const Schedule& schedule, const Action& action) {
+    if (action.stage < 0 || action.stage >= schedule.stage_count()) {
+        return fmt::format("stage {} is out of range: the schedule has 0 to {}",
+                           action.stage,
+                           schedule.stage_count() - 1);
+    }
+    if (action.micro_batch < 0 || action.micro_batch >= schedule.micro_batches) {
+        return fmt::format("micro-batch {} is out of range: the schedule has 0 to {}",
+                           action.micro_batch,
+                           schedule.micro_batches - 1);
+    }
+    return std::nullopt;
+}
+
+void check_cell(Inspection& in, int rank, int cell, const Action& action) {
+    if (auto why = out_of_range(in.schedule, action)) {
+        in.report(rank, cell, action, std::move(*why));
+        return;
+    }
+    if (in.rank_of(action.stage) != rank) {
+        in.report(rank,
+                  cell,
+                  action,
+                  fmt::format("stage {} is on rank {}; a stage lives on exactly one rank",
+                              action.stage,
+                              in.rank_of(action.stage)));
+        return;
+    }
+    const bool repeatable = action.op == Op::Unshard || action.op == Op::Reshard;
+    if (in.cells(action.stage).has(action.op, action.micro_batch) && !repeatable) {
+        in.report(rank,
+                  cell,
+                  action,
+                  fmt::format("stands in cell {} already; every action occurs once",
+                              in.cells(action.stage).at(action.op, action.micro_batch)));
+        return;
+    }
+    in.stages[static_cast<std::size_t>(action.stage)].put(action.op, action.micro_batch, cell);
+}
+
+void check_cells(Inspection& in) {
+    in.stages.resize(in.schedule.rank_of_stage.size());
+    for (int rank = 0; rank < in.schedule.rank_count(); ++rank) {
+        const auto& row = in.schedule.ranks[static_cast<std::size_t>(rank)];
+        for (std::size_t cell = 0; cell < row.size(); ++cell) {
+            check_cell(in, rank, static_cast<int>(cell), row[cell]);
+        }
+    }
+}
+
+/// An overlapped pair is a forward and a backward that do not depend on each other.
+void check_pairs(Inspection& in) {
+    const auto is_backward = [](Op op) { return op == Op::Backward || op == Op::BackwardInput; };
+    for (int rank = 0; rank < in.schedule.rank_count(); ++rank) {
+        const auto& row = in.schedule.ranks[static_cast<std::size_t>(rank)];
+        for (std::size_t cell = 0; cell < row.size(); ++cell) {
+            if (!row[cell].with_next) {
+                continue;
+            }
+            const Action& first = row[cell];
+            const Action& second = cell + 1 < row.size() ? row[cell + 1] : first;
+            const bool forward_and_backward = (first.op == Op::Forward && is_backward(second.op)) ||
+                                              (is_backward(first.op) && second.op == Op::Forward);
+            const bool dependent =
+                first.stage == second.stage && first.micro_batch == second.micro_batch;
+            if (!forward_and_backward || dependent || second.with_next) {
+                in.report(rank,
+                          static_cast<int>(cell),
+                          first,
+                          "is paired with the next action, but a pair is one forward and one "
+                          "backward that do not depend on each other");
+            }
+        }
+    }
+}
+
+// --- Completeness of a stage. ---
+
+/// Reports what `needed` lacks, neighbouring micro-batches in one sentence.
+template <class Lacks>
+void report_missing(Inspection& in, int stage, Op op, Lacks lacks) {
+    for (int first = 0; first < in.schedule.micro_batches; ++first) {
+        if (!lacks(first)) {
+            continue;
+        }
+        int last = first;
+        while (last + 1 < in.schedule.micro_batches && lacks(last + 1)) {
+            ++last;
+        }
+        const std::string which = first == last
+                                      ? fmt::format("micro-batch {}", first)
+                                      : fmt::format("micro-batches {} to {}", first, last);
+        in.report(in.rank_of(stage),
+                  missing,
+                  {.op = op, .stage = stage, .micro_batch = first},
+                  fmt::format("is missing: {} of {} on stage {}", op_words(op), which, stage));
+        first = last;
+    }
+}
+
+void check_forwards(Inspection& in, int stage) {
+    report_missing(
+        in, stage, Op::Forward, [&](int k) { return !in.cells(stage).has(Op::Forward, k); });
+}
+
+/// One full backward, or both of its parts; never a mixture.
+void check_backwards(Inspection& in, int stage) {
+    const StageCells& cells = in.cells(stage);
+    const auto whole = [&](int k) { return cells.has(Op::Backward, k); };
+    const auto input = [&](int k) { return cells.has(Op::BackwardInput, k); };
+    const auto weight = [&](int k) { return cells.has(Op::BackwardWeight, k); };
+    report_missing(
+        in, stage, Op::Backward, [&](int k) { return !whole(k) && !input(k) && !weight(k); });
+    report_missing(
+        in, stage, Op::BackwardInput, [&](int k) { return !whole(k) && !input(k) && weight(k); });
+    report_missing(
+        in, stage, Op::BackwardWeight, [&](int k) { return !whole(k) && input(k) && !weight(k); });
+    for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        for (const Op part : {Op::BackwardInput, Op::BackwardWeight}) {
+            if (whole(k) && cells.has(part, k)) {
+                in.report(
+                    in.rank_of(stage),
+                    cells.at(part, k),
+                    {.op = part, .stage = stage, .micro_batch = k},
+                    fmt::format("is part of the full backward in cell {}; use one or the other",
+                                cells.at(Op::Backward, k)));
+            }
+        }
+    }
+}
+
+// --- Order inside a stage. ---
+
+struct Before {
+    Op first;
+    Op second;
+};
+
+/// For one stage and micro-batch: `first` must stand before `second` wherever both occur.
+constexpr std::array required_order{
+    Before{Op::RecvForward, Op::Forward},
+    Before{Op::Forward, Op::SendForward},
+    Before{Op::Forward, Op::Recompute},
+    Before{Op::Forward, Op::Backward},
+    Before{Op::Forward, Op::BackwardInput},
+    Before{Op::Forward, Op::BackwardWeight},
+    Before{Op::Recompute, Op::Backward},
+    Before{Op::Recompute, Op::BackwardInput},
+    Before{Op::RecvBackward, Op::Backward},
+    Before{Op::RecvBackward, Op::BackwardInput},
+    Before{Op::BackwardInput, Op::BackwardWeight},
+    Before{Op::Backward, Op::SendBackward},
+    Before{Op::BackwardInput, Op::SendBackward},
+};
+
+void check_order(Inspection& in, int stage) {
+    const StageCells& cells = in.cells(stage);
+    for (const auto& [first, second] : required_order) {
+        for (int k = 0; k < in.schedule.micro_batches; ++k) {
+            if (!cells.has(first, k) || cells.at(first, k) < cells.at(second, k) ||
+                !cells.has(second, k)) {
+                continue;
+            }
+            in.report(in.rank_of(stage),
+                      cells.at(second, k),
+                      {.op = second, .stage = stage, .micro_batch = k},
+                      fmt::format("stands before {} (cell {}), which must come first",
+                                  to_string({.op = first, .stage = stage, .micro_batch = k}),
+                                  cells.at(first, k)));
+        }
+    }
+}
+
+/// The gradients of all micro-batches are complete before they are reduced and used.
+void check_update(Inspection& in, int stage) {
+    const StageCells& cells = in.cells(stage);
+    int last = missing;
+    for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        last = std::max({last, cells.at(Op::Backward, k), cells.at(Op::BackwardWeight, k)});
+    }
+    for (const Op op : {Op::ReduceGradient, Op::Optimizer}) {
+        if (cells.has(op, 0) && cells.at(op, 0) < last) {
+            in.report(in.rank_of(stage),
+                      cells.at(op, 0),
+                      {.op = op, .stage = stage},
+                      fmt::format("stands before the stage's last backward (cell {})", last));
+        }
+        last = std::max(last, cells.at(op, 0));
+    }
+}
+
+/// All stages are updated or none is.
+void check_updates_complete(Inspection& in) {
+    const auto updated = [](const StageCells& cells) { return cells.has(Op::Optimizer, 0); };
+    if (std::ranges::none_of(in.stages, updated)) {
+        return;
+    }
+    for (int stage = 0; stage < in.schedule.stage_count(); ++stage) {
+        if (!updated(in.cells(stage))) {
+            in.report(in.rank_of(stage),
+                      missing,
+                      {.op = Op::Optimizer, .stage = stage},
+                      "is missing: the other stages are updated");
+        }
+    }
+}
+
+// --- Between stages. ---
+
+/// Neighbouring stages on one rank hand over in place: the row itself must have the right order.
+void check_shared_rank(Inspection& in, int boundary) {
+    const int left = boundary;
+    const int right = boundary + 1;
+    const auto check = [&](int k, Op op, int first, int second) {
+        const int before = in.cells(first).at(op, k);
+        const int after = in.cells(second).at(op, k);
+        if (before != missing && after != missing && before > after) {
+            in.report(
+                in.rank_of(second),
+                after,
+                {.op = op, .stage = second, .micro_batch = k},
+                fmt::format("stands before {} (cell {}) on the same rank, whose result it needs",
+                            to_string({.op = op, .stage = first, .micro_batch = k}),
+                            before));
+        }
+    };
+    for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        check(k, Op::Forward, left, right);
+        check(k, Op::Backward, right, left);
+        check(k, Op::BackwardInput, right, left);
+    }
+}
+
+/// A stage sends to and receives from its neighbours on other ranks every micro-batch, and nothing
+/// else.
+void check_messages(Inspection& in, int stage) {
+    struct Message {
+        Op op;
+        int boundary;
+    };
+    const std::array messages{Message{Op::RecvForward, stage - 1},
+                              Message{Op::SendForward, stage},
+                              Message{Op::RecvBackward, stage},
+                              Message{Op::SendBackward, stage - 1}};
+    const StageCells& cells = in.cells(stage);
+    for (const auto& [op, boundary] : messages) {
+        if (exchanges(in.schedule, boundary)) {
+            report_missing(in, stage, op, [&, op = op](int k) { return !cells.has(op, k); });
+            continue;
+        }
+        for (int k = 0; k < in.schedule.micro_batches; ++k) {
+            if (cells.has(op, k)) {
+                in.report(in.rank_of(stage),
+                          cells.at(op, k),
+                          {.op = op, .stage = stage, .micro_batch = k},
+                          "has no stage on another rank to exchange with");
+            }
+        }
+    }
+}
+
+/// The k-th message sent must be the k-th received: a channel is a queue and messages carry no
+/// name.
+void check_message_order(Inspection& in, Op send, int sender, Op receive, int receiver) {
+    const auto in_row_order = [&](Op op, int stage) {
+        std::vector<std::pair<int, int>> cell_and_micro_batch;
+        for (int k = 0; k < in.schedule.micro_batches; ++k) {
+            if (in.cells(stage).has(op, k)) {
+                cell_and_micro_batch.emplace_back(in.cells(stage).at(op, k), k);
+            }
+        }
+        std::ranges::sort(cell_and_micro_batch);
+        return cell_and_micro_batch;
+    };
+    const auto sent = in_row_order(send, sender);
+    const auto received = in_row_order(receive, receiver);
+    if (sent.size() != received.size()) {
+        return;  // reported as missing; pairing the rest would only blame the innocent
+    }
+    for (std::size_t k = 0; k < sent.size(); ++k) {
+        if (sent[k].second == received[k].second) {
+            continue;
+        }
+        in.report(
+            in.rank_of(receiver),
+            received[k].first,
+            {.op = receive, .stage = receiver, .micro_batch = received[k].second},
+            fmt::format("order mismatch: it is receive {} of its channel, but send {} is {} "
+                        "(rank {}, cell {})",
+                        k,
+                        k,
+                        to_string({.op = send, .stage = sender, .micro_batch = sent[k].second}),
+                        in.rank_of(sender),
+                        sent[k].first));
+        return;  // what follows on this channel is shifted by the same mistake
+    }
+}
+
+void check_boundary(Inspection& in, int boundary) {
+    if (!exchanges(in.schedule, boundary)) {
+        check_shared_rank(in, boundary);
+    } else if (in.lowered) {
+        check_message_order(in, Op::SendForward, boundary, Op::RecvForward, boundary + 1);
+        check_message_order(in, Op::SendBackward, boundary + 1, Op::RecvBackward, boundary);
+    }
+}
+
+}  // namespace
+
+std::vector<Violation> validate(const Schedule& schedule) {
+    Inspection in{.schedule = schedule, .lowered = has_communication(schedule)};
+    check_sizes(in);
+    if (!in.found.empty()) {
+        return in.found;
+    }
+    check_placement(in);
+    check_weights(in);
+    check_cells(in);
+    check_pairs(in);
+    for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+        check_forwards(in, stage);
+        check_backwards(in, stage);
+        check_order(in, stage);
+        check_update(in, stage);
+        if (in.lowered) {
+            check_messages(in, stage);
+        }
+    }
+    check_updates_complete(in);
+    for (int boundary = 0; boundary + 1 < schedule.stage_count(); ++boundary) {
+        check_boundary(in, boundary);
+    }
+    std::ranges::stable_sort(
+        in.found, {}, [](const Violation& v) { return std::pair(v.rank, v.cell); });
+    return in.found;
+}
+
+}  // namespace pipetwin

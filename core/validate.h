@@ -1,14 +1,16 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/schedule.h"
 
 namespace pipetwin {
 
-/// One broken rule at one place. `cell` is the position in the rank's row; -1 where no cell is to blame
-/// (an action that is missing).
+/// One broken rule at one place. `cell` is the position in the rank's row; -1 where no cell is to
+/// blame (an action that is missing), and `rank` is -1 where no rank is.
 struct Violation {
     int rank = 0;
     int cell = -1;
@@ -19,28 +21,40 @@ struct Violation {
 };
 
 /// All broken rules at once, by rank and cell; empty for a valid schedule. Checks, each a function:
-/// stages and micro-batches in range; every stage on the rank that the row says; completeness (one F and
-/// one B, or one F, I and W, per stage and micro-batch; at most one R, between F and B); order inside a
-/// stage; receives before use and sends after production; k-th send of an edge matches its k-th receive.
-/// A compute-only schedule (no SEND or RECV at all) is checked without the communication rules.
-/// Never throws for what it finds.
+/// stages and micro-batches in range; every stage on the rank that the row says; completeness (one
+/// F and one B, or one F, I and W, per stage and micro-batch; at most one R, between F and B);
+/// order inside a stage; receives before use and sends after production; k-th send of an edge
+/// matches its k-th receive. A compute-only schedule (no SEND or RECV at all) is checked without
+/// the communication rules. Never throws for what it finds.
 std::vector<Violation> validate(const Schedule& schedule);
 
-/// Whether a lowered schedule runs to its end with FIFO channels of this capacity, one per boundary and
-/// direction. Capacity 0: a send waits for its receive.
+/// Whether a lowered schedule runs to its end with FIFO channels of this capacity, one per boundary
+/// and direction. Capacity 0: a send waits for its receive.
 struct DeadlockReport {
     bool deadlock_free = true;
-    std::vector<Violation> waiting;  ///< the actions that wait on each other, in the order of the cycle
+    std::vector<Violation>
+        waiting;  ///< the actions that wait on each other, in the order of the cycle
 };
 
-/// One symbolic run, O(actions): ranks are sequential, channels FIFO with one producer and one consumer, so
-/// the answer does not depend on timing.
+/// One symbolic run, O(actions): ranks are sequential, channels FIFO with one producer and one
+/// consumer, so the answer does not depend on timing.
 DeadlockReport find_deadlock(const Schedule& schedule, int capacity);
 
 /// The smallest capacity at which the schedule does not deadlock; -1 if none does.
 int smallest_capacity(const Schedule& schedule);
 
-/// The grid of the schedule, with an arrow at every violation, then one line for each. For error texts.
+/// The grid of the schedule, with an arrow at every violation, then one line for each. For error
+/// texts: of many rows and violations the first are shown and the rest is counted.
 std::string explain(const Schedule& schedule, const std::vector<Violation>& violations);
+
+/// Throws Error(Infeasible) with `explain` if `validate` finds anything. `place` names the
+/// schedule.
+void require_valid(const Schedule& schedule, std::string_view place);
+
+/// Throws Error(Infeasible) with the actions that wait on each other and the smallest capacity that
+/// works. Without a capacity channels are unbounded.
+void require_deadlock_free(const Schedule& schedule,
+                           std::optional<int> capacity,
+                           std::string_view place);
 
 }  // namespace pipetwin

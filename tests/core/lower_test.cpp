@@ -1,1 +1,145 @@
 #include "core/lower.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "core/validate.h"
+#include "tests/support/builders.h"
+
+namespace pipetwin {
+namespace {
+
+using testing::lowered;
+using testing::row_text;
+using testing::schedule_of;
+
+const Schedule two_by_two = generate(ScheduleKind::GPipe, {.ranks = 2, .micro_batches = 2});
+
+TEST(AddRecompute, PutsItDirectlyBeforeEachBackward) {
+    const Schedule schedule = add_recompute(two_by_two, Recompute::Always);
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0F1 0R1 0B1 0R0 0B0");
+    EXPECT_EQ(row_text(schedule, 1), "1F0 1F1 1R1 1B1 1R0 1B0");
+}
+
+TEST(AddRecompute, PutsItBeforeTheInputGradientOfASplitBackward) {
+    const Schedule schedule = add_recompute(schedule_of({"0F0 0I0 0W0"}), Recompute::Always);
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0R0 0I0 0W0");
+}
+
+TEST(AddRecompute, NeverTearsAnOverlappedPairApart) {
+    Schedule schedule = schedule_of({"0F0 0F1 0B0 0B1"});
+    schedule.ranks[0][1].with_next = true;
+    EXPECT_EQ(row_text(add_recompute(schedule, Recompute::Always), 0), "0F0 0R0 0F1 0B0 0R1 0B1");
+}
+
+int recomputes_in(const std::vector<Action>& row) {
+    return static_cast<int>(
+        std::ranges::count_if(row, [](const Action& a) { return a.op == Op::Recompute; }));
+}
+
+TEST(AddRecompute, C18AlwaysMPerStageExceptLastMMinusOneNoneZero) {
+    for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
+        for (int m = 1; m <= 12; ++m) {
+            const Schedule schedule = generate(kind, {.ranks = 3, .micro_batches = m});
+            for (std::size_t stage = 0; stage < 3; ++stage) {
+                const auto count = [&](Recompute mode) {
+                    return recomputes_in(add_recompute(schedule, mode).ranks[stage]);
+                };
+                EXPECT_EQ(count(Recompute::Always), m);
+                EXPECT_EQ(count(Recompute::ExceptLast), m - 1);
+                EXPECT_EQ(count(Recompute::None), 0);
+            }
+        }
+    }
+}
+
+TEST(AddRecompute, C16ExceptLastLeavesOutExactlyTheLastMicroBatchOnEveryStage) {
+    const Schedule schedule = add_recompute(
+        generate(ScheduleKind::OneFOneB, {.ranks = 3, .micro_batches = 4}), Recompute::ExceptLast);
+    for (int stage = 0; stage < 3; ++stage) {
+        const auto& row = schedule.ranks[static_cast<std::size_t>(stage)];
+        for (int k = 0; k < 4; ++k) {
+            const Action recompute{.op = Op::Recompute, .stage = stage, .micro_batch = k};
+            EXPECT_EQ(std::ranges::count(row, recompute), k == 3 ? 0 : 1);
+        }
+    }
+}
+
+TEST(RecomputeOf, FindsTheModeOfARow) {
+    for (const Recompute mode : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+        EXPECT_EQ(recompute_of(add_recompute(two_by_two, mode)), mode) << to_string(mode);
+    }
+    EXPECT_EQ(recompute_of(schedule_of({"0F0 0F1 0B1 0R0 0B0", "1F0 1F1 1B1 1B0"})), std::nullopt);
+}
+
+TEST(AddCommunication, ReceivesDirectlyBeforeTheUseAndSendsDirectlyAfterTheProduction) {
+    const Schedule schedule = add_communication(
+        generate(ScheduleKind::GPipe, {.ranks = 3, .micro_batches = 1}), RecomputeTiming::Eager);
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0SEND_F0 0RECV_B0 0B0");
+    EXPECT_EQ(row_text(schedule, 1), "1RECV_F0 1F0 1SEND_F0 1RECV_B0 1B0 1SEND_B0");
+    EXPECT_EQ(row_text(schedule, 2), "2RECV_F0 2F0 2B0 2SEND_B0");
+}
+
+/// Behaviour 4: R of micro-batch i comes after B of i + 1 (so one recomputed set is alive), and
+/// where it is eager it may run before the gradient of i has arrived.
+TEST(AddCommunication, C04EagerRecomputeStandsAfterTheBackwardBeforeItAndBeforeItsOwnGradient) {
+    const Schedule eager =
+        add_communication(add_recompute(two_by_two, Recompute::Always), RecomputeTiming::Eager);
+    EXPECT_EQ(row_text(eager, 0), "0F0 0SEND_F0 0F1 0SEND_F1 0R1 0RECV_B1 0B1 0R0 0RECV_B0 0B0");
+    EXPECT_EQ(row_text(eager, 1), "1RECV_F0 1F0 1RECV_F1 1F1 1R1 1B1 1SEND_B1 1R0 1B0 1SEND_B0");
+}
+
+TEST(AddCommunication, LazyRecomputeWaitsForTheGradient) {
+    const Schedule lazy =
+        add_communication(add_recompute(two_by_two, Recompute::Always), RecomputeTiming::Lazy);
+    EXPECT_EQ(row_text(lazy, 0), "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B1 0R1 0B1 0RECV_B0 0R0 0B0");
+}
+
+TEST(AddCommunication, LazyTimingChangesNothingWhereNothingIsRecomputed) {
+    EXPECT_EQ(add_communication(two_by_two, RecomputeTiming::Lazy),
+              add_communication(two_by_two, RecomputeTiming::Eager));
+}
+
+TEST(AddCommunication, StagesOnOneRankExchangeNothing) {
+    const Schedule schedule =
+        add_communication(schedule_of({"0F0 1F0 1B0 0B0", "2F0 2B0"}), RecomputeTiming::Eager);
+    EXPECT_EQ(row_text(schedule, 0), "0F0 1F0 1SEND_F0 1RECV_B0 1B0 0B0");
+    EXPECT_EQ(row_text(schedule, 1), "2RECV_F0 2F0 2B0 2SEND_B0");
+}
+
+TEST(AddCommunication, TakesAnOverlappedPairAsOne) {
+    Schedule schedule = schedule_of({"0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"});
+    schedule.ranks[0][1].with_next = true;
+    schedule = add_communication(schedule, RecomputeTiming::Eager);
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0SEND_F0 0RECV_B0 0F1 0B0 0SEND_F1 0RECV_B1 0B1");
+    EXPECT_EQ(validate(schedule), std::vector<Violation>{});
+}
+
+TEST(AddOptimizer, UpdatesEveryStageAtTheEndOfItsRow) {
+    const Schedule schedule = add_optimizer(schedule_of({"0F0 1F0 1B0 0B0", "2F0 2B0"}));
+    EXPECT_EQ(row_text(schedule, 0), "0F0 1F0 1B0 0B0 0OPT 1OPT");
+    EXPECT_EQ(row_text(schedule, 1), "2F0 2B0 2OPT");
+}
+
+TEST(ComputeOnly, IsTheReverseOfAllPasses) {
+    for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
+        for (const RecomputeTiming timing : {RecomputeTiming::Eager, RecomputeTiming::Lazy}) {
+            for (int ranks = 1; ranks <= 6; ++ranks) {
+                for (int m = 1; m <= 12; ++m) {
+                    const ScheduleShape shape{.ranks = ranks, .micro_batches = m};
+                    EXPECT_EQ(compute_only(lowered(kind, shape, Recompute::ExceptLast, timing)),
+                              generate(kind, shape));
+                }
+            }
+        }
+    }
+}
+
+TEST(HasCommunication, IsTrueOnceSendsOrReceivesAreThere) {
+    EXPECT_FALSE(has_communication(two_by_two));
+    EXPECT_TRUE(has_communication(add_communication(two_by_two, RecomputeTiming::Eager)));
+}
+
+}  // namespace
+}  // namespace pipetwin

@@ -1,1 +1,223 @@
 #include "core/schedule.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+#include "core/error.h"
+#include "tests/support/builders.h"
+
+namespace pipetwin {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::row_text;
+
+/// Every shape that the properties run over.
+template <class Check>
+void for_every_shape(Check check) {
+    for (int ranks = 1; ranks <= 6; ++ranks) {
+        for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
+            SCOPED_TRACE(::testing::Message() << "K=" << ranks << " M=" << micro_batches);
+            check(ScheduleShape{.ranks = ranks, .micro_batches = micro_batches});
+        }
+    }
+}
+
+std::vector<int> micro_batches_of(const std::vector<Action>& row, Op op) {
+    std::vector<int> result;
+    for (const Action& action : row) {
+        if (action.op == op) {
+            result.push_back(action.micro_batch);
+        }
+    }
+    return result;
+}
+
+std::vector<int> counting(int count) {
+    std::vector<int> numbers(static_cast<std::size_t>(count));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return numbers;
+}
+
+TEST(GPipe, RunsAllForwardsThenAllBackwardsDescending) {
+    const Schedule schedule = generate(ScheduleKind::GPipe, {.ranks = 2, .micro_batches = 3});
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0F1 0F2 0B2 0B1 0B0");
+    EXPECT_EQ(row_text(schedule, 1), "1F0 1F1 1F2 1B2 1B1 1B0");
+}
+
+TEST(GPipe, MayRunBackwardsAscending) {
+    const Schedule schedule =
+        generate(ScheduleKind::GPipe, {.ranks = 1, .micro_batches = 3}, BackwardOrder::Ascending);
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0F1 0F2 0B0 0B1 0B2");
+}
+
+/// The forward of (i, j) needs the rank, i.e. (i - 1, j), and its input, i.e. (i, j - 1). With
+/// every forward lasting one tick the longest path to it gives the tick in which it runs.
+TEST(GPipe, C01ForwardTickKHoldsExactlyThePairsThatSumToK) {
+    for (int stages = 1; stages <= 8; ++stages) {
+        for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
+            const Schedule schedule =
+                generate(ScheduleKind::GPipe, {.ranks = stages, .micro_batches = micro_batches});
+            std::vector<int> input_ready(static_cast<std::size_t>(micro_batches), 0);
+            int ticks = 0;
+            for (const auto& row : schedule.ranks) {
+                int rank_ready = 0;
+                for (const Action& action : row) {
+                    if (action.op != Op::Forward) {
+                        continue;
+                    }
+                    int& ready = input_ready[static_cast<std::size_t>(action.micro_batch)];
+                    const int tick = std::max(rank_ready, ready);
+                    EXPECT_EQ(tick, action.micro_batch + action.stage);
+                    rank_ready = ready = tick + 1;
+                    ticks = std::max(ticks, tick + 1);
+                }
+            }
+            EXPECT_EQ(ticks, micro_batches + stages - 1);
+        }
+    }
+}
+
+TEST(GPipe, C02EachStageRunsForwardsAscendingOnceThenBackwardsDescendingOnceAndNothingElse) {
+    for_every_shape([](const ScheduleShape& shape) {
+        const Schedule schedule = generate(ScheduleKind::GPipe, shape);
+        std::vector<int> descending = counting(shape.micro_batches);
+        std::ranges::reverse(descending);
+        for (int stage = 0; stage < shape.ranks; ++stage) {
+            const auto& row = schedule.ranks[static_cast<std::size_t>(stage)];
+            EXPECT_EQ(row.size(), 2 * static_cast<std::size_t>(shape.micro_batches));
+            EXPECT_EQ(micro_batches_of(row, Op::Forward), counting(shape.micro_batches));
+            EXPECT_EQ(micro_batches_of(row, Op::Backward), descending);
+            EXPECT_TRUE(std::ranges::is_sorted(row, {}, [](const Action& a) { return a.op; }));
+            EXPECT_TRUE(
+                std::ranges::all_of(row, [&](const Action& a) { return a.stage == stage; }));
+        }
+    });
+}
+
+TEST(GPipe, C07OneMicroBatchEqualsNaiveModelParallelism) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+        const ScheduleShape shape{.ranks = ranks, .micro_batches = 1};
+        EXPECT_EQ(generate(ScheduleKind::GPipe, shape), generate(ScheduleKind::Naive, shape));
+    }
+}
+
+TEST(Naive, RefusesMoreThanOneMicroBatch) {
+    try {
+        generate(ScheduleKind::Naive, {.ranks = 2, .micro_batches = 4});
+        FAIL() << "four micro-batches were accepted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+        EXPECT_EQ(error.text(), "naive: one micro-batch, got 4");
+    }
+}
+
+TEST(OneFOneB, RanksWarmUpWithOneForwardPerRankBehindThem) {
+    const Schedule schedule = generate(ScheduleKind::OneFOneB, {.ranks = 3, .micro_batches = 4});
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3");
+    EXPECT_EQ(row_text(schedule, 1), "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3");
+    EXPECT_EQ(row_text(schedule, 2), "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3");
+}
+
+TEST(OneFOneB, RunsEveryMicroBatchOnceInAscendingOrder) {
+    for_every_shape([](const ScheduleShape& shape) {
+        const Schedule schedule = generate(ScheduleKind::OneFOneB, shape);
+        for (const auto& row : schedule.ranks) {
+            EXPECT_EQ(micro_batches_of(row, Op::Forward), counting(shape.micro_batches));
+            EXPECT_EQ(micro_batches_of(row, Op::Backward), counting(shape.micro_batches));
+        }
+    });
+}
+
+/// Huang's GPipe keeps m alive; the point of 1F1B is that rank r keeps min(m, p - r).
+TEST(OneFOneB, RankRKeepsNoMoreThanPMinusRMicroBatchesAlive) {
+    for_every_shape([](const ScheduleShape& shape) {
+        const Schedule schedule = generate(ScheduleKind::OneFOneB, shape);
+        for (int rank = 0; rank < shape.ranks; ++rank) {
+            int alive = 0;
+            int most = 0;
+            for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+                alive += action.op == Op::Forward ? 1 : -1;
+                most = std::max(most, alive);
+            }
+            EXPECT_EQ(most, std::min(shape.micro_batches, shape.ranks - rank));
+        }
+    });
+}
+
+TEST(Generate, PlacesEveryStageOnItsOwnRankWithItsOwnWeights) {
+    const Schedule schedule = generate(ScheduleKind::OneFOneB, {.ranks = 3, .micro_batches = 2});
+    EXPECT_EQ(schedule.micro_batches, 2);
+    EXPECT_EQ(schedule.rank_of_stage, counting(3));
+    EXPECT_EQ(schedule.weights_of_stage, counting(3));
+}
+
+TEST(Generate, RefusesChunksWhereTheScheduleHasNone) {
+    for (const ScheduleName& known : known_schedules()) {
+        EXPECT_THROW(generate(known.kind, {.ranks = 2, .chunks = 2, .micro_batches = 1}), Error)
+            << known.name;
+    }
+}
+
+TEST(Generate, RefusesAScheduleFromAFile) {
+    EXPECT_THROW(generate(ScheduleKind::FromFile, {}), InternalError);
+}
+
+TEST(CheckShape, NamesTheValueThatIsOutOfRange) {
+    const auto text_of = [](const ScheduleShape& shape) {
+        try {
+            check_shape(shape);
+        } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+            return error.text();
+        }
+        return std::string("accepted");
+    };
+    EXPECT_EQ(text_of({.ranks = 0}), "stages = 0 is out of range");
+    EXPECT_EQ(text_of({.ranks = 4097}), "stages = 4097 is out of range");
+    EXPECT_EQ(text_of({.chunks = -1}), "chunks = -1 is out of range");
+    EXPECT_EQ(text_of({.micro_batches = 0}), "micro_batches = 0 is out of range");
+    EXPECT_EQ(text_of({.micro_batches = 65537}), "micro_batches = 65537 is out of range");
+    EXPECT_EQ(text_of({.ranks = 8, .micro_batches = 65536}), "accepted");
+}
+
+TEST(CheckShape, RefusesMoreActionsThanFitIntoMemoryBeforeAllocatingThem) {
+    EXPECT_THROW(
+        generate(ScheduleKind::GPipe, {.ranks = 4096, .chunks = 1, .micro_batches = 65536}), Error);
+    EXPECT_THROW(check_shape({.ranks = 4096, .chunks = 64, .micro_batches = 65536}), Error);
+}
+
+TEST(ScheduleKindName, IsReadInAnyCaseAndInPyTorchsSpelling) {
+    EXPECT_EQ(schedule_kind("gpipe"), ScheduleKind::GPipe);
+    EXPECT_EQ(schedule_kind("GPipe"), ScheduleKind::GPipe);
+    EXPECT_EQ(schedule_kind("ScheduleGPipe"), ScheduleKind::GPipe);
+    EXPECT_EQ(schedule_kind("1f1b"), ScheduleKind::OneFOneB);
+    EXPECT_EQ(schedule_kind("Schedule1F1B"), ScheduleKind::OneFOneB);
+    EXPECT_EQ(schedule_kind("NAIVE"), ScheduleKind::Naive);
+}
+
+TEST(ScheduleKindName, GoesToTextAndBack) {
+    for (const ScheduleName& known : known_schedules()) {
+        EXPECT_EQ(to_string(known.kind), known.name);
+        EXPECT_EQ(schedule_kind(known.name), known.kind);
+    }
+    EXPECT_EQ(to_string(ScheduleKind::FromFile), "file");
+}
+
+TEST(ScheduleKindName, UnknownOnesAreRefusedWithTheNearest) {
+    try {
+        schedule_kind("gpie");
+        FAIL() << "gpie was accepted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.text(), HasSubstr("'gpie'"));
+        EXPECT_THAT(error.hint(), HasSubstr("gpipe"));
+    }
+    EXPECT_THROW(schedule_kind(""), Error);
+    EXPECT_THROW(schedule_kind("schedule"), Error);
+}
+
+}  // namespace
+}  // namespace pipetwin

@@ -1,1 +1,252 @@
 #include "core/validate.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+
+#include "core/error.h"
+#include "core/lower.h"
+#include "tests/support/builders.h"
+
+namespace pipetwin {
+
+static void PrintTo(const Violation& v,
+                    std::ostream* out) {  // NOLINT(readability-identifier-naming)
+    *out << "rank " << v.rank << ", cell " << v.cell << ": " << v.action << " " << v.why;
+}
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::lowered;
+using testing::schedule_of;
+
+/// One violation: where, which action, and a part of the reason.
+auto violation(int rank, int cell, const std::string& action, const std::string& why) {
+    return AllOf(Field("rank", &Violation::rank, rank),
+                 Field("cell", &Violation::cell, cell),
+                 Field("action", &Violation::action, action),
+                 Field("why", &Violation::why, HasSubstr(why)));
+}
+
+TEST(Validate, AcceptsEveryGeneratedScheduleComputeOnlyAndLowered) {
+    for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
+        for (int ranks = 1; ranks <= 6; ++ranks) {
+            for (int m = 1; m <= 12; ++m) {
+                const ScheduleShape shape{.ranks = ranks, .micro_batches = m};
+                EXPECT_THAT(validate(generate(kind, shape)), IsEmpty());
+                for (const Recompute mode :
+                     {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+                    for (const RecomputeTiming timing :
+                         {RecomputeTiming::Eager, RecomputeTiming::Lazy}) {
+                        EXPECT_THAT(validate(lowered(kind, shape, mode, timing)), IsEmpty());
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(Validate, FindsAMissingForward) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0B0 0B1"})),
+                ElementsAre(violation(0, -1, "0F1", "is missing: forward of micro-batch 1")));
+}
+
+TEST(Validate, FindsAMissingBackward) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0F1 0B1", "1F0 1F1 1B1 1B0"})),
+                ElementsAre(violation(0, -1, "0B0", "is missing: backward of micro-batch 0")));
+}
+
+TEST(Validate, ReportsNeighbouringMissingMicroBatchesInOneSentence) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0F1 0F2 0F3 0B3 0B0"})),
+                ElementsAre(violation(0, -1, "0B1", "micro-batches 1 to 2")));
+}
+
+TEST(Validate, FindsAMissingHalfOfASplitBackward) {
+    EXPECT_THAT(
+        validate(schedule_of({"0F0 0I0 0F1 0W1"})),
+        ElementsAre(violation(0, -1, "0I1", "is missing"), violation(0, -1, "0W0", "is missing")));
+}
+
+TEST(Validate, FindsAFullBackwardBesideItsParts) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0B0 0W0"})),
+                ElementsAre(violation(0, 2, "0W0", "is part of the full backward in cell 1")));
+}
+
+TEST(Validate, FindsADoubledAction) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0F0 0B0"})),
+                ElementsAre(violation(0, 1, "0F0", "stands in cell 0 already")));
+}
+
+TEST(Validate, FindsAMicroBatchOutOfRange) {
+    Schedule schedule = schedule_of({"0F0 0B0 0F1"});
+    schedule.micro_batches = 1;
+    EXPECT_THAT(validate(schedule),
+                ElementsAre(violation(
+                    0, 2, "0F1", "micro-batch 1 is out of range: the schedule has 0 to 0")));
+    schedule.ranks[0][2].micro_batch = -1;
+    EXPECT_THAT(validate(schedule), ElementsAre(violation(0, 2, "0F-1", "out of range")));
+}
+
+TEST(Validate, FindsAStageOutOfRange) {
+    Schedule schedule = schedule_of({"0F0 0B0"});
+    schedule.ranks[0].push_back({.op = Op::Forward, .stage = 7});
+    EXPECT_THAT(validate(schedule), ElementsAre(violation(0, 2, "7F0", "stage 7 is out of range")));
+}
+
+TEST(Validate, FindsAStageOnTwoRanks) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0B0", "1F0 1B0 0F1 0B1 1F1 1B1"})),
+                ElementsAre(violation(0, -1, "0F1", "is missing"),
+                            violation(0, -1, "0B1", "is missing"),
+                            violation(1, 2, "0F1", "stage 0 is on rank 0"),
+                            violation(1, 3, "0B1", "stage 0 is on rank 0")));
+}
+
+TEST(Validate, FindsAStageOnNoRankAndARankWithoutStage) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0B0", "2F0 2B0", ""})),
+                ElementsAre(violation(-1, -1, "", "stage 1 is on no rank"),
+                            violation(-1, -1, "1F0", "is missing"),
+                            violation(-1, -1, "1B0", "is missing"),
+                            violation(2, -1, "", "rank 2 has no stage")));
+}
+
+TEST(Validate, FindsABackwardBeforeItsForward) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0B1 0F1 0B0"})),
+                ElementsAre(violation(0, 1, "0B1", "stands before 0F1 (cell 2)")));
+}
+
+TEST(Validate, FindsAWeightGradientBeforeItsInputGradient) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0W0 0I0"})),
+                ElementsAre(violation(0, 1, "0W0", "stands before 0I0 (cell 2)")));
+}
+
+TEST(Validate, FindsARecomputeOutsideItsPlace) {
+    EXPECT_THAT(validate(schedule_of({"0R0 0F0 0B0"})),
+                ElementsAre(violation(0, 0, "0R0", "stands before 0F0")));
+    EXPECT_THAT(validate(schedule_of({"0F0 0B0 0R0"})),
+                ElementsAre(violation(0, 1, "0B0", "stands before 0R0")));
+}
+
+TEST(Validate, FindsAnUpdateBeforeTheLastBackward) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0F1 0B1 0OPT 0B0"})),
+                ElementsAre(violation(0, 3, "0OPT", "before the stage's last backward (cell 4)")));
+}
+
+TEST(Validate, FindsAnUpdateThatOneStageLacks) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0B0 0OPT", "1F0 1B0"})),
+                ElementsAre(violation(1, -1, "1OPT", "is missing")));
+}
+
+TEST(Validate, FindsStagesOfOneRankInTheWrongOrder) {
+    EXPECT_THAT(validate(schedule_of({"1F0 0F0 0B0 1B0"})),
+                ElementsAre(violation(0, 0, "1F0", "stands before 0F0 (cell 1) on the same rank"),
+                            violation(0, 2, "0B0", "stands before 1B0 (cell 3) on the same rank")));
+}
+
+TEST(Validate, FindsAMissingMessage) {
+    EXPECT_THAT(
+        validate(schedule_of({"0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0"})),
+        ElementsAre(violation(1, -1, "1SEND_B0", "is missing: send of the input's gradient")));
+}
+
+TEST(Validate, FindsMessagesWithoutAnybodyToExchangeWith) {
+    EXPECT_THAT(validate(schedule_of({"0RECV_F0 0F0 0B0"})),
+                ElementsAre(violation(0, 0, "0RECV_F0", "no stage on another rank")));
+    EXPECT_THAT(validate(schedule_of({"0F0 0SEND_F0 1F0 1B0 0B0"})),
+                ElementsAre(violation(0, 1, "0SEND_F0", "no stage on another rank")));
+}
+
+/// C03: a stage never starts a micro-batch before the stage before it has finished it. In a row
+/// that means: behind its receive.
+TEST(Validate, C03FindsAForwardBeforeItsReceiveAndASendBeforeItsForward) {
+    EXPECT_THAT(validate(schedule_of({"0SEND_F0 0F0 0RECV_B0 0B0", "1F0 1RECV_F0 1B0 1SEND_B0"})),
+                ElementsAre(violation(0, 0, "0SEND_F0", "stands before 0F0 (cell 1)"),
+                            violation(1, 0, "1F0", "stands before 1RECV_F0 (cell 1)")));
+}
+
+TEST(Validate, C03FindsABackwardBeforeItsReceiveAndASendBeforeItsBackward) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0SEND_F0 0B0 0RECV_B0", "1RECV_F0 1F0 1SEND_B0 1B0"})),
+                ElementsAre(violation(0, 2, "0B0", "stands before 0RECV_B0 (cell 3)"),
+                            violation(1, 2, "1SEND_B0", "stands before 1B0 (cell 3)")));
+}
+
+TEST(Validate, ReportsAnOrderMismatchOfAChannelApartFromDeadlock) {
+    const Schedule schedule = schedule_of({"0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1",
+                                           "1RECV_F1 1F1 1RECV_F0 1F0 1B0 1SEND_B0 1B1 1SEND_B1"});
+    EXPECT_THAT(validate(schedule),
+                ElementsAre(violation(1,
+                                      0,
+                                      "1RECV_F1",
+                                      "order mismatch: it is receive 0 of its channel, "
+                                      "but send 0 is 0SEND_F0 (rank 0, cell 1)")));
+    EXPECT_TRUE(find_deadlock(schedule, 1).deadlock_free);
+}
+
+TEST(Validate, FindsAPairThatIsNoPair) {
+    Schedule schedule = schedule_of({"0F0 0F1 0B0 0B1"});
+    schedule.ranks[0][1].with_next = true;
+    EXPECT_THAT(validate(schedule), IsEmpty());
+    schedule.ranks[0][0].with_next = true;
+    schedule.ranks[0][3].with_next = true;
+    EXPECT_THAT(validate(schedule),
+                ElementsAre(violation(0, 0, "0F0", "a pair is one forward and one backward"),
+                            violation(0, 3, "0B1", "a pair is one forward and one backward")));
+}
+
+TEST(Validate, FindsWeightsOfAnotherStage) {
+    Schedule schedule = schedule_of({"0F0 0B0", "1F0 1B0"});
+    schedule.weights_of_stage = {0, 0};
+    EXPECT_THAT(validate(schedule), ElementsAre(violation(-1, -1, "", "its own weights")));
+}
+
+TEST(Validate, RefusesAnEmptyScheduleAndOneTooLargeToLookAt) {
+    EXPECT_THAT(validate(Schedule{}), ElementsAre(violation(-1, -1, "", "at least one of each")));
+    Schedule huge = schedule_of({"0F0 0B0"});
+    huge.micro_batches = 2'000'000'000;
+    EXPECT_THAT(validate(huge), ElementsAre(violation(-1, -1, "", "more than 64000000 actions")));
+}
+
+TEST(Validate, ReportsAllViolationsAtOnceByRankAndCell) {
+    EXPECT_THAT(validate(schedule_of({"0B0 0F0 0F1 0F1", "1F0 1F1 1B0"})),
+                ElementsAre(violation(0, -1, "0B1", "missing"),
+                            violation(0, 0, "0B0", "before 0F0"),
+                            violation(0, 3, "0F1", "already"),
+                            violation(1, -1, "1B1", "missing")));
+}
+
+TEST(Explain, DrawsTheGridWithArrowsAndOneLineForEach) {
+    const Schedule schedule = schedule_of({"0F0 0F1 0B1 0B0", "1F0 1B1 1F1 1B0"});
+    EXPECT_EQ(explain(schedule, validate(schedule)),
+              "rank 0  0F0 0F1 0B1 0B0\n"
+              "rank 1  1F0 1B1 1F1 1B0\n"
+              "            ^^^\n"
+              "rank 1, cell 1: 1B1 stands before 1F1 (cell 2), which must come first");
+}
+
+TEST(Explain, ShowsTheFirstOfManyAndCountsTheRest) {
+    Schedule schedule = generate(ScheduleKind::GPipe, {.ranks = 40, .micro_batches = 40});
+    for (auto& row : schedule.ranks) {
+        std::ranges::reverse(row);
+    }
+    const std::string text = explain(schedule, validate(schedule));
+    EXPECT_THAT(text, HasSubstr("and 1580 more"));
+    EXPECT_LT(text.size(), 10'000U);
+}
+
+TEST(RequireValid, ThrowsInfeasibleWithThePlaceAndThePicture) {
+    try {
+        require_valid(schedule_of({"0F0 0F0 0B0"}), "x.csv");
+        FAIL() << "a doubled action was accepted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+        EXPECT_EQ(error.place(), "x.csv");
+        EXPECT_THAT(error.text(), HasSubstr("1 rule is broken\nrank 0  0F0 0F0 0B0\n"));
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin

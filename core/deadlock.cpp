@@ -1,0 +1,265 @@
+#include <algorithm>
+#include <deque>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/validate.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// One direction over one boundary. Two ends, each with the rank that stands there waiting, if any.
+struct Channel {
+    int sent = 0;
+    int received = 0;
+    int waiting_sender = -1;
+    int waiting_receiver = -1;
+};
+
+/// Index of the channel that an action uses: 2 b forward over boundary b, 2 b + 1 backward.
+/// -1 if the stage has no neighbour there.
+int channel_of(const Action& action, int stage_count) {
+    const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
+    const bool over_right = action.op == Op::SendForward || action.op == Op::RecvBackward;
+    const int boundary = over_right ? action.stage : action.stage - 1;
+    if (boundary < 0 || boundary + 1 >= stage_count) {
+        return -1;
+    }
+    return 2 * boundary + (forward ? 0 : 1);
+}
+
+/// Walks all rows as far as they go.
+///
+/// Ranks are sequential, channels are FIFO with one producer and one consumer, and nothing polls or
+/// chooses: so moving one rank never takes a move from another, and whatever the interleaving, all
+/// runs end in the same place (the argument of Kahn process networks). One run therefore decides.
+/// Every turn of the loop in `advance` finishes an action or ends a visit, and a rank is visited
+/// again only when a message or a free place came: O(actions).
+class SymbolicRun {
+  public:
+    SymbolicRun(const Schedule& schedule, int capacity)
+        : schedule_(schedule),
+          capacity_(capacity),
+          channels_(2 * schedule.rank_of_stage.size()),
+          next_(schedule.ranks.size(), 0) {
+        for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+            runnable_.push_back(rank);
+        }
+        while (!runnable_.empty()) {
+            const int rank = runnable_.front();
+            runnable_.pop_front();
+            advance(rank);
+        }
+    }
+
+    bool finished(int rank) const { return next(rank) == row(rank).size(); }
+    /// The action that a rank which has not finished waits at.
+    const Action& current(int rank) const { return row(rank)[next(rank)]; }
+    int current_cell(int rank) const { return static_cast<int>(next(rank)); }
+
+    /// The action of another rank that would let this one go on: the next of its channel's other
+    /// end.
+    struct Awaited {
+        int rank = 0;
+        std::size_t cell = 0;
+    };
+    std::optional<Awaited> awaited_by(int rank) const {
+        const Action& waiting = current(rank);
+        const int channel = channel_of(waiting, schedule_.stage_count());
+        if (channel < 0) {
+            return std::nullopt;
+        }
+        const bool to_the_right = waiting.op == Op::SendForward || waiting.op == Op::RecvBackward;
+        const int stage = to_the_right ? waiting.stage + 1 : waiting.stage - 1;
+        const int peer = schedule_.rank_of_stage[static_cast<std::size_t>(stage)];
+        if (peer < 0 || peer >= schedule_.rank_count()) {
+            return std::nullopt;
+        }
+        for (std::size_t cell = next(peer); cell < row(peer).size(); ++cell) {
+            if (other_end(row(peer)[cell], waiting, channel)) {
+                return Awaited{peer, cell};
+            }
+        }
+        return std::nullopt;
+    }
+
+  private:
+    const std::vector<Action>& row(int rank) const {
+        return schedule_.ranks[static_cast<std::size_t>(rank)];
+    }
+    std::size_t next(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
+    std::size_t& next(int rank) { return next_[static_cast<std::size_t>(rank)]; }
+
+    bool other_end(const Action& candidate, const Action& waiting, int channel) const {
+        return (is_send(waiting.op) ? is_receive(candidate.op) : is_send(candidate.op)) &&
+               channel_of(candidate, schedule_.stage_count()) == channel;
+    }
+
+    void advance(int rank) {
+        while (!finished(rank) && passes(rank, current(rank))) {
+            ++next(rank);
+        }
+    }
+
+    bool passes(int rank, const Action& action) {
+        if (!is_send(action.op) && !is_receive(action.op)) {
+            return true;
+        }
+        const int index = channel_of(action, schedule_.stage_count());
+        if (index < 0) {
+            return false;
+        }
+        Channel& channel = channels_[static_cast<std::size_t>(index)];
+        if (capacity_ == 0) {
+            return meets(rank, action, channel);
+        }
+        return is_send(action.op) ? sends(rank, channel) : receives(rank, channel);
+    }
+
+    bool sends(int rank, Channel& channel) {
+        if (channel.sent - channel.received >= capacity_) {
+            channel.waiting_sender = rank;
+            return false;
+        }
+        ++channel.sent;
+        wake(channel.waiting_receiver);
+        return true;
+    }
+
+    bool receives(int rank, Channel& channel) {
+        if (channel.sent == channel.received) {
+            channel.waiting_receiver = rank;
+            return false;
+        }
+        ++channel.received;
+        wake(channel.waiting_sender);
+        return true;
+    }
+
+    /// Capacity 0: whoever comes second takes both over.
+    bool meets(int rank, const Action& action, Channel& channel) {
+        int& other = is_send(action.op) ? channel.waiting_receiver : channel.waiting_sender;
+        int& own = is_send(action.op) ? channel.waiting_sender : channel.waiting_receiver;
+        if (other < 0) {
+            own = rank;
+            return false;
+        }
+        ++next(other);
+        wake(other);
+        return true;
+    }
+
+    void wake(int& waiting) {
+        if (waiting >= 0) {
+            runnable_.push_back(waiting);
+            waiting = -1;
+        }
+    }
+
+    const Schedule& schedule_;
+    int capacity_;
+    std::vector<Channel> channels_;
+    std::vector<std::size_t> next_;  ///< per rank: the cell that it has come to
+    std::deque<int> runnable_;
+};
+
+/// Follows "waits for" from a stuck rank until a rank comes twice: from there on it is the cycle. A
+/// chain that ends at a message nobody sends is returned whole.
+std::vector<int> waiting_cycle(const Schedule& schedule, const SymbolicRun& run, int start) {
+    std::vector<int> chain;
+    std::vector<bool> seen(schedule.ranks.size(), false);
+    int rank = start;
+    while (!seen[static_cast<std::size_t>(rank)]) {
+        seen[static_cast<std::size_t>(rank)] = true;
+        chain.push_back(rank);
+        const auto awaited = run.awaited_by(rank);
+        if (!awaited) {
+            return chain;
+        }
+        rank = awaited->rank;
+    }
+    chain.erase(chain.begin(), std::ranges::find(chain, rank));
+    return chain;
+}
+
+Violation describe(const Schedule& schedule, const SymbolicRun& run, int rank) {
+    const Action& action = run.current(rank);
+    Violation violation{rank, run.current_cell(rank), to_string(action), {}};
+    const auto awaited = run.awaited_by(rank);
+    if (!awaited) {
+        violation.why = is_send(action.op) ? "waits for room, but nobody receives this message"
+                                           : "waits for a message that nobody sends";
+        return violation;
+    }
+    const auto& row = schedule.ranks[static_cast<std::size_t>(awaited->rank)];
+    violation.why = fmt::format("waits for {} on rank {} (cell {})",
+                                to_string(row[awaited->cell]),
+                                awaited->rank,
+                                awaited->cell);
+    if (static_cast<int>(awaited->cell) != run.current_cell(awaited->rank)) {
+        violation.why +=
+            fmt::format(", which stands behind {}", to_string(run.current(awaited->rank)));
+    }
+    return violation;
+}
+
+/// With room for every message of the fullest channel no send ever waits.
+int unbounded_capacity(const Schedule& schedule) {
+    std::vector<int> sends(2 * schedule.rank_of_stage.size(), 0);
+    int largest = 1;
+    for (const auto& row : schedule.ranks) {
+        for (const Action& action : row) {
+            const int channel =
+                is_send(action.op) ? channel_of(action, schedule.stage_count()) : -1;
+            if (channel >= 0) {
+                largest = std::max(largest, ++sends[static_cast<std::size_t>(channel)]);
+            }
+        }
+    }
+    return largest;
+}
+
+}  // namespace
+
+DeadlockReport find_deadlock(const Schedule& schedule, int capacity) {
+    PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
+    const SymbolicRun run(schedule, capacity);
+    DeadlockReport report;
+    for (int rank = 0; rank < schedule.rank_count() && report.deadlock_free; ++rank) {
+        if (run.finished(rank)) {
+            continue;
+        }
+        report.deadlock_free = false;
+        for (const int waiting : waiting_cycle(schedule, run, rank)) {
+            report.waiting.push_back(describe(schedule, run, waiting));
+        }
+    }
+    return report;
+}
+
+int smallest_capacity(const Schedule& schedule) {
+    const auto runs = [&schedule](int capacity) {
+        const SymbolicRun run(schedule, capacity);
+        for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+            if (!run.finished(rank)) {
+                return false;
+            }
+        }
+        return true;
+    };
+    int high = unbounded_capacity(schedule);
+    if (!runs(high)) {
+        return -1;
+    }
+    int low = -1;  // more room never hurts, so the answer can be bisected: low fails, high runs
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        (runs(middle) ? high : low) = middle;
+    }
+    return high;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,84 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/render_text.h"
+#include "core/validate.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr std::size_t lines_shown = 20;
+constexpr int cells_shown = 24;
+
+std::string line_of(const Violation& violation) {
+    std::string line;
+    if (violation.rank >= 0) {
+        line += fmt::format("rank {}", violation.rank);
+    }
+    if (violation.cell >= 0) {
+        line += fmt::format(", cell {}", violation.cell);
+    }
+    if (line.empty()) {
+        return violation.why + '\n';
+    }
+    return violation.action.empty()
+               ? fmt::format("{}: {}\n", line, violation.why)
+               : fmt::format("{}: {} {}\n", line, violation.action, violation.why);
+}
+
+}  // namespace
+
+std::string explain(const Schedule& schedule, const std::vector<Violation>& violations) {
+    std::vector<CellMark> marks;
+    for (const Violation& violation : violations) {
+        if (violation.rank >= 0 && violation.cell >= 0) {
+            marks.push_back({violation.rank, violation.cell});
+        }
+    }
+    std::string text = render_schedule(schedule, cells_shown, marks);
+    for (std::size_t i = 0; i < std::min(lines_shown, violations.size()); ++i) {
+        text += line_of(violations[i]);
+    }
+    if (violations.size() > lines_shown) {
+        text += fmt::format("and {} more\n", violations.size() - lines_shown);
+    }
+    text.pop_back();
+    return text;
+}
+
+void require_valid(const Schedule& schedule, std::string_view place) {
+    const std::vector<Violation> violations = validate(schedule);
+    if (violations.empty()) {
+        return;
+    }
+    throw Error(ErrorKind::Infeasible,
+                std::string(place),
+                fmt::format("not a valid schedule: {} rule{} broken\n{}",
+                            violations.size(),
+                            violations.size() == 1 ? " is" : "s are",
+                            explain(schedule, violations)));
+}
+
+void require_deadlock_free(const Schedule& schedule,
+                           std::optional<int> capacity,
+                           std::string_view place) {
+    const int smallest = smallest_capacity(schedule);
+    if (smallest >= 0 && capacity.value_or(smallest) >= smallest) {
+        return;
+    }
+    const int reported = capacity.value_or(std::max(1, schedule.micro_batches));
+    throw Error(ErrorKind::Infeasible,
+                std::string(place),
+                fmt::format("deadlock at {}: these actions wait on each other\n{}",
+                            capacity ? fmt::format("channel capacity {}", *capacity)
+                                     : "any channel capacity",
+                            explain(schedule, find_deadlock(schedule, reported).waiting)),
+                smallest < 0
+                    ? "change the order of the actions; no channel capacity helps"
+                    : fmt::format("the smallest channel capacity that works is {}", smallest));
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/plan.h"
+#include "core/validate.h"
+
+/// A plan from plain numbers: the costs of each stage as somebody typed them, no model behind them.
+namespace pipetwin {
+
+namespace {
+
+using Costs = std::vector<Duration>;
+
+void require_one_per_stage(const Costs& costs, std::string_view what, int stages) {
+    if (costs.size() != static_cast<std::size_t>(stages)) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("{}: {} numbers for {} stages", what, costs.size(), stages),
+                    "give one number for all, or one per stage in model order");
+    }
+    const auto negative = std::ranges::find_if(costs, [](Duration d) { return d < Duration{}; });
+    if (negative != costs.end()) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("{}: {} is negative", what, format_duration(*negative)),
+                    "a duration is 0 or more");
+    }
+}
+
+/// The two halves of the backward, completed from what was given:
+/// only B: I = B / 2 and W = B - I; only I and W: B = I + W.
+struct BackwardCosts {
+    Costs whole;
+    Costs input;
+    Costs weight;
+};
+
+BackwardCosts backward_costs(const PlainCosts& costs, int stages) {
+    const bool split = !costs.backward_input.empty() || !costs.backward_weight.empty();
+    BackwardCosts result{costs.backward, costs.backward_input, costs.backward_weight};
+    if (split) {
+        require_one_per_stage(result.input, "backward-input", stages);
+        require_one_per_stage(result.weight, "backward-weight", stages);
+    }
+    if (!split || !result.whole.empty()) {
+        require_one_per_stage(result.whole, "backward", stages);
+    }
+    for (std::size_t stage = 0; stage < static_cast<std::size_t>(stages); ++stage) {
+        if (!split) {
+            result.input.push_back(result.whole[stage] / 2);
+            result.weight.push_back(result.whole[stage] - result.input[stage]);
+        } else if (costs.backward.empty()) {
+            result.whole.push_back(result.input[stage] + result.weight[stage]);
+        }
+    }
+    return result;
+}
+
+/// Without a model the boundary is the only tensor that is known: a stage keeps its input and hands
+/// on its output.
+std::vector<StageCost> stage_costs(const PlainCosts& costs, int stages) {
+    require_one_per_stage(costs.forward, "forward", stages);
+    if (!costs.recompute_cost.empty()) {
+        require_one_per_stage(costs.recompute_cost, "recompute", stages);
+    }
+    const BackwardCosts backward = backward_costs(costs, stages);
+    std::vector<StageCost> result(static_cast<std::size_t>(stages));
+    for (std::size_t s = 0; s < result.size(); ++s) {
+        StageCost& stage = result[s];
+        stage.forward = costs.forward[s];
+        stage.recompute = costs.recompute_cost.empty() ? costs.forward[s] : costs.recompute_cost[s];
+        stage.backward = backward.whole[s];
+        stage.backward_input = backward.input[s];
+        stage.backward_weight = backward.weight[s];
+        stage.input = s == 0 ? Bytes{} : costs.boundary;
+        stage.output = s + 1 == result.size() ? Bytes{} : costs.boundary;
+        stage.saved = stage.input;
+        stage.forward_drop_peak = stage.input + stage.output;
+        stage.backward_peak = stage.saved + stage.output + stage.input;
+    }
+    return result;
+}
+
+struct Lowered {
+    Schedule schedule;
+    Recompute recompute = Recompute::None;
+};
+
+/// A file's own recomputes and communication stand as they are; what it lacks is added as for a
+/// generated schedule. It is validated first, so that what is wrong is reported by the file's own
+/// cells.
+Lowered lowered_file(const Schedule& file, const PlainCosts& costs) {
+    require_valid(file, costs.schedule_name);
+    const std::optional<Recompute> own = recompute_of(file);
+    if (!own) {
+        throw Error(ErrorKind::Infeasible,
+                    costs.schedule_name,
+                    "some micro-batches are recomputed and others are not",
+                    "recompute all of them, all but the last, or none");
+    }
+    Lowered lowered{file, *own};
+    if (*own == Recompute::None) {
+        lowered = {add_recompute(file, costs.recompute), costs.recompute};
+    }
+    if (!has_communication(file)) {
+        lowered.schedule = add_communication(std::move(lowered.schedule), costs.recompute_timing);
+    }
+    return lowered;
+}
+
+Lowered lowered_schedule(const PlainCosts& costs) {
+    if (costs.schedule_from_file) {
+        return lowered_file(*costs.schedule_from_file, costs);
+    }
+    Schedule schedule = add_recompute(generate(costs.schedule, costs.shape), costs.recompute);
+    return {add_communication(std::move(schedule), costs.recompute_timing), costs.recompute};
+}
+
+int largest_stage_count_of_a_rank(const Schedule& schedule) {
+    std::map<int, int> count;
+    int largest = 1;
+    for (const int rank : schedule.rank_of_stage) {
+        largest = std::max(largest, ++count[rank]);
+    }
+    return largest;
+}
+
+}  // namespace
+
+Plan make_plan(const PlainCosts& costs) {
+    PlanParts parts;
+    parts.schedule_name = costs.schedule_name;
+    Lowered lowered = lowered_schedule(costs);
+    parts.schedule = std::move(lowered.schedule);
+    parts.recompute = lowered.recompute;
+    const int stages = parts.schedule.stage_count();
+    parts.chunks = largest_stage_count_of_a_rank(parts.schedule);
+    parts.recompute_timing = costs.recompute_timing;
+    parts.costs = {stage_costs(costs, stages)};
+    parts.cost_class.assign(static_cast<std::size_t>(parts.schedule.micro_batches), 0);
+    parts.states.resize(static_cast<std::size_t>(stages));
+    parts.links.assign(static_cast<std::size_t>(std::max(0, stages - 1)), costs.link);
+    parts.channel_capacity = costs.channel_capacity;
+    return Plan::make(std::move(parts));
+}
+
+}  // namespace pipetwin
