@@ -359,4 +359,54 @@ json parse_json(std::string_view text, std::string_view place, const JsonLimits&
     return builder.take();
 }
 
+namespace {
+
+/// Length and smallest code point of the sequence that begins with this byte; length 0 for none.
+struct Sequence {
+    std::size_t length = 0;
+    std::uint32_t smallest = 0;
+    std::uint32_t bits = 0;
+};
+
+Sequence sequence_of(unsigned char lead) {
+    if (lead < 0x80) {
+        return {1, 0, lead};
+    }
+    if ((lead & 0xe0) == 0xc0) {
+        return {2, 0x80, lead & 0x1fU};
+    }
+    if ((lead & 0xf0) == 0xe0) {
+        return {3, 0x800, lead & 0x0fU};
+    }
+    if ((lead & 0xf8) == 0xf0) {
+        return {4, 0x10000, lead & 0x07U};
+    }
+    return {};
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view bytes) {
+    while (!bytes.empty()) {
+        const Sequence sequence = sequence_of(static_cast<unsigned char>(bytes.front()));
+        if (sequence.length == 0 || sequence.length > bytes.size()) {
+            return false;
+        }
+        std::uint32_t code = sequence.bits;
+        for (const char c : bytes.substr(1, sequence.length - 1)) {
+            const auto byte = static_cast<unsigned char>(c);
+            if ((byte & 0xc0) != 0x80) {
+                return false;
+            }
+            code = (code << 6) | (byte & 0x3fU);
+        }
+        const bool is_surrogate = code >= 0xd800 && code < 0xe000;
+        if (code < sequence.smallest || code > 0x10ffff || is_surrogate) {
+            return false;
+        }
+        bytes.remove_prefix(sequence.length);
+    }
+    return true;
+}
+
 }  // namespace pipetwin

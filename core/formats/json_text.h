@@ -14,16 +14,22 @@ struct JsonLimits {
     int max_depth = 64;
 };
 
-/// A whole regular file. Throws Error(Io) if it cannot be read, Error(BadInput) if it is larger than
-/// `max_bytes` (naming the limit) or not a regular file.
+/// A whole regular file. Throws Error(Io) if it cannot be read, Error(BadInput) if it is larger
+/// than `max_bytes` (naming the limit) or not a regular file.
 std::string read_file(const std::filesystem::path& file, std::size_t max_bytes);
 
-/// Writes beside the file and renames, so that a reader sees the old or the new content. Throws Error(Io).
+/// Writes beside the file and renames, so that a reader sees the old or the new content. Throws
+/// Error(Io).
 void write_file(const std::filesystem::path& file, std::string_view content);
 
 /// Strict JSON: refuses doubled keys, depth above the limit, numbers that are not finite or lose
 /// precision (integers above 2^53), and anything after the value. Throws Error(BadInput) with
 /// file:line:column.
-nlohmann::json parse_json(std::string_view text, std::string_view place, const JsonLimits& limits = {});
+nlohmann::json parse_json(std::string_view text,
+                          std::string_view place,
+                          const JsonLimits& limits = {});
+
+/// Whether the bytes are UTF-8 (RFC 3629), the only text that JSON can hold.
+bool is_utf8(std::string_view bytes);
 
 }  // namespace pipetwin

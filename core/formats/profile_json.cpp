@@ -1,1 +1,222 @@
 #include "core/formats/profile_json.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/formats/json_object.h"
+#include "core/formats/json_text.h"
+#include "core/formats/profile_csv.h"
+
+namespace pipetwin {
+
+namespace {
+
+using std::string_view;
+
+constexpr int schema_version = 1;
+constexpr std::array all_sources{
+    CostSource::Measured, CostSource::Imported, CostSource::Datasheet, CostSource::Estimated};
+
+CostSource read_source(const JsonObject& object) {
+    const std::string word = object.text("source");
+    const auto found = std::ranges::find_if(
+        all_sources, [&word](CostSource source) { return to_string(source) == word; });
+    if (found == all_sources.end()) {
+        object.refuse("source", "measured, imported, datasheet or estimated");
+    }
+    return *found;
+}
+
+/// The two parts of the backward, or the whole of it, halved.
+void read_backward(const JsonObject& object, LayerSample& sample) {
+    const bool has_parts = object.has("backward_input_ns") || object.has("backward_weight_ns");
+    if (!object.has("backward_ns")) {
+        sample.backward_input = Duration{object.whole("backward_input_ns")};
+        sample.backward_weight = Duration{object.whole("backward_weight_ns")};
+        return;
+    }
+    if (has_parts) {
+        object.refuse("backward_ns",
+                      "either backward_ns or backward_input_ns and backward_weight_ns");
+    }
+    const Duration whole{object.whole("backward_ns")};
+    sample.backward_input = whole / 2;
+    sample.backward_weight = whole - sample.backward_input;
+}
+
+LayerSample read_sample(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 10>{"micro_batch_size",
+                                                   "forward_ns",
+                                                   "backward_ns",
+                                                   "backward_input_ns",
+                                                   "backward_weight_ns",
+                                                   "input_bytes",
+                                                   "output_bytes",
+                                                   "saved_bytes",
+                                                   "workspace_bytes",
+                                                   "spread"});
+    LayerSample sample;
+    const std::int64_t size = object.whole("micro_batch_size");
+    if (size < 1 || size > std::numeric_limits<int>::max()) {
+        object.refuse("micro_batch_size", "a number of samples, at least 1");
+    }
+    sample.micro_batch_size = static_cast<int>(size);
+    sample.forward = Duration{object.whole("forward_ns")};
+    read_backward(object, sample);
+    sample.input = Bytes{object.whole_or("input_bytes", 0)};
+    sample.output = Bytes{object.whole("output_bytes")};
+    sample.saved = Bytes{object.whole("saved_bytes")};
+    sample.workspace = Bytes{object.whole_or("workspace_bytes", 0)};
+    sample.spread = object.number_or("spread", 0);
+    return sample;
+}
+
+LayerCost read_layer(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 8>{"name",
+                                                  "kind",
+                                                  "inputs",
+                                                  "parameter_count",
+                                                  "parameter_bytes",
+                                                  "optimizer_ns",
+                                                  "source",
+                                                  "samples"});
+    LayerCost layer;
+    layer.name = object.text("name");
+    layer.kind = object.text_or("kind", "");
+    layer.inputs = object.texts("inputs");
+    layer.parameter_count = object.whole_or("parameter_count", 0);
+    layer.parameter_bytes = Bytes{object.whole("parameter_bytes")};
+    layer.optimizer = Duration{object.whole_or("optimizer_ns", 0)};
+    if (object.has("source")) {
+        layer.source = read_source(object);
+    }
+    for (const JsonObject& sample : object.objects("samples")) {
+        layer.samples.push_back(read_sample(sample));
+    }
+    return layer;
+}
+
+LinkCost read_link(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 4>{
+        "between", "latency_ns", "bytes_per_second", "half_bandwidth_bytes"});
+    return {.between = object.text_or("between", "ranks"),
+            .latency = Duration{object.whole_or("latency_ns", 0)},
+            .bytes_per_second = object.number_or("bytes_per_second", 0),
+            .half_bandwidth = Bytes{object.whole_or("half_bandwidth_bytes", 0)}};
+}
+
+}  // namespace
+
+Profile parse_profile(std::string_view text, std::string_view place) {
+    const nlohmann::json root = parse_json(text, place);
+    const JsonObject object(root, place, "");
+    object.expect_keys(std::array<string_view, 9>{"schema_version",
+                                                  "source",
+                                                  "device",
+                                                  "precision",
+                                                  "tool_version",
+                                                  "date",
+                                                  "dispatch_ns",
+                                                  "layers",
+                                                  "links"});
+    if (object.whole("schema_version") != schema_version) {
+        object.refuse("schema_version", fmt::format("{}", schema_version));
+    }
+    Profile profile;
+    profile.source = read_source(object);
+    profile.device = object.text_or("device", "");
+    profile.precision = object.text_or("precision", "fp32");
+    profile.tool_version = object.text_or("tool_version", "");
+    profile.date = object.text_or("date", "");
+    profile.dispatch = Duration{object.whole_or("dispatch_ns", 0)};
+    if (!object.has("layers")) {
+        object.missing("layers", "a list of layers");
+    }
+    for (const JsonObject& layer : object.objects("layers")) {
+        profile.layers.push_back(read_layer(layer));
+    }
+    for (const JsonObject& link : object.objects("links")) {
+        profile.links.push_back(read_link(link));
+    }
+    check_profile(profile, place);
+    return profile;
+}
+
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json sample_json(const LayerSample& sample) {
+    return {{"micro_batch_size", sample.micro_batch_size},
+            {"forward_ns", sample.forward.count()},
+            {"backward_input_ns", sample.backward_input.count()},
+            {"backward_weight_ns", sample.backward_weight.count()},
+            {"input_bytes", sample.input.count},
+            {"output_bytes", sample.output.count},
+            {"saved_bytes", sample.saved.count},
+            {"workspace_bytes", sample.workspace.count},
+            {"spread", sample.spread}};
+}
+
+/// Keys that say nothing about the layer are left out.
+ordered_json layer_json(const LayerCost& layer) {
+    ordered_json object{{"name", layer.name}};
+    if (!layer.kind.empty()) {
+        object["kind"] = layer.kind;
+    }
+    if (!layer.inputs.empty()) {
+        object["inputs"] = layer.inputs;
+    }
+    object["parameter_count"] = layer.parameter_count;
+    object["parameter_bytes"] = layer.parameter_bytes.count;
+    object["optimizer_ns"] = layer.optimizer.count();
+    if (layer.source) {
+        object["source"] = to_string(*layer.source);
+    }
+    object["samples"] = ordered_json::array();
+    for (const LayerSample& sample : layer.samples) {
+        object["samples"].push_back(sample_json(sample));
+    }
+    return object;
+}
+
+ordered_json link_json(const LinkCost& link) {
+    return {{"between", link.between},
+            {"latency_ns", link.latency.count()},
+            {"bytes_per_second", link.bytes_per_second},
+            {"half_bandwidth_bytes", link.half_bandwidth.count}};
+}
+
+}  // namespace
+
+std::string print_profile(const Profile& profile) {
+    ordered_json root{{"schema_version", schema_version},
+                      {"source", to_string(profile.source)},
+                      {"device", profile.device},
+                      {"precision", profile.precision},
+                      {"tool_version", profile.tool_version},
+                      {"date", profile.date},
+                      {"dispatch_ns", profile.dispatch.count()},
+                      {"layers", ordered_json::array()},
+                      {"links", ordered_json::array()}};
+    for (const LayerCost& layer : profile.layers) {
+        root["layers"].push_back(layer_json(layer));
+    }
+    for (const LinkCost& link : profile.links) {
+        root["links"].push_back(link_json(link));
+    }
+    return root.dump(1) + "\n";
+}
+
+Profile read_profile(const std::filesystem::path& file) {
+    const std::string text = read_file(file, JsonLimits{}.max_bytes);
+    return file.extension() == ".csv" ? parse_profile_csv(text, file.string())
+                                      : parse_profile(text, file.string());
+}
+
+}  // namespace pipetwin

@@ -8,8 +8,10 @@
 
 namespace pipetwin {
 
-/// `*.profile.json`, schema 1. Throws Error(BadInput) with file:line:column for syntax and a JSON pointer
-/// ("x.profile.json: /layers/3/samples/0/forward_ns: -5, expected ...") for content; unknown keys are refused.
+/// `*.profile.json`, schema 1. Throws Error(BadInput) with file:line:column for syntax and a JSON
+/// pointer
+/// ("x.profile.json: /layers/3/samples/0/forward_ns: -5, expected ...") for content; unknown keys
+/// are refused.
 Profile parse_profile(std::string_view text, std::string_view place);
 
 /// parse_profile(print_profile(x)) = x.

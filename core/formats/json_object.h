@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace pipetwin {
+
+/// One object of a parsed JSON text, read strictly: every refusal names file and JSON pointer, the
+/// value found and what was expected.
+class JsonObject {
+  public:
+    /// Throws Error(BadInput) if `value` is no object. `value` outlives the result.
+    JsonObject(const nlohmann::json& value, std::string_view place, std::string pointer);
+
+    /// Refuses every key that is not `known`, naming the nearest one that is.
+    void expect_keys(std::span<const std::string_view> known) const;
+
+    bool has(std::string_view key) const;
+
+    /// A whole number from 0 to 2^53; required, or with what stands for a missing key.
+    std::int64_t whole(std::string_view key) const;
+    std::int64_t whole_or(std::string_view key, std::int64_t otherwise) const;
+
+    double number_or(std::string_view key, double otherwise) const;  ///< not negative
+
+    std::string text(std::string_view key) const;
+    std::string text_or(std::string_view key, std::string otherwise) const;
+    std::vector<std::string> texts(std::string_view key) const;  ///< a missing key is an empty list
+
+    std::vector<JsonObject> objects(
+        std::string_view key) const;  ///< a missing key is an empty list
+
+    [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
+    [[noreturn]] void missing(std::string_view key, std::string_view expected) const;
+
+  private:
+    const nlohmann::json* find(std::string_view key) const;
+    const nlohmann::json& list(std::string_view key) const;
+    std::string place_of(std::string_view key) const;
+
+    const nlohmann::json* value_;
+    std::string_view place_;
+    std::string pointer_;
+};
+
+}  // namespace pipetwin
