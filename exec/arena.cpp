@@ -1,1 +1,111 @@
 #include "exec/arena.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace pipetwin::exec {
+namespace {
+
+constexpr std::size_t cache_line = 64;
+constexpr std::size_t huge_page = std::size_t{2} << 20U;
+
+/// Whole cache lines, so that the smallest tensors share no line between threads.
+std::size_t capacity_for(std::size_t bytes) {
+    return (std::max(bytes, std::size_t{1}) + cache_line - 1) / cache_line * cache_line;
+}
+
+}  // namespace
+
+Arena::~Arena() {
+    workspace_ = {};
+    for (const auto& [capacity, blocks] : free_) {
+        for (void* const block : blocks) {
+            free_block(block);
+        }
+    }
+}
+
+Tensor Arena::allocate(DType type, std::int64_t rows, std::int64_t columns, MemoryKind kind) {
+    PIPETWIN_EXPECT(rows >= 0 && columns >= 0, "the shape of a tensor is not negative");
+    Tensor tensor;
+    tensor.rows_ = rows;
+    tensor.columns_ = columns;
+    tensor.dtype_ = type;
+    tensor.kind_ = kind;
+    tensor.capacity_ = capacity_for(static_cast<std::size_t>(tensor.bytes().count));
+    std::vector<void*>& reusable = free_[tensor.capacity_];
+    if (reusable.empty()) {
+        tensor.data_ = new_block(tensor.capacity_);
+    } else {
+        tensor.data_ = reusable.back();
+        reusable.pop_back();
+    }
+    tensor.arena_ = this;
+    add(kind, tensor.bytes());
+    return tensor;
+}
+
+void Arena::reserve(MemoryKind kind, Bytes bytes) {
+    add(kind, bytes);
+}
+
+std::byte* Arena::workspace(Bytes bytes) {
+    if (bytes > workspace_.bytes()) {
+        workspace_ = {};  // first, so that old and new are never counted together
+        // Four-byte elements: sizes are whole elements of a training precision.
+        workspace_ = allocate(DType::I32, 1, (bytes.count + 3) / 4, MemoryKind::Workspace);
+    }
+    return static_cast<std::byte*>(workspace_.data());
+}
+
+void Arena::reset_peak() {
+    peak_ = live_;
+    peak_total_ = live_total_;
+}
+
+void Arena::add(MemoryKind kind, Bytes bytes) noexcept {
+    live_[kind] += bytes;
+    live_total_ += bytes;
+    if (live_total_ > peak_total_) {
+        peak_total_ = live_total_;
+        peak_ = live_;
+    }
+}
+
+void Arena::take_back(void* block, std::size_t capacity) noexcept {
+    try {
+        free_[capacity].push_back(block);
+    } catch (...) {  // no memory to remember the block by: let the system have it
+        free_block(block);
+    }
+}
+
+void* Arena::new_block(std::size_t capacity) {
+    // Large blocks on huge pages: matrix products walk through memory column-wise, too.
+    const bool large = capacity >= huge_page;
+    void* block = nullptr;
+    if (::posix_memalign(&block, large ? huge_page : cache_line, capacity) != 0) {
+        throw Error(ErrorKind::Infeasible,
+                    "memory",
+                    fmt::format("the system has no {} left",
+                                format_bytes({static_cast<std::int64_t>(capacity)})),
+                    "a smaller micro-batch, or recompute = \"always\", needs less");
+    }
+    if (large) {
+        ::madvise(block, capacity / huge_page * huge_page, MADV_HUGEPAGE);
+    }
+    std::memset(block, 0, capacity);
+    return block;
+}
+
+void Arena::free_block(void* block) noexcept {
+    std::free(block);
+}
+
+}  // namespace pipetwin::exec

@@ -9,9 +9,10 @@
 
 namespace pipetwin::exec {
 
-/// The memory of one rank: hands out tensors, counts live bytes by kind and their high-water mark, and keeps freed
-/// blocks for the next request of the same size, so that a steady training step asks the system for nothing. Used by
-/// one thread at a time. Fresh blocks are touched once, so that page faults do not fall into a measured action.
+/// The memory of one rank: hands out tensors, counts live bytes by kind and their high-water mark,
+/// and keeps freed blocks for the next request of the same size, so that a steady training step
+/// asks the system for nothing. Used by one thread at a time. Fresh blocks are touched once, so
+/// that page faults do not fall into a measured action. Outlives its tensors.
 class Arena {
   public:
     Arena() = default;
@@ -19,11 +20,18 @@ class Arena {
     Arena& operator=(const Arena&) = delete;
     ~Arena();
 
-    /// Contents are undefined.
+    /// Contents are undefined. Throws Error(Infeasible), naming the bytes, if the system has no
+    /// memory left.
     Tensor allocate(DType type, std::int64_t rows, std::int64_t columns, MemoryKind kind);
 
-    /// Counts bytes that no tensor holds: the room that a channel promises. `bytes` may be negative.
+    /// Counts bytes that no tensor holds: the room that a channel promises. `bytes` may be
+    /// negative.
     void reserve(MemoryKind kind, Bytes bytes);
+
+    /// The rank's scratch memory for the inside of one call, shared by all its layers: at least
+    /// `bytes`, counted as Workspace. Grows to the largest request, never shrinks; contents do not
+    /// survive to the next call.
+    std::byte* workspace(Bytes bytes);
 
     const MemoryUse& live() const { return live_; }
     /// Composition at the first moment of the highest total since the last reset.
@@ -32,10 +40,17 @@ class Arena {
 
   private:
     friend class Tensor;
-    void add(MemoryKind kind, Bytes bytes);
+    void add(MemoryKind kind, Bytes bytes) noexcept;
+    void take_back(void* block, std::size_t capacity) noexcept;
+    static void* new_block(std::size_t capacity);
+    static void free_block(void* block) noexcept;
+
     MemoryUse live_;
     MemoryUse peak_;
-    std::map<std::size_t, std::vector<void*>> free_;
+    Bytes live_total_;
+    Bytes peak_total_;
+    std::map<std::size_t, std::vector<void*>> free_;  ///< by capacity
+    Tensor workspace_;
 };
 
 }  // namespace pipetwin::exec

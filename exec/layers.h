@@ -16,7 +16,8 @@ class Tensor;
 /// inside a stage, and how the executor finds the layer whose output was the first that is not
 /// finite. `layer` is the index in the model; `part` is Forward (in F and R), BackwardInput,
 /// BackwardWeight (in B, I and W) or Optimizer (in OPT). `result` is the layer's output or the
-/// gradient of its input, null where the part leaves none.
+/// gradient of its input, null where the part leaves none. A layer made of others tells of each of
+/// them, with null, before it tells of itself: parts of one layer come several times and add up.
 using LayerObserver = std::function<void(int layer, Op part, const Tensor* result)>;
 
 struct StageOptions {

@@ -1,1 +1,67 @@
 #include "exec/optimizer.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "exec/device.h"
+#include "exec/kernels.h"
+
+namespace pipetwin::exec {
+namespace {
+
+AdamFactors adam_factors(const OptimizerSettings& settings, int step) {
+    return {.beta1 = settings.beta1,
+            .beta2 = settings.beta2,
+            .epsilon = settings.epsilon,
+            .rate = settings.learning_rate / (1 - std::pow(settings.beta1, step)),
+            .root_scale = 1 / std::sqrt(1 - std::pow(settings.beta2, step)),
+            .decay_factor = settings.kind == OptimizerKind::AdamW
+                                ? 1 - settings.learning_rate * settings.weight_decay
+                                : 1.0};
+}
+
+}  // namespace
+
+OptimizerSettings optimizer_settings(const Scenario& scenario) {
+    OptimizerSettings settings;
+    settings.kind = scenario.training.optimizer;
+    settings.learning_rate = scenario.training.learning_rate;
+    return settings;
+}
+
+int optimizer_slots(OptimizerKind kind) {
+    switch (kind) {
+        case OptimizerKind::Sgd:
+            return 0;
+        case OptimizerKind::Momentum:
+        case OptimizerKind::RmsProp:
+            return 1;
+        case OptimizerKind::Adam:
+        case OptimizerKind::AdamW:
+            return 2;
+    }
+    throw InternalError("a kind of optimizer");
+}
+
+double update(Device& device, Parameter& parameter, const OptimizerSettings& settings, int step) {
+    PIPETWIN_EXPECT(step >= 1, "steps of an optimizer count from 1");
+    const Kernels& kernels = device.kernels();
+    const UpdateView view{.value = parameter.value,
+                          .gradient = parameter.gradient,
+                          .first = parameter.first,
+                          .second = parameter.second};
+    switch (settings.kind) {
+        case OptimizerKind::Sgd:
+            return kernels.sgd(view, settings.learning_rate);
+        case OptimizerKind::Momentum:
+            return kernels.momentum(view, settings.learning_rate, settings.momentum);
+        case OptimizerKind::RmsProp:
+            return kernels.rmsprop(view, settings.learning_rate, settings.decay, settings.epsilon);
+        case OptimizerKind::Adam:
+        case OptimizerKind::AdamW:
+            return kernels.adam(view, adam_factors(settings, step));
+    }
+    throw InternalError("a kind of optimizer");
+}
+
+}  // namespace pipetwin::exec

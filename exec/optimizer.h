@@ -11,9 +11,9 @@ class Device;
 struct OptimizerSettings {
     OptimizerKind kind = OptimizerKind::AdamW;
     double learning_rate = 3e-4;
-    double momentum = 0.9;       ///< momentum
-    double decay = 0.9;          ///< rmsprop
-    double beta1 = 0.9;          ///< adam, adamw
+    double momentum = 0.9;  ///< momentum
+    double decay = 0.9;     ///< rmsprop
+    double beta1 = 0.9;     ///< adam, adamw
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 0.01;  ///< adamw, on every parameter
@@ -26,11 +26,24 @@ struct Parameter {
     std::string name;  ///< "block0.attention.qkv.weight"
     Tensor value;
     Tensor gradient;
-    Tensor first;      ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
-    Tensor second;     ///< Adam's second moment
+    Tensor first;   ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
+    Tensor second;  ///< Adam's second moment
 };
 
-/// One update of one parameter; `step` counts from 1 (Adam's bias correction).
-void update(Device& device, Parameter& parameter, const OptimizerSettings& settings, int step);
+/// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam and adamw 2.
+int optimizer_slots(OptimizerKind kind);
+
+/// One update of one parameter; `step` counts from 1 (Adam's bias correction). Returns the sum of
+/// the squares of the gradient, in double and in a fixed order: the norm costs no pass of its own.
+/// With g the gradient:
+///
+///   sgd        w -= rate g
+///   momentum   v = momentum v + g;  w -= rate v
+///   rmsprop    v = decay v + (1 - decay) g^2;  w -= rate g / (sqrt(v) + epsilon)
+///   adam       m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+///              w -= rate m' / (sqrt(v') + epsilon),  m' = m / (1 - beta1^step),  v' = v / (1 -
+///              beta2^step)
+///   adamw      w -= rate weight_decay w first, then as adam
+double update(Device& device, Parameter& parameter, const OptimizerSettings& settings, int step);
 
 }  // namespace pipetwin::exec

@@ -6,14 +6,15 @@
 
 namespace pipetwin::exec {
 
-/// The same step without a pipeline: one stage, one thread, no channels, no schedule. The oracle for gradients.
+/// The same step without a pipeline: one stage, one thread, no channels, no schedule. The oracle
+/// for gradients.
 class Reference {
   public:
     Reference(const Model& model, ExecutorOptions options);
     ~Reference();
 
-    /// Forward and backward of the slices in order (backward in `backward_order`), gradients summed, one update.
-    /// {whole batch} is the undivided step. Returns the loss.
+    /// Forward and backward of the slices in order (backward in `backward_order`), gradients
+    /// summed, one update. {whole batch} is the undivided step. Returns the loss.
     double run_step(const std::vector<MicroBatch>& slices, BackwardOrder backward_order, int step);
 
     std::vector<Parameter*> parameters();

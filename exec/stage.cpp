@@ -1,1 +1,406 @@
 #include "exec/stage.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "exec/layers/layer.h"
+
+namespace pipetwin::exec {
+namespace {
+
+/// What a stage keeps of one micro-batch.
+struct Stash {
+    bool alive = false;
+    int samples = 0;
+    int batch_samples = 0;
+    Tensor input;              ///< of the stage, while nothing else is kept
+    std::vector<Kept> layers;  ///< once everything is kept; layers[i].input is the input of layer i
+    Tensor output_gradient;    ///< between I and W
+};
+
+/// What tells one model from another when weights are drawn.
+ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& options) {
+    int branches = 0;
+    for (int i = 0; i < model.layer_count(); ++i) {
+        branches += model.layer(i).spec.type == LayerType::Residual ? 1 : 0;
+    }
+    const bool gpt = model.layer(0).spec.type == LayerType::Embedding;
+    return {.style = gpt ? ParameterMaker::Style::Gpt : ParameterMaker::Style::Linear,
+            .residual_scale = 1.0 / std::sqrt(std::max(branches, 1)),
+            .seed = options.seed,
+            .layer = 0,
+            .optimizer_slots = optimizer_slots(options.optimizer),
+            .dtype = dtype_for(options.precision)};
+}
+
+}  // namespace
+
+struct Stage::Impl {
+    Impl(Device& on, Arena& in, const StageOptions& with)
+        : device(on),
+          kernels(on.kernels()),
+          arena(in),
+          options(with),
+          real(dtype_for(with.precision)) {
+        stashes.resize(static_cast<std::size_t>(options.micro_batches));
+        losses.resize(static_cast<std::size_t>(options.micro_batches));
+    }
+
+    Device& device;
+    const Kernels& kernels;
+    Arena& arena;
+    StageOptions options;
+    DType real;
+    Place place;
+    std::vector<std::unique_ptr<ExecutableLayer>> layers;
+    std::vector<std::string> names;  ///< of the layers
+    std::vector<Stash> stashes;      ///< [micro-batch]
+    std::vector<double> losses;      ///< [micro-batch]
+    std::vector<double> squares;     ///< [parameter]
+
+    void finish(const ParameterMaker::Settings& rules);
+    Stash& stash(int micro_batch);
+    LayerCall call(int micro_batch, const Stash& stash);
+    Tensor load(const MicroBatch& data);
+    void check(const Tensor& tensor, const ExecutableLayer& layer, bool output, int samples) const;
+    Tensor allocate_output(std::size_t index, int samples);
+    Tensor allocate_input_gradient(std::size_t index, int samples);
+    Tensor run_forward(
+        int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
+    void tell(std::size_t index, Op part, const Tensor* result) const;
+    std::function<void(Op)> part_teller(std::size_t index) const;
+    bool first() const { return place.first_layer == 0; }
+};
+
+Stage::Stage(
+    Device& device, Arena& arena, const Model& model, Place place, const StageOptions& options)
+    : impl_(std::make_unique<Impl>(device, arena, options)) {
+    impl_->place = place;
+    for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
+        const Layer& layer = model.layer(i);
+        impl_->layers.push_back(make_layer(layer.spec, layer.input, impl_->real));
+        impl_->names.push_back(layer.spec.name);
+    }
+    impl_->finish(drawing_rules(model, options));
+}
+
+Stage::Stage(Device& device,
+             Arena& arena,
+             std::vector<std::unique_ptr<ExecutableLayer>> layers,
+             const StageOptions& options)
+    : impl_(std::make_unique<Impl>(device, arena, options)) {
+    impl_->layers = std::move(layers);
+    impl_->place = {
+        .stage = 0, .first_layer = 0, .layer_count = static_cast<int>(impl_->layers.size())};
+    for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
+        impl_->names.push_back(fmt::format("layer{}", i));
+    }
+    impl_->finish({.seed = options.seed,
+                   .optimizer_slots = optimizer_slots(options.optimizer),
+                   .dtype = dtype_for(options.precision)});
+}
+
+Stage::~Stage() = default;
+
+void Stage::Impl::finish(const ParameterMaker::Settings& rules) {
+    Bytes workspace;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        ParameterMaker::Settings own = rules;
+        own.layer = place.first_layer + static_cast<int>(i);
+        ParameterMaker maker(arena, kernels, own);
+        layers[i]->create_parameters(maker, names[i], false);
+        workspace = std::max(workspace, layers[i]->workspace_bytes(options.largest_micro_batch));
+    }
+    if (workspace > Bytes{}) {
+        arena.workspace(workspace);
+    }
+}
+
+Stash& Stage::Impl::stash(int micro_batch) {
+    PIPETWIN_EXPECT(micro_batch >= 0 && micro_batch < options.micro_batches,
+                    "micro-batch of a stage");
+    return stashes[static_cast<std::size_t>(micro_batch)];
+}
+
+LayerCall Stage::Impl::call(int micro_batch, const Stash& stash) {
+    Bytes workspace;
+    for (const auto& layer : layers) {
+        workspace = std::max(workspace, layer->workspace_bytes(stash.samples));
+    }
+    return {.kernels = kernels,
+            .arena = arena,
+            .workspace = arena.workspace(workspace),
+            .micro_batch = micro_batch,
+            .samples = stash.samples,
+            .batch_samples = stash.batch_samples};
+}
+
+/// The model's own input, from the host.
+Tensor Stage::Impl::load(const MicroBatch& data) {
+    const Batch& batch = *data.batch;
+    const SampleShape& wanted = layers.front()->input();
+    const SampleShape found{
+        .token_ids = batch.width == 0, .positions = batch.positions, .width = batch.width};
+    if (found.token_ids != wanted.token_ids || found.positions != wanted.positions ||
+        (!wanted.token_ids && found.width != wanted.width)) {
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format("stage {}, layer \"{}\"", place.stage, names.front()),
+            fmt::format(
+                "a sample of the batch is {}, expected {}", to_string(found), to_string(wanted)));
+    }
+    const std::int64_t rows = std::int64_t{data.samples} * wanted.positions;
+    const std::size_t width = wanted.token_ids ? 1 : static_cast<std::size_t>(wanted.width);
+    const std::size_t begin = static_cast<std::size_t>(data.first_sample) *
+                              static_cast<std::size_t>(wanted.positions) * width;
+    const std::size_t count = static_cast<std::size_t>(rows) * width;
+    Tensor input = arena.allocate(wanted.token_ids ? DType::I32 : real,
+                                  rows,
+                                  static_cast<std::int64_t>(width),
+                                  MemoryKind::Stash);
+    if (wanted.token_ids) {
+        kernels.upload(std::span(batch.tokens).subspan(begin, count), input);
+    } else {
+        kernels.upload(std::span(batch.values).subspan(begin, count), input);
+    }
+    return input;
+}
+
+/// C36: a boundary of a wrong shape or type is refused.
+void Stage::Impl::check(const Tensor& tensor,
+                        const ExecutableLayer& layer,
+                        bool output,
+                        int samples) const {
+    const SampleShape& shape = output ? layer.output() : layer.input();
+    const std::int64_t rows = std::int64_t{samples} * shape.positions;
+    if (tensor.dtype() != real || tensor.rows() != rows || tensor.columns() != shape.width) {
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format(
+                "stage {}, layer \"{}\"", place.stage, output ? names.back() : names.front()),
+            fmt::format("{} is {}, expected {}",
+                        output ? "the gradient of the output" : "the input",
+                        shape_text(tensor.dtype(), tensor.rows(), tensor.columns()),
+                        shape_text(real, rows, shape.width)));
+    }
+}
+
+Tensor Stage::Impl::allocate_output(std::size_t index, int samples) {
+    const SampleShape& shape = layers[index]->output();
+    if (shape.width == 0) {
+        return {};  // the loss
+    }
+    const bool last = index + 1 == layers.size();
+    return arena.allocate(real,
+                          std::int64_t{samples} * shape.positions,
+                          shape.width,
+                          last ? MemoryKind::Boundary : MemoryKind::Stash);
+}
+
+Tensor Stage::Impl::allocate_input_gradient(std::size_t index, int samples) {
+    const SampleShape& shape = layers[index]->input();
+    if (shape.token_ids || (index == 0 && first() && !options.input_gradient)) {
+        return {};
+    }
+    return arena.allocate(
+        real, std::int64_t{samples} * shape.positions, shape.width, MemoryKind::Boundary);
+}
+
+void Stage::Impl::tell(std::size_t index, Op part, const Tensor* result) const {
+    if (options.after_layer) {
+        options.after_layer(place.first_layer + static_cast<int>(index), part, result);
+    }
+}
+
+std::function<void(Op)> Stage::Impl::part_teller(std::size_t index) const {
+    if (!options.after_layer) {
+        return {};
+    }
+    return [this, index](Op part) { tell(index, part, nullptr); };
+}
+
+/// All layers in order. With `keep` everything that backward needs goes into the stash, else the
+/// input alone.
+Tensor Stage::Impl::run_forward(
+    int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep) {
+    LayerCall call = base;
+    std::vector<Kept> kept(layers.size());
+    Tensor x = std::move(input);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        Tensor y = allocate_output(i, stash.samples);
+        layers[i]->forward(call, x, {}, y, kept[i]);
+        tell(i, Op::Forward, y.empty() ? nullptr : &y);
+        if (keep) {
+            kept[i].input = std::move(x);
+        } else {
+            kept[i] = {};
+            if (i == 0) {
+                stash.input = std::move(x);
+            }
+        }
+        x = std::move(y);
+    }
+    if (keep) {
+        stash.layers = std::move(kept);
+    }
+    if (!call.recomputation) {
+        losses[static_cast<std::size_t>(micro_batch)] = call.loss;
+    }
+    return x;
+}
+
+Tensor Stage::forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(!stash.alive, "F of a micro-batch comes once");
+    if (impl.first()) {
+        input = impl.load(data);
+    } else {
+        impl.check(input, *impl.layers.front(), false, data.samples);
+        input.move_to(MemoryKind::Stash);
+    }
+    stash.alive = true;
+    stash.samples = data.samples;
+    stash.batch_samples = data.batch->samples;
+    LayerCall call = impl.call(micro_batch, stash);
+    call.data = &data;
+    return impl.run_forward(micro_batch, stash, std::move(input), call, keep);
+}
+
+void Stage::recompute(int micro_batch, const MicroBatch& data) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(stash.alive && stash.layers.empty(), "R follows an F that kept its input only");
+    LayerCall call = impl.call(micro_batch, stash);
+    call.data = &data;
+    call.recomputation = true;
+    // The output was sent long ago: this one is dropped.
+    impl.run_forward(micro_batch, stash, std::move(stash.input), call, true);
+}
+
+Tensor Stage::backward(int micro_batch, Tensor gradient) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(!stash.layers.empty(), "B follows F or R");
+    if (impl.layers.back()->output().width > 0) {
+        impl.check(gradient, *impl.layers.back(), true, stash.samples);
+    }
+    LayerCall call = impl.call(micro_batch, stash);
+    for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        Kept& kept = stash.layers[i];
+        Tensor input_gradient = impl.allocate_input_gradient(i, stash.samples);
+        call.after_part = impl.part_teller(i);
+        impl.layers[i]->backward(call, kept, kept.input, gradient, {}, input_gradient);
+        impl.tell(i, Op::BackwardInput, input_gradient.empty() ? nullptr : &input_gradient);
+        kept = {};
+        gradient = std::move(input_gradient);
+    }
+    stash = {};
+    return gradient;
+}
+
+Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(!stash.layers.empty(), "I follows F or R");
+    if (impl.layers.back()->output().width > 0) {
+        impl.check(gradient, *impl.layers.back(), true, stash.samples);
+    }
+    LayerCall call = impl.call(micro_batch, stash);
+    stash.output_gradient = std::move(gradient);
+    Tensor* dy = &stash.output_gradient;
+    Tensor input_gradient;
+    for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        Kept& kept = stash.layers[i];
+        input_gradient = impl.allocate_input_gradient(i, stash.samples);
+        call.after_part = impl.part_teller(i);
+        impl.layers[i]->backward_input(call, kept, kept.input, *dy, {}, input_gradient);
+        impl.tell(i, Op::BackwardInput, input_gradient.empty() ? nullptr : &input_gradient);
+        if (i > 0) {
+            input_gradient.move_to(MemoryKind::Stash);
+            stash.layers[i - 1].gradient = std::move(input_gradient);
+            dy = &stash.layers[i - 1].gradient;
+        }
+    }
+    return input_gradient;
+}
+
+void Stage::backward_weight(int micro_batch) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(!stash.layers.empty(), "W follows I");
+    LayerCall call = impl.call(micro_batch, stash);
+    for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        Kept& kept = stash.layers[i];
+        const bool last = i + 1 == impl.layers.size();
+        const Tensor& dy = last ? stash.output_gradient : kept.gradient;
+        call.after_part = impl.part_teller(i);
+        impl.layers[i]->backward_weight(call, kept, kept.input, dy);
+        impl.tell(i, Op::BackwardWeight, nullptr);
+        kept = {};
+    }
+    stash = {};
+}
+
+void Stage::zero_gradients() {
+    for (Parameter* const parameter : parameters()) {
+        impl_->kernels.fill_zero(parameter->gradient);
+    }
+    std::ranges::fill(impl_->losses, 0.0);
+}
+
+void Stage::update(const OptimizerSettings& settings, int step) {
+    impl_->squares.clear();
+    for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
+        for (Parameter* const parameter : impl_->layers[i]->parameters()) {
+            impl_->squares.push_back(exec::update(impl_->device, *parameter, settings, step));
+        }
+        impl_->tell(i, Op::Optimizer, nullptr);
+    }
+}
+
+const std::vector<double>& Stage::gradient_squares() const {
+    return impl_->squares;
+}
+
+void Stage::reset() {
+    for (Stash& stash : impl_->stashes) {
+        stash = {};
+    }
+    zero_gradients();
+}
+
+double Stage::loss() const {
+    double sum = 0;
+    for (const double loss : impl_->losses) {
+        sum += loss;
+    }
+    return sum;
+}
+
+std::vector<Parameter*> Stage::parameters() {
+    std::vector<Parameter*> all;
+    for (const auto& layer : impl_->layers) {
+        std::ranges::copy(layer->parameters(), std::back_inserter(all));
+    }
+    return all;
+}
+
+const Stage::Place& Stage::place() const {
+    return impl_->place;
+}
+
+Bytes Stage::split_bytes(int samples) const {
+    Bytes sum = impl_->layers.front()->split_bytes(samples);
+    for (std::size_t i = 1; i < impl_->layers.size(); ++i) {
+        sum += impl_->layers[i]->split_bytes(samples) + impl_->layers[i]->input_bytes(samples);
+    }
+    return sum;
+}
+
+}  // namespace pipetwin::exec

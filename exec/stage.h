@@ -15,8 +15,11 @@
 
 namespace pipetwin::exec {
 
-/// A contiguous part of the model with its weights, gradients and stashes; everything lives in `arena`. Used by one thread
-/// at a time. Its bytes follow `memory_change` of core/footprint.h exactly.
+class ExecutableLayer;
+
+/// A contiguous part of the model with its weights, gradients and stashes; everything lives in
+/// `arena`. Used by one thread at a time. Its bytes follow `memory_change` of core/footprint.h
+/// exactly.
 class Stage {
   public:
     struct Place {
@@ -24,40 +27,58 @@ class Stage {
         int first_layer = 0;
         int layer_count = 0;
     };
-    /// Weights are drawn layer by layer from (seed, layer index in the model), so they do not depend on the partition.
-    /// `micro_batches` is how many stashes may be alive; `largest_micro_batch` in samples sizes the workspace.
-    Stage(Device& device, Arena& arena, const Model& model, Place place, const StageOptions& options);
+    /// Weights are drawn layer by layer from (seed, layer index in the model), so they do not
+    /// depend on the partition. `micro_batches` is how many stashes may be alive;
+    /// `largest_micro_batch` in samples sizes the workspace.
+    Stage(
+        Device& device, Arena& arena, const Model& model, Place place, const StageOptions& options);
+    /// Of layers made by the caller, without a model.
+    Stage(Device& device,
+          Arena& arena,
+          std::vector<std::unique_ptr<ExecutableLayer>> layers,
+          const StageOptions& options);
     ~Stage();
 
-    /// F. `input` is the boundary from the stage before, empty for the first stage, which reads the batch. Returns the
-    /// boundary for the next stage, empty for the last, which keeps the loss. With `keep` false only the input stays.
-    /// Throws Error(BadInput), naming stage and layer, if the input's shape or type is not the expected one (C36).
+    /// F. `input` is the boundary from the stage before, empty for the first stage, which reads the
+    /// batch. Returns the boundary for the next stage, empty for the last, which keeps the loss.
+    /// With `keep` false only the input stays. Throws Error(BadInput), naming stage and layer, if
+    /// the input's shape or type is not the expected one (C36).
     Tensor forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep);
 
     /// R: forward again from the kept input; the layers are told that it is a recomputation (C19).
     void recompute(int micro_batch, const MicroBatch& data);
 
-    /// B. `gradient` of the output, empty for the last stage. Returns the gradient of the input, empty for the first stage
-    /// (unless StageOptions::input_gradient). Adds to the weight gradients and frees the stash.
+    /// B. `gradient` of the output, empty for the last stage. Returns the gradient of the input,
+    /// empty for the first stage (unless StageOptions::input_gradient). Adds to the weight
+    /// gradients and frees the stash.
     Tensor backward(int micro_batch, Tensor gradient);
 
-    /// I and W: the same in two actions; W frees the stash.
+    /// I and W: the same in two actions; W frees the stash. What W needs beside the stash - the
+    /// gradients between the layers that have weights - I keeps as stash on top of what
+    /// core/footprint.h counts: `split_bytes` of them.
     Tensor backward_input(int micro_batch, Tensor gradient);
     void backward_weight(int micro_batch);
 
+    /// Clears gradients and losses: a new mini-batch begins.
     void zero_gradients();
-    /// OPT: one update of every parameter, then nothing else.
+    /// OPT: one update of every parameter; `step` counts from 1.
     void update(const OptimizerSettings& settings, int step);
+    /// Sums of the squares of each parameter's gradient as of the last update, in double, in the
+    /// order of `parameters`.
+    const std::vector<double>& gradient_squares() const;
 
     /// Frees whatever stashes are left (after a failed step) and clears the gradients.
     void reset();
 
-    /// Sum over the micro-batches since `zero_gradients` of their mean losses, each weighted by its samples / samples of the
-    /// mini-batch; last stage only, else 0. Added in micro-batch order, in double.
+    /// Sum over the micro-batches since `zero_gradients` of their mean losses, each weighted by its
+    /// samples / samples of the mini-batch; last stage only, else 0. Added in micro-batch order, in
+    /// double.
     double loss() const;
 
+    /// In model order; names do not depend on the partition.
     std::vector<Parameter*> parameters();
     const Place& place() const;
+    Bytes split_bytes(int samples) const;
 
   private:
     struct Impl;

@@ -1,1 +1,96 @@
 #include "exec/tensor.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "exec/arena.h"
+
+namespace pipetwin::exec {
+
+std::size_t size_of(DType type) {
+    return type == DType::F64 ? 8 : 4;
+}
+
+std::string_view to_string(DType type) {
+    switch (type) {
+        case DType::F32:
+            return "fp32";
+        case DType::F64:
+            return "fp64";
+        case DType::I32:
+            return "int32";
+    }
+    return "?";
+}
+
+std::string shape_text(DType type, std::int64_t rows, std::int64_t columns) {
+    return fmt::format("({}, {}) {}", rows, columns, to_string(type));
+}
+
+Tensor::Tensor(Tensor&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      capacity_(std::exchange(other.capacity_, 0)),
+      rows_(std::exchange(other.rows_, 0)),
+      columns_(std::exchange(other.columns_, 0)),
+      dtype_(other.dtype_),
+      kind_(other.kind_),
+      arena_(std::exchange(other.arena_, nullptr)) {}
+
+Tensor& Tensor::operator=(Tensor&& other) noexcept {
+    if (this != &other) {
+        release();
+        data_ = std::exchange(other.data_, nullptr);
+        capacity_ = std::exchange(other.capacity_, 0);
+        rows_ = std::exchange(other.rows_, 0);
+        columns_ = std::exchange(other.columns_, 0);
+        dtype_ = other.dtype_;
+        kind_ = other.kind_;
+        arena_ = std::exchange(other.arena_, nullptr);
+    }
+    return *this;
+}
+
+Tensor::~Tensor() {
+    release();
+}
+
+void Tensor::release() noexcept {
+    if (data_ == nullptr) {
+        return;
+    }
+    if (arena_ != nullptr) {
+        arena_->add(kind_, -bytes());
+        arena_->take_back(data_, capacity_);
+    } else {
+        Arena::free_block(data_);  // in nobody's account: a message that was never received
+    }
+    data_ = nullptr;
+}
+
+Bytes Tensor::bytes() const {
+    return {size() * static_cast<std::int64_t>(size_of(dtype_))};
+}
+
+void Tensor::move_to(MemoryKind kind) {
+    PIPETWIN_EXPECT(arena_ != nullptr, "the tensor is in an arena's account");
+    arena_->add(kind_, -bytes());
+    kind_ = kind;
+    arena_->add(kind_, bytes());
+}
+
+void Tensor::detach() {
+    PIPETWIN_EXPECT(arena_ != nullptr, "the tensor is in an arena's account");
+    arena_->add(kind_, -bytes());
+    arena_ = nullptr;
+}
+
+void Tensor::attach(Arena& arena, MemoryKind kind) {
+    PIPETWIN_EXPECT(data_ != nullptr && arena_ == nullptr, "the tensor is detached");
+    arena_ = &arena;
+    kind_ = kind;
+    arena_->add(kind_, bytes());
+}
+
+}  // namespace pipetwin::exec

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
+#include "core/error.h"
 #include "core/footprint.h"
 #include "core/units.h"
 
@@ -16,9 +18,18 @@ enum class DType { F32, F64, I32 };
 std::size_t size_of(DType type);
 std::string_view to_string(DType type);
 
-/// A row-major matrix of (rows, columns) in an arena; 64-byte aligned, move-only. Activations have rows = samples *
-/// positions. An empty tensor owns nothing. Its bytes are exactly rows * columns * size_of(dtype); padding for
-/// alignment does not count. Returns its memory to the arena when destroyed.
+/// The DType of a C++ element type.
+template <class T>
+inline constexpr DType dtype_of = DType::F32;
+template <>
+inline constexpr DType dtype_of<double> = DType::F64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::I32;
+
+/// A row-major matrix of (rows, columns) in an arena; 64-byte aligned, move-only. Activations have
+/// rows = samples * positions. An empty tensor owns nothing. Its bytes are exactly rows * columns *
+/// size_of(dtype); padding for alignment does not count. Returns its memory to the arena when
+/// destroyed.
 class Tensor {
   public:
     Tensor() = default;
@@ -40,21 +51,29 @@ class Tensor {
     const void* data() const { return data_; }
     /// Throws InternalError if T is not the element type.
     template <class T>
-    T* as();
+    T* as() {
+        PIPETWIN_EXPECT(dtype_ == dtype_of<T>, "element type of a tensor");
+        return static_cast<T*>(data_);
+    }
     template <class T>
-    const T* as() const;
+    const T* as() const {
+        PIPETWIN_EXPECT(dtype_ == dtype_of<T>, "element type of a tensor");
+        return static_cast<const T*>(data_);
+    }
 
     /// Accounts the tensor under another kind in its arena.
     void move_to(MemoryKind kind);
 
     /// Takes the tensor out of its arena's account, to be handed to another rank.
     void detach();
-    /// Accounts a detached tensor in `arena`. Blocks of equal size flow back the other way in a training step (outputs one way,
-    /// gradients the other), so free lists stay balanced.
+    /// Accounts a detached tensor in `arena`. Blocks of equal size flow back the other way in a
+    /// training step (outputs one way, gradients the other), so free lists stay balanced.
     void attach(Arena& arena, MemoryKind kind);
 
   private:
     friend class Arena;
+    void release() noexcept;
+
     void* data_ = nullptr;
     std::size_t capacity_ = 0;
     std::int64_t rows_ = 0;
@@ -62,6 +81,59 @@ class Tensor {
     DType dtype_ = DType::F32;
     MemoryKind kind_ = MemoryKind::Stash;
     Arena* arena_ = nullptr;
+};
+
+/// "(64, 128) fp32".
+std::string shape_text(DType type, std::int64_t rows, std::int64_t columns);
+
+/// A matrix that somebody else owns: what kernels read. Row-major, without gaps; empty where data
+/// is null.
+struct ConstView {
+    const void* data = nullptr;
+    DType dtype = DType::F32;
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+
+    ConstView() = default;
+    ConstView(const void* where, DType type, std::int64_t row_count, std::int64_t column_count)
+        : data(where), dtype(type), rows(row_count), columns(column_count) {}
+    ConstView(
+        const Tensor& tensor)  // NOLINT(google-explicit-constructor): a tensor is a view of itself
+        : ConstView(tensor.data(), tensor.dtype(), tensor.rows(), tensor.columns()) {}
+
+    bool empty() const { return data == nullptr; }
+    std::int64_t size() const { return rows * columns; }
+    template <class T>
+    const T* as() const {
+        PIPETWIN_EXPECT(data == nullptr || dtype == dtype_of<T>, "element type of a view");
+        return static_cast<const T*>(data);
+    }
+};
+
+/// The same, to be written.
+struct View {
+    void* data = nullptr;
+    DType dtype = DType::F32;
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+
+    View() = default;
+    View(void* where, DType type, std::int64_t row_count, std::int64_t column_count)
+        : data(where), dtype(type), rows(row_count), columns(column_count) {}
+    View(Tensor& tensor)  // NOLINT(google-explicit-constructor): a tensor is a view of itself
+        : View(tensor.data(), tensor.dtype(), tensor.rows(), tensor.columns()) {}
+
+    operator ConstView() const {
+        return {data, dtype, rows, columns};
+    }  // NOLINT(google-explicit-constructor)
+
+    bool empty() const { return data == nullptr; }
+    std::int64_t size() const { return rows * columns; }
+    template <class T>
+    T* as() const {
+        PIPETWIN_EXPECT(data == nullptr || dtype == dtype_of<T>, "element type of a view");
+        return static_cast<T*>(data);
+    }
 };
 
 }  // namespace pipetwin::exec

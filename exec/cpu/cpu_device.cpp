@@ -1,0 +1,47 @@
+#include <cblas.h>
+
+#include <mutex>
+
+#include "exec/device.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace pipetwin::exec {
+namespace {
+
+class CpuDevice final : public Device {
+  public:
+    void enter_thread() override { prepare_cpu_thread(); }
+    TimePoint now() override { return std::chrono::steady_clock::now(); }
+    TimePoint complete(const Action& /*action*/,
+                       TimePoint /*begin*/,
+                       Duration /*planned*/) override {
+        return now();
+    }
+    const Kernels& kernels() override { return cpu_kernels(); }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device() {
+    return std::make_unique<CpuDevice>();
+}
+
+void prepare_cpu_thread() {
+    static std::once_flag once;
+    std::call_once(once, [] { openblas_set_num_threads(1); });
+#if defined(__x86_64__)
+    constexpr unsigned flush_to_zero = 0x8000;
+    constexpr unsigned denormals_are_zero = 0x0040;
+    _mm_setcsr(_mm_getcsr() | flush_to_zero | denormals_are_zero);
+#elif defined(__aarch64__)
+    constexpr std::uint64_t flush_to_zero = std::uint64_t{1} << 24U;
+    std::uint64_t control = 0;
+    asm volatile("mrs %0, fpcr" : "=r"(control));
+    asm volatile("msr fpcr, %0" : : "r"(control | flush_to_zero));
+#endif
+}
+
+}  // namespace pipetwin::exec

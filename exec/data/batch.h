@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/model.h"
@@ -9,15 +11,16 @@
 
 namespace pipetwin::exec {
 
-/// One mini-batch on the host: `samples` samples in row order. Token ids or real numbers as the model reads them.
+/// One mini-batch on the host: `samples` samples in row order. Token ids or real numbers as the
+/// model reads them.
 struct Batch {
     int samples = 0;
-    int positions = 1;                 ///< inputs per sample
-    int width = 0;                     ///< numbers per position; 0 for token ids
+    int positions = 1;  ///< inputs per sample
+    int width = 0;      ///< numbers per position; 0 for token ids
     int target_positions = 1;
-    std::vector<std::int32_t> tokens;  ///< samples * positions, where width == 0
-    std::vector<float> values;         ///< samples * positions * width, else
-    std::vector<std::int32_t> targets; ///< samples * target_positions
+    std::vector<std::int32_t> tokens;   ///< samples * positions, where width == 0
+    std::vector<float> values;          ///< samples * positions * width, else
+    std::vector<std::int32_t> targets;  ///< samples * target_positions
 };
 
 /// A slice of consecutive samples of a batch.
@@ -29,6 +32,15 @@ struct MicroBatch {
 
 /// The slices of core/plan.h's micro_batch_sizes.
 std::vector<MicroBatch> split(const Batch& batch, const std::vector<int>& sizes);
+
+/// Throws Error(BadInput), naming sample, position and value, if a token id of the slice is not in
+/// 0..vocabulary-1.
+void check_tokens(const MicroBatch& slice, int vocabulary);
+
+/// The targets of a slice, samples * positions of them. Throws Error(BadInput) if the batch has
+/// another number of targets per sample, or, naming sample, position and value, if one is not in
+/// 0..classes-1.
+std::span<const std::int32_t> targets_of(const MicroBatch& slice, int positions, int classes);
 
 /// Mini-batches without end; the content of batch `step` depends on (seed, step) alone.
 class DataSource {

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "exec/data/batch.h"
+
+/// The kinds of data, one file each.
+namespace pipetwin::exec {
+
+/// Bytes as tokens: sample = context + 1 consecutive bytes at a random place; targets are the
+/// inputs shifted by one. `data.path` is a file, or a folder whose regular files are read in byte
+/// order of their names (links are skipped).
+std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& model);
+
+/// The handwritten digits: `data.path` is a folder with train-images-idx3-ubyte and
+/// train-labels-idx1-ubyte, plain or .gz. Pixels become values in [0, 1].
+std::unique_ptr<DataSource> open_mnist(const Scenario& scenario, const Model& model);
+
+/// Made from the seed alone, and learnable. Real inputs: one Gaussian cluster per class. Token
+/// inputs: sequences in which the next token follows from the two before it by a rule drawn from
+/// the seed, except where a tenth of them is noise.
+std::unique_ptr<DataSource> make_synthetic(const Scenario& scenario, const Model& model);
+
+/// Where a scenario's data path leads: relative paths start at the scenario's folder.
+std::filesystem::path data_path(const Scenario& scenario);
+
+}  // namespace pipetwin::exec

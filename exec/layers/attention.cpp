@@ -1,0 +1,102 @@
+#include "exec/layers/attention.h"
+
+namespace pipetwin::exec {
+namespace {
+
+// What Kept::tensors holds.
+constexpr std::size_t qkv_slot = 0;
+constexpr std::size_t probabilities_slot = 1;
+constexpr std::size_t context_slot = 2;
+
+}  // namespace
+
+Attention::Attention(const SampleShape& input, int heads, DType real)
+    : ExecutableLayer(input, input, real),
+      heads_(heads),
+      qkv_(input, 3 * input.width, true, real),
+      out_(input, input.width, true, real) {}
+
+AttentionShape Attention::shape(int samples) const {
+    return {.samples = samples,
+            .positions = input().positions,
+            .heads = heads_,
+            .width = input().width};
+}
+
+Bytes Attention::kept_bytes(int samples) const {
+    const std::int64_t n = rows(samples);
+    return matrix_bytes(n, 3 * input().width) + matrix_bytes(n * heads_, input().positions) +
+           matrix_bytes(n, input().width);
+}
+
+Bytes Attention::workspace_bytes(int samples) const {
+    // dc, and then what the kernel needs.
+    return matrix_bytes(rows(samples), input().width) +
+           matrix_bytes(attention_scratch(shape(samples)), 1);
+}
+
+void Attention::create_parameters(ParameterMaker& maker,
+                                  const std::string& path,
+                                  bool ends_residual) {
+    qkv_.create_parameters(maker, path + ".qkv", false);
+    out_.create_parameters(maker, path + ".out", ends_residual);
+}
+
+std::vector<Parameter*> Attention::parameters() {
+    std::vector<Parameter*> all = qkv_.parameters();
+    for (Parameter* const parameter : out_.parameters()) {
+        all.push_back(parameter);
+    }
+    return all;
+}
+
+void Attention::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
+    const AttentionShape sizes = shape(call.samples);
+    Tensor qkv = call.arena.allocate(real(), x.rows, 3 * x.columns, MemoryKind::Stash);
+    Tensor probabilities =
+        call.arena.allocate(real(), x.rows * heads_, sizes.positions, MemoryKind::Stash);
+    Tensor context = call.arena.allocate(real(), x.rows, x.columns, MemoryKind::Stash);
+
+    qkv_.forward(call, x, {}, qkv, kept);  // Q | K | V = x w_qkv + b_qkv
+    call.kernels.attention_forward(sizes, qkv, probabilities, context);  // P, c = P V
+    out_.forward(call, context, skip, y, kept);  // y = skip + c w_out + b_out
+
+    kept.tensors.push_back(std::move(qkv));
+    kept.tensors.push_back(std::move(probabilities));
+    kept.tensors.push_back(std::move(context));
+}
+
+void Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {
+    const View dcontext(call.workspace, real(), dy.rows, dy.columns);
+    std::byte* const scratch = call.workspace + matrix_bytes(dy.rows, dy.columns).count;
+    out_.backward_input(call, kept, {}, dy, {}, dcontext);  // dc = dy w_out^T
+    call.kernels.attention_backward(shape(call.samples),
+                                    kept.tensors[probabilities_slot],
+                                    dcontext,
+                                    kept.tensors[qkv_slot],
+                                    scratch);
+    call.done(Op::BackwardInput);
+}
+
+// dx = skip + (dQ | dK | dV) w_qkv^T
+void Attention::backward_input(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
+    heads_backward(call, kept, dy);
+    qkv_.backward_input(call, kept, x, kept.tensors[qkv_slot], skip, dx);
+}
+
+// dw_out += c^T dy,  dw_qkv += x^T (dQ | dK | dV)
+void Attention::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
+    out_.backward_weight(call, kept, kept.tensors[context_slot], dy);
+    qkv_.backward_weight(call, kept, x, kept.tensors[qkv_slot]);
+}
+
+// Both. dQ | dK | dV come first, because the weights need them, and dx last, because it may be x.
+void Attention::backward(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
+    heads_backward(call, kept, dy);
+    backward_weight(call, kept, x, dy);
+    qkv_.backward_input(call, kept, x, kept.tensors[qkv_slot], skip, dx);
+}
+
+}  // namespace pipetwin::exec

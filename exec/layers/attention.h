@@ -1,0 +1,51 @@
+#pragma once
+
+#include "exec/layers/layer.h"
+#include "exec/layers/linear.h"
+
+namespace pipetwin::exec {
+
+/// Causal self-attention with h heads of size a = width / h. Per sample and head, T positions:
+///
+///   Q | K | V = x w_qkv + b_qkv                  x (n, width)   w_qkv (width, 3 width)
+///   P = softmax(Q K^T / sqrt a), zero above the diagonal                        P (T, T)
+///   c = P V                                                                     c (n, width)
+///   y = skip + c w_out + b_out
+///
+///   dc = dy w_out^T
+///   dV = P^T dc,  dP = dc V^T,  dS = P * (dP - rowsum(dP * P)) / sqrt a
+///   dQ = dS K,  dK = dS^T Q
+///   dx = skip + (dQ | dK | dV) w_qkv^T
+///
+/// Keeps its input, Q | K | V, P and c. The backward puts dQ | dK | dV into the place of Q | K | V,
+/// where the gradient of w_qkv finds them.
+class Attention final : public ExecutableLayer {
+  public:
+    Attention(const SampleShape& input, int heads, DType real);
+
+    Bytes kept_bytes(int samples) const override;
+    Bytes workspace_bytes(int samples) const override;
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool ends_residual) override;
+    std::vector<Parameter*> parameters() override;
+    bool has_parameters() const override { return true; }
+
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+    void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override;
+    void backward(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+
+  private:
+    AttentionShape shape(int samples) const;
+    /// From dy to dQ | dK | dV, in the place of Q | K | V.
+    void heads_backward(LayerCall& call, Kept& kept, ConstView dy);
+
+    int heads_;
+    Linear qkv_;
+    Linear out_;
+};
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,51 @@
+#include "exec/layers/embedding.h"
+
+namespace pipetwin::exec {
+
+Embedding::Embedding(const LayerSpec& spec, const SampleShape& input, DType real)
+    : ExecutableLayer(
+          input, {.token_ids = false, .positions = input.positions, .width = spec.outputs}, real),
+      vocabulary_(spec.vocabulary),
+      context_(spec.context) {}
+
+void Embedding::create_parameters(ParameterMaker& maker,
+                                  const std::string& path,
+                                  bool /*ends_residual*/) {
+    using Role = ParameterMaker::Role;
+    tokens_ = maker.make(path + ".tokens", vocabulary_, output().width, Role::Table);
+    if (context_ > 0) {
+        places_ = maker.make(path + ".places", context_, output().width, Role::Table);
+    }
+}
+
+std::vector<Parameter*> Embedding::parameters() {
+    std::vector<Parameter*> all{&tokens_};
+    if (context_ > 0) {
+        all.push_back(&places_);
+    }
+    return all;
+}
+
+// y[s, t] = tokens[id[s, t]] + places[t]
+void Embedding::forward(LayerCall& call, ConstView x, ConstView /*skip*/, View y, Kept& /*kept*/) {
+    check_tokens(*call.data, vocabulary_);
+    call.kernels.embedding_forward(x, tokens_.value, places_.value, input().positions, y);
+}
+
+// Token ids have no gradient.
+void Embedding::backward_input(LayerCall& call,
+                               Kept& /*kept*/,
+                               ConstView /*x*/,
+                               ConstView /*dy*/,
+                               ConstView /*skip*/,
+                               View /*dx*/) {
+    call.done(Op::BackwardInput);
+}
+
+// dtokens[id[s, t]] += dy[s, t],  dplaces[t] += dy[s, t]
+void Embedding::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
+    call.kernels.embedding_backward(x, dy, input().positions, tokens_.gradient, places_.gradient);
+    call.done(Op::BackwardWeight);
+}
+
+}  // namespace pipetwin::exec

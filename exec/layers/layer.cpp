@@ -1,0 +1,163 @@
+#include "exec/layers/layer.h"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "exec/layers/attention.h"
+#include "exec/layers/cross_entropy.h"
+#include "exec/layers/embedding.h"
+#include "exec/layers/gelu.h"
+#include "exec/layers/layer_norm.h"
+#include "exec/layers/linear.h"
+#include "exec/layers/residual.h"
+#include "exec/layers/sequence.h"
+
+namespace pipetwin::exec {
+
+ParameterMaker::ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings)
+    : arena_(arena), kernels_(kernels), settings_(settings) {}
+
+Parameter ParameterMaker::make(
+    const std::string& name, std::int64_t rows, std::int64_t columns, Role role, int inputs) {
+    const auto allocate = [&](MemoryKind kind) {
+        Tensor tensor = arena_.allocate(settings_.dtype, rows, columns, kind);
+        kernels_.fill_zero(tensor);
+        return tensor;
+    };
+    Parameter parameter;
+    parameter.name = name;
+    parameter.value = allocate(MemoryKind::Weights);
+    parameter.gradient = allocate(MemoryKind::Gradients);
+    if (settings_.optimizer_slots >= 1) {
+        parameter.first = allocate(MemoryKind::Optimizer);
+    }
+    if (settings_.optimizer_slots >= 2) {
+        parameter.second = allocate(MemoryKind::Optimizer);
+    }
+
+    const RandomStream stream = RandomStream(settings_.seed)
+                                    .of(static_cast<std::uint64_t>(settings_.layer))
+                                    .of(static_cast<std::uint64_t>(made_++));
+    std::vector<double> values(static_cast<std::size_t>(rows * columns));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = draw(stream, role, inputs, i);
+    }
+    kernels_.upload(values, parameter.value);
+    return parameter;
+}
+
+double ParameterMaker::draw(const RandomStream& stream,
+                            Role role,
+                            int inputs,
+                            std::uint64_t element) const {
+    constexpr double gpt_deviation = 0.02;
+    const bool gpt = settings_.style == Style::Gpt;
+    const auto uniform = [&] { return (2 * stream.uniform(element) - 1) / std::sqrt(inputs); };
+    switch (role) {
+        case Role::Weight:
+            return gpt ? gpt_deviation * stream.normal(element) : uniform();
+        case Role::ResidualWeight:
+            return gpt ? gpt_deviation * settings_.residual_scale * stream.normal(element)
+                       : uniform();
+        case Role::Bias:
+            return gpt ? 0.0 : uniform();
+        case Role::Table:
+            return gpt_deviation * stream.normal(element);
+        case Role::Ones:
+            return 1.0;
+        case Role::Zeros:
+            return 0.0;
+    }
+    return 0.0;
+}
+
+ExecutableLayer::ExecutableLayer(SampleShape input, SampleShape output, DType real)
+    : input_(input), output_(output), real_(real) {}
+
+Bytes ExecutableLayer::matrix_bytes(std::int64_t rows, std::int64_t columns) const {
+    return {rows * columns * static_cast<std::int64_t>(size_of(real_))};
+}
+
+Bytes ExecutableLayer::input_bytes(int samples) const {
+    return input_.token_ids ? Bytes{rows(samples) * static_cast<std::int64_t>(size_of(DType::I32))}
+                            : matrix_bytes(rows(samples), input_.width);
+}
+
+Bytes ExecutableLayer::output_bytes(int samples) const {
+    return matrix_bytes(std::int64_t{samples} * output_.positions, output_.width);
+}
+
+Bytes ExecutableLayer::kept_bytes(int /*samples*/) const {
+    return {};
+}
+Bytes ExecutableLayer::workspace_bytes(int /*samples*/) const {
+    return {};
+}
+Bytes ExecutableLayer::split_bytes(int /*samples*/) const {
+    return {};
+}
+
+void ExecutableLayer::create_parameters(ParameterMaker& /*maker*/,
+                                        const std::string& /*path*/,
+                                        bool /*ends_residual*/) {}
+std::vector<Parameter*> ExecutableLayer::parameters() {
+    return {};
+}
+
+void ExecutableLayer::backward_weight(LayerCall& /*call*/,
+                                      Kept& /*kept*/,
+                                      ConstView /*x*/,
+                                      ConstView /*dy*/) {}
+
+void ExecutableLayer::backward(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
+    backward_weight(call, kept, x, dy);
+    backward_input(call, kept, x, dy, skip, dx);
+}
+
+DType dtype_for(Precision precision) {
+    return precision == Precision::Fp64 ? DType::F64 : DType::F32;
+}
+
+LayerBytes layer_bytes(const Layer& layer, int samples, Precision precision) {
+    const std::unique_ptr<ExecutableLayer> made =
+        make_layer(layer.spec, layer.input, dtype_for(precision));
+    return {.input = made->input_bytes(samples),
+            .output = made->output_bytes(samples),
+            .saved = made->saved_bytes(samples),
+            .workspace = made->workspace_bytes(samples)};
+}
+
+std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
+                                            const SampleShape& input,
+                                            DType real) {
+    switch (spec.type) {
+        case LayerType::Embedding:
+            return std::make_unique<Embedding>(spec, input, real);
+        case LayerType::LayerNorm:
+            return std::make_unique<LayerNorm>(input, real);
+        case LayerType::Linear:
+            return std::make_unique<Linear>(input, spec.outputs, spec.bias, real);
+        case LayerType::Gelu:
+            return std::make_unique<Gelu>(input, real);
+        case LayerType::Attention:
+            return std::make_unique<Attention>(input, spec.heads, real);
+        case LayerType::CrossEntropy:
+            return std::make_unique<CrossEntropy>(input, real);
+        case LayerType::Sequence:
+            return std::make_unique<Sequence>(spec.inner, input, real);
+        case LayerType::Residual:
+            return std::make_unique<Residual>(spec.inner, input, real);
+        case LayerType::Opaque:
+            break;
+    }
+    throw Error(ErrorKind::Unavailable,
+                fmt::format("layer \"{}\"", spec.name),
+                "is known by its costs only and cannot be executed",
+                "simulate it, or describe the model by layers that are executed");
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/model.h"
+#include "exec/arena.h"
+#include "exec/data/batch.h"
+#include "exec/kernels.h"
+#include "exec/layers.h"
+#include "exec/optimizer.h"
+#include "exec/random.h"
+#include "exec/tensor.h"
+
+namespace pipetwin::exec {
+
+/// What a layer is told about the micro-batch it works on, and where it may work.
+struct LayerCall {
+    const Kernels& kernels;
+    Arena& arena;
+    std::byte* workspace = nullptr;  ///< at least ExecutableLayer::workspace_bytes(samples)
+    int micro_batch = 0;
+    int samples = 0;
+    int batch_samples = 0;             ///< of the mini-batch: the loss is a mean over these
+    bool recomputation = false;        ///< forward again: side effects happened already (C19)
+    const MicroBatch* data = nullptr;  ///< in forward only
+    double loss = 0;  ///< set by the loss layer: its share of the mini-batch's mean loss
+    /// Told after each part of a primitive layer's backward; may be empty.
+    std::function<void(Op part)> after_part{};
+
+    void done(Op part) const {
+        if (after_part) {
+            after_part(part);
+        }
+    }
+};
+
+/// What a layer keeps of one micro-batch from forward to backward. Its input is kept by whoever
+/// called it: by the stage, or by the sequence it stands in.
+struct Kept {
+    Tensor input;
+    std::vector<Tensor> tensors;  ///< the layer's own
+    Tensor gradient;              ///< of the output; only between I and W
+    std::vector<Kept> inner;      ///< of the layers inside
+};
+
+/// Makes the parameters of one unit of partition. Their initial values depend on (seed, index of
+/// the unit in the model, number of the parameter in the unit, element) and on nothing else.
+class ParameterMaker {
+  public:
+    /// How weights are drawn. A model that begins with an embedding is drawn as GPT-2: normal with
+    /// deviation 0.02, the last product of every residual branch scaled by 1 / sqrt(number of
+    /// branches), biases zero. Any other as torch's Linear: uniform in +-1/sqrt(inputs), biases
+    /// too.
+    enum class Style { Gpt, Linear };
+    struct Settings {
+        Style style = Style::Linear;
+        double residual_scale = 1;
+        std::uint64_t seed = 1;
+        int layer = 0;
+        int optimizer_slots = 0;
+        DType dtype = DType::F32;
+    };
+    ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
+
+    enum class Role { Weight, ResidualWeight, Bias, Zeros, Ones, Table };
+    /// `inputs`: over how many inputs the values of one output are summed.
+    Parameter make(const std::string& name,
+                   std::int64_t rows,
+                   std::int64_t columns,
+                   Role role,
+                   int inputs = 1);
+
+  private:
+    double draw(const RandomStream& stream, Role role, int inputs, std::uint64_t element) const;
+
+    Arena& arena_;
+    const Kernels& kernels_;
+    Settings settings_;
+    int made_ = 0;
+};
+
+/// One layer: a formula with its two gradients. Knows its shapes and bytes from the start, gets
+/// parameters later, so that a plan can be made without allocating anything. Sizes are exact: the
+/// arena counts the same.
+///
+///            forward           backward_input        backward_weight
+///   x --> y = skip + f(x)   dx = skip + dy df/dx     dw += dy df/dw
+///
+/// Every layer can add `skip` to its result (empty: nothing to add). `dx` may be empty: nobody
+/// wants it.
+class ExecutableLayer {
+  public:
+    ExecutableLayer(SampleShape input, SampleShape output, DType real);
+    ExecutableLayer(const ExecutableLayer&) = delete;
+    ExecutableLayer& operator=(const ExecutableLayer&) = delete;
+    virtual ~ExecutableLayer() = default;
+
+    const SampleShape& input() const { return input_; }
+    const SampleShape& output() const { return output_; }
+
+    /// Of a matrix of this shape for so many samples: rows = samples * positions. Token ids are
+    /// int32.
+    Bytes input_bytes(int samples) const;
+    Bytes output_bytes(int samples) const;  ///< 0 after the loss
+    /// Kept from forward to backward, input included.
+    Bytes saved_bytes(int samples) const { return input_bytes(samples) + kept_bytes(samples); }
+    /// The same without the input.
+    virtual Bytes kept_bytes(int samples) const;
+    /// Scratch inside one call.
+    virtual Bytes workspace_bytes(int samples) const;
+    /// What I leaves behind for W beside `saved`: gradients between inner layers. 0 for a primitive
+    /// layer.
+    virtual Bytes split_bytes(int samples) const;
+
+    /// Allocates and draws the parameters; `path` is put before their names. `ends_residual` marks
+    /// the last layer of a residual branch.
+    virtual void create_parameters(ParameterMaker& maker,
+                                   const std::string& path,
+                                   bool ends_residual);
+    /// In a fixed order.
+    virtual std::vector<Parameter*> parameters();
+
+    virtual void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) = 0;
+    virtual void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) = 0;
+    virtual void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy);
+    /// Both, the weights first: then nobody needs x any more, and dx may be x itself.
+    virtual void backward(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx);
+
+    virtual bool has_parameters() const { return false; }
+
+  protected:
+    DType real() const { return real_; }
+    std::int64_t rows(int samples) const { return std::int64_t{samples} * input_.positions; }
+    Bytes matrix_bytes(std::int64_t rows, std::int64_t columns) const;
+
+  private:
+    SampleShape input_;
+    SampleShape output_;
+    DType real_;
+};
+
+DType dtype_for(Precision precision);
+
+/// The layer that `spec` describes, without parameters. Throws Error(Unavailable) for an opaque
+/// layer.
+std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
+                                            const SampleShape& input,
+                                            DType real);
+
+}  // namespace pipetwin::exec

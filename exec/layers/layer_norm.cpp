@@ -1,0 +1,48 @@
+#include "exec/layers/layer_norm.h"
+
+namespace pipetwin::exec {
+
+LayerNorm::LayerNorm(const SampleShape& input, DType real) : ExecutableLayer(input, input, real) {}
+
+Bytes LayerNorm::kept_bytes(int samples) const {
+    return matrix_bytes(rows(samples), 2);
+}
+
+void LayerNorm::create_parameters(ParameterMaker& maker,
+                                  const std::string& path,
+                                  bool /*ends_residual*/) {
+    gain_ = maker.make(path + ".gain", 1, input().width, ParameterMaker::Role::Ones);
+    bias_ = maker.make(path + ".bias", 1, input().width, ParameterMaker::Role::Zeros);
+}
+
+std::vector<Parameter*> LayerNorm::parameters() {
+    return {&gain_, &bias_};
+}
+
+// y = skip + gain * z + bias
+void LayerNorm::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
+    Tensor statistics = call.arena.allocate(real(), x.rows, 2, MemoryKind::Stash);
+    call.kernels.layer_norm_forward(x, gain_.value, bias_.value, y, statistics);
+    if (!skip.empty()) {
+        call.kernels.add(skip, y);
+    }
+    kept.tensors.push_back(std::move(statistics));
+}
+
+// dx = skip + s (g - mean(g) - z mean(g * z)),  g = gain * dy
+void LayerNorm::backward_input(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
+    if (!dx.empty()) {
+        call.kernels.layer_norm_backward_input(x, gain_.value, kept.tensors.front(), dy, skip, dx);
+    }
+    call.done(Op::BackwardInput);
+}
+
+// dgain += sum of dy * z,  dbias += sum of dy
+void LayerNorm::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
+    call.kernels.layer_norm_backward_weight(
+        x, kept.tensors.front(), dy, gain_.gradient, bias_.gradient);
+    call.done(Op::BackwardWeight);
+}
+
+}  // namespace pipetwin::exec

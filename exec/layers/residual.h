@@ -1,0 +1,36 @@
+#pragma once
+
+#include "exec/layers/sequence.h"
+
+namespace pipetwin::exec {
+
+/// y = skip + x + f(x)        x, y (n, width), f a sequence
+/// dx = skip + dy + dy df/dx
+///
+/// The sums cost no pass where f ends with a product and begins with a layer norm: those add the
+/// skip themselves.
+class Residual final : public ExecutableLayer {
+  public:
+    Residual(const std::vector<LayerSpec>& inner, const SampleShape& input, DType real);
+
+    Bytes kept_bytes(int samples) const override { return branch_.kept_bytes(samples); }
+    Bytes workspace_bytes(int samples) const override { return branch_.workspace_bytes(samples); }
+    Bytes split_bytes(int samples) const override { return branch_.split_bytes(samples); }
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool ends_residual) override;
+    std::vector<Parameter*> parameters() override { return branch_.parameters(); }
+    bool has_parameters() const override { return branch_.has_parameters(); }
+
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+    void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override;
+    void backward(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+
+  private:
+    Sequence branch_;
+};
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,148 @@
+#include "exec/layers/sequence.h"
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace pipetwin::exec {
+namespace {
+
+std::vector<std::unique_ptr<ExecutableLayer>> make_chain(const std::vector<LayerSpec>& specs,
+                                                         SampleShape shape,
+                                                         DType real) {
+    std::vector<std::unique_ptr<ExecutableLayer>> layers;
+    for (const LayerSpec& spec : specs) {
+        layers.push_back(make_layer(spec, shape, real));
+        shape = layers.back()->output();
+    }
+    PIPETWIN_EXPECT(!layers.empty(), "a sequence has at least one layer");
+    return layers;
+}
+
+}  // namespace
+
+Sequence::Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, DType real)
+    : Sequence(make_chain(inner, input, real), real) {
+    for (std::size_t i = 0; i < inner.size(); ++i) {
+        if (!inner[i].name.empty()) {
+            names_[i] = inner[i].name;
+        }
+    }
+}
+
+Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, DType real)
+    : ExecutableLayer(layers.front()->input(), layers.back()->output(), real),
+      layers_(std::move(layers)) {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+        names_.push_back(fmt::format("{}", i));
+    }
+}
+
+Bytes Sequence::kept_bytes(int samples) const {
+    Bytes sum;
+    for (const auto& layer : layers_) {
+        sum += layer->saved_bytes(samples);
+    }
+    return sum - layers_.front()->input_bytes(samples);
+}
+
+Bytes Sequence::workspace_bytes(int samples) const {
+    Bytes largest;
+    for (const auto& layer : layers_) {
+        largest = std::max(largest, layer->workspace_bytes(samples));
+    }
+    return largest;
+}
+
+Bytes Sequence::split_bytes(int samples) const {
+    Bytes sum = layers_.front()->split_bytes(samples);
+    for (std::size_t i = 1; i < layers_.size(); ++i) {
+        sum += layers_[i]->split_bytes(samples);
+        if (layers_[i]->has_parameters()) {
+            sum += layers_[i]->input_bytes(samples);
+        }
+    }
+    return sum;
+}
+
+void Sequence::create_parameters(ParameterMaker& maker,
+                                 const std::string& path,
+                                 bool ends_residual) {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+        const bool last = i + 1 == layers_.size();
+        layers_[i]->create_parameters(maker, path + "." + names_[i], ends_residual && last);
+    }
+}
+
+std::vector<Parameter*> Sequence::parameters() {
+    std::vector<Parameter*> all;
+    for (const auto& layer : layers_) {
+        std::ranges::copy(layer->parameters(), std::back_inserter(all));
+    }
+    return all;
+}
+
+bool Sequence::has_parameters() const {
+    return std::ranges::any_of(layers_, [](const auto& layer) { return layer->has_parameters(); });
+}
+
+void Sequence::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
+    kept.inner.resize(layers_.size());
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+        const bool last = i + 1 == layers_.size();
+        if (last) {
+            layers_[i]->forward(call, x, skip, y, kept.inner[i]);
+            continue;
+        }
+        const SampleShape& shape = layers_[i]->output();
+        const std::int64_t rows = std::int64_t{call.samples} * shape.positions;
+        Tensor next = call.arena.allocate(real(), rows, shape.width, MemoryKind::Stash);
+        layers_[i]->forward(call, x, {}, next, kept.inner[i]);
+        kept.inner[i + 1].input = std::move(next);
+        x = kept.inner[i + 1].input;
+    }
+}
+
+void Sequence::backward(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
+    for (std::size_t i = layers_.size(); i-- > 1;) {
+        const View place(kept.inner[i].input);  // dx_i takes the place of x_i
+        layers_[i]->backward(call, kept.inner[i], place, dy, {}, place);
+        dy = place;
+    }
+    layers_.front()->backward(call, kept.inner.front(), x, dy, skip, dx);
+}
+
+void Sequence::backward_input(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
+    for (std::size_t i = layers_.size(); i-- > 1;) {
+        View place(kept.inner[i].input);
+        if (layers_[i]->has_parameters()) {
+            // W needs x_i, and the layer before it needs dx_i.
+            Tensor& gradient = kept.inner[i - 1].gradient;
+            gradient = call.arena.allocate(real(), place.rows, place.columns, MemoryKind::Stash);
+            place = gradient;
+        }
+        layers_[i]->backward_input(call, kept.inner[i], kept.inner[i].input, dy, {}, place);
+        dy = place;
+    }
+    layers_.front()->backward_input(call, kept.inner.front(), x, dy, skip, dx);
+}
+
+void Sequence::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
+    for (std::size_t i = layers_.size(); i-- > 0;) {
+        const ConstView own_input = i == 0 ? x : ConstView(kept.inner[i].input);
+        layers_[i]->backward_weight(call, kept.inner[i], own_input, dy);
+        if (i > 0) {
+            // Where backward_input had no memory for the gradient, it stands in the place of x_i.
+            dy = kept.inner[i - 1].gradient.empty() ? own_input
+                                                    : ConstView(kept.inner[i - 1].gradient);
+        }
+    }
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "exec/layers/layer.h"
+
+namespace pipetwin::exec {
+
+/// y = skip + f_n(... f_2(f_1(x)))
+///
+///      x = x_1        x_2          x_3                       y
+///   ------> f_1 -----> f_2 -----> f_3  ...  f_n  ----------->
+///   <------     <-----     <-----                <-----------
+///      dx          dx_2       dx_3                      dy
+///
+/// Keeps its input and x_2 ... x_n, and what the layers inside keep. In a full backward dx_i takes
+/// the place of x_i, which nobody needs any more: no scratch memory. I keeps x_i for W wherever f_i
+/// has weights, so there dx_i has memory of its own until W (`split_bytes`).
+class Sequence final : public ExecutableLayer {
+  public:
+    Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, DType real);
+    /// Of layers already made; their shapes must chain.
+    Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, DType real);
+
+    Bytes kept_bytes(int samples) const override;
+    Bytes workspace_bytes(int samples) const override;
+    Bytes split_bytes(int samples) const override;
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool ends_residual) override;
+    std::vector<Parameter*> parameters() override;
+    bool has_parameters() const override;
+
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+    void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override;
+    void backward(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+
+  private:
+    std::vector<std::string> names_;
+    std::vector<std::unique_ptr<ExecutableLayer>> layers_;
+};
+
+}  // namespace pipetwin::exec
