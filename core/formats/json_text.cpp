@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -127,16 +127,22 @@ void write_file(const std::filesystem::path& file, std::string_view content) {
         write_all(device, content, file);
         return;
     }
-    static std::atomic<std::uint64_t> counter{0};
-    std::filesystem::path temporary = target;
-    temporary += fmt::format(".{}.{}.tmp", ::getpid(), counter++);
-    File beside(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
-    if (!beside.is_open()) {
-        refuse_io(file, "cannot write");
+    std::filesystem::path temporary;
+    std::optional<File> beside;
+    for (int attempt = 0; !beside; ++attempt) {  // until a name is free
+        temporary = target;
+        temporary += fmt::format(".{}.{}.tmp", ::getpid(), attempt);
+        beside.emplace(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
+        if (!beside->is_open()) {
+            if (errno != EEXIST) {
+                refuse_io(file, "cannot write");
+            }
+            beside.reset();
+        }
     }
     try {
-        write_all(beside, content, file);
-        if (!beside.close()) {
+        write_all(*beside, content, file);
+        if (!beside->close()) {
             refuse_io(file, "cannot write");
         }
         if (::rename(temporary.c_str(), target.c_str()) != 0) {
