@@ -1,6 +1,7 @@
 #include "exec/cuda/module.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <iterator>
 #include <string_view>
@@ -38,11 +39,11 @@ struct NamedCheck {
     std::string (*run)();
 };
 
-constexpr NamedCheck checks[] = {
-    {"device buffer", pipetwin::cuda::check_buffer},
-    {"kernel", pipetwin::cuda::check_kernel},
-    {"cuBLAS product", pipetwin::cuda::check_product},
-    {"NCCL loopback", pipetwin::cuda::check_loopback},
+constexpr std::array checks{
+    NamedCheck{"device buffer", pipetwin::cuda::check_buffer},
+    NamedCheck{"kernel", pipetwin::cuda::check_kernel},
+    NamedCheck{"cuBLAS product", pipetwin::cuda::check_product},
+    NamedCheck{"NCCL loopback", pipetwin::cuda::check_loopback},
 };
 
 }  // namespace
