@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -178,7 +179,7 @@ std::vector<std::string> violations_in_file(const fs::path& root, const fs::path
     int number = 1;
     for (std::string line; std::getline(stream, line); ++number) {
         if (const std::string what = violation(path, line); !what.empty()) {
-            found.push_back(path + ":" + std::to_string(number) + ": " + what + ": " + line);
+            found.push_back(fmt::format("{}:{}: {}: {}", path, number, what, line));
         }
     }
     return found;
