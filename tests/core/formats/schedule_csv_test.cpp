@@ -1,1 +1,199 @@
 #include "core/formats/schedule_csv.h"
+
+#include <gmock/gmock.h>
+
+#include "core/error.h"
+#include "core/lower.h"
+#include "core/validate.h"
+#include "tests/support/builders.h"
+
+namespace pipetwin {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::lowered;
+using testing::row_text;
+using testing::schedule_of;
+
+Schedule parse(std::string_view text) {
+    return parse_schedule_csv(text, "x.csv");
+}
+
+/// Expects a refusal at `place` ("line:column") whose text holds `part`.
+void expect_refused(std::string_view text, const std::string& place, const std::string& part) {
+    try {
+        parse(text);
+        ADD_FAILURE() << "accepted: " << text;
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_EQ(error.place(), place.empty() ? "x.csv" : "x.csv:" + place) << text;
+        EXPECT_THAT(error.text(), HasSubstr(part));
+        EXPECT_NE(error.hint(), "");
+    }
+}
+
+TEST(ScheduleCsv, ReadsOneLinePerRank) {
+    const Schedule schedule = parse("0F0,0F1,0B1,0B0\r\n1F0,1F1,1B1,1B0\r\n");
+    EXPECT_EQ(schedule, generate(ScheduleKind::GPipe, {.ranks = 2, .micro_batches = 2}));
+}
+
+TEST(ScheduleCsv, WritesLinesThatEndAsPythonsCsvWriterEndsThem) {
+    EXPECT_EQ(
+        print_schedule_csv(generate(ScheduleKind::OneFOneB, {.ranks = 2, .micro_batches = 2})),
+        "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n");
+}
+
+TEST(ScheduleCsv, ReadsUnixLinesAndAMissingLastLineEnd) {
+    EXPECT_EQ(parse("0F0,0B0\n1F0,1B0"), parse("0F0,0B0\r\n1F0,1B0\r\n"));
+}
+
+TEST(ScheduleCsv, EveryActionSurvives) {
+    const Schedule schedule = parse(
+        "0UNSHARD,0F0,0SEND_F0,0R0,0RECV_B0,0I0,0W0,0RESHARD,0REDUCE_GRAD,0OPT\r\n"
+        "1RECV_F0,1F0,1B0,1SEND_B0\r\n");
+    EXPECT_EQ(row_text(schedule, 0),
+              "0UNSHARD 0F0 0SEND_F0 0R0 0RECV_B0 0I0 0W0 0RESHARD 0REDUCE_GRAD 0OPT");
+    EXPECT_EQ(parse(print_schedule_csv(schedule)), schedule);
+}
+
+TEST(ScheduleCsv, PrintingAndReadingIsTheIdentityForEveryGenerator) {
+    for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
+        for (int ranks = 1; ranks <= 6; ++ranks) {
+            for (int m = 1; m <= 12; ++m) {
+                const Schedule schedule =
+                    lowered(kind, {.ranks = ranks, .micro_batches = m}, Recompute::ExceptLast);
+                EXPECT_EQ(parse(print_schedule_csv(schedule)), schedule);
+            }
+        }
+    }
+}
+
+TEST(ScheduleCsv, PyTorchsDialectLeavesOutRecomputeAndOptimizer) {
+    const ScheduleShape shape{.ranks = 3, .micro_batches = 4};
+    const Schedule ours = lowered(ScheduleKind::OneFOneB, shape, Recompute::Always);
+    EXPECT_EQ(parse(print_schedule_csv(ours, CsvContent::ComputeComms)),
+              add_communication(generate(ScheduleKind::OneFOneB, shape), RecomputeTiming::Eager));
+}
+
+TEST(ScheduleCsv, ComputeOnlyHoldsTheComputeRows) {
+    const ScheduleShape shape{.ranks = 3, .micro_batches = 4};
+    const Schedule ours = lowered(ScheduleKind::GPipe, shape, Recompute::Always);
+    EXPECT_EQ(parse(print_schedule_csv(ours, CsvContent::ComputeOnly)),
+              generate(ScheduleKind::GPipe, shape));
+}
+
+TEST(ScheduleCsv, AFileByPyTorchComesBackByteForByte) {
+    const std::string file =
+        "0UNSHARD,0F0,0SEND_F0,(0F1;1B0)OVERLAP_F_B,0SEND_F1,0RECV_B0,0I0,0W0,0REDUCE_GRAD\r\n"
+        "2RECV_F0,2F0,2B0,2SEND_B0\r\n";
+    EXPECT_EQ(print_schedule_csv(parse(file), CsvContent::ComputeComms), file);
+}
+
+TEST(ScheduleCsv, AnOverlappedPairIsTwoActionsTheFirstMarked) {
+    const Schedule schedule = parse("(0F7;7B3)OVERLAP_F_B");
+    ASSERT_EQ(schedule.ranks[0].size(), 2U);
+    EXPECT_EQ(schedule.ranks[0][0], (Action{Op::Forward, 0, 7, true}));
+    EXPECT_EQ(schedule.ranks[0][1], (Action{Op::Backward, 7, 3, false}));
+}
+
+TEST(ScheduleCsv, IdleSlotsOfAComputeOnlyFileAreLeftOut) {
+    const Schedule schedule = parse("0F0,0F1,,,0B0,0B1\n,1F0,1B0,1F1,1B1,\n");
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0F1 0B0 0B1");
+    EXPECT_EQ(row_text(schedule, 1), "1F0 1B0 1F1 1B1");
+}
+
+TEST(ScheduleCsv, IdleSlotsBesideCommunicationAreRefused) {
+    expect_refused("0F0,,0SEND_F0,0B0\n", "1:5", "cell 1, ''");
+    expect_refused("0F0,0B0,0OPT,\n", "1:14", "this one has 0OPT in line 1");
+}
+
+TEST(ScheduleCsv, TheOldDialectIsKnownByItsFullBackward) {
+    const Schedule schedule = parse("0F0,0F1,0B0,0BW1,0W0\n");
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0F1 0I0 0B1 0W0");
+    EXPECT_TRUE(validate(schedule).empty());
+}
+
+TEST(ScheduleCsv, TheOldDialectIsKnownByBackwardAndWeightGradientOfOneMicroBatch) {
+    EXPECT_EQ(row_text(parse("0F0,0F1,0B0,0W0,0B1,0W1\n"), 0), "0F0 0F1 0I0 0W0 0I1 0W1");
+}
+
+TEST(ScheduleCsv, TheCurrentDialectMayMixFullAndSplitBackwards) {
+    EXPECT_EQ(row_text(parse("0F0,0F1,0B0,0I1,0W1\n"), 0), "0F0 0F1 0B0 0I1 0W1");
+}
+
+TEST(ScheduleCsv, WordsOfBothDialectsInOneFileAreRefused) {
+    expect_refused("0F0,0F1,0I0,0BW1\n", "1:13", "the old word for a full backward");
+}
+
+TEST(ScheduleCsv, AStageOnTwoRanksIsReadForValidateToReport) {
+    const Schedule schedule = parse("0F0,0B0\n1F0,1B0,0F1,0B1\n");
+    EXPECT_EQ(schedule.rank_of_stage, (std::vector{0, 1}));
+    EXPECT_EQ(row_text(schedule, 1), "1F0 1B0 0F1 0B1");
+    EXPECT_FALSE(validate(schedule).empty());
+}
+
+TEST(ScheduleCsv, AStageThatStandsNowhereIsReadForValidateToReport) {
+    EXPECT_EQ(parse("0F0,0B0\n2F0,2B0\n").rank_of_stage, (std::vector{0, -1, 1}));
+}
+
+TEST(ScheduleCsv, GarbageBehindAnActionIsRefused) {
+    expect_refused("0F0,0F1x\n", "1:8", "cell 1, '0F1x': unexpected 'x'");
+    expect_refused("0F0,0B0\n1F0,1OPT3\n", "2:9", "unexpected '3'");
+    expect_refused("0F0 ,0B0\n", "1:4", "unexpected ' '");
+}
+
+TEST(ScheduleCsv, WhatIsMissingIsNamed) {
+    expect_refused("F0\n", "1:1", "expected a stage");
+    expect_refused("0F\n", "1:3", "expected a micro-batch");
+    expect_refused("0\n", "1:2", "expected a type (F, B,");
+    expect_refused("0F0,-1F0\n", "1:5", "expected a stage");
+    expect_refused("\"0F0\",0B0\n", "1:1", "expected a stage");
+}
+
+TEST(ScheduleCsv, UnknownTypesAreRefusedWithTheKnown) {
+    expect_refused("0FORWARD0\n", "1:2", "'FORWARD' is not a type: expected F, B, I, W");
+    expect_refused("0f0\n", "1:2", "expected a type");
+}
+
+TEST(ScheduleCsv, NumbersAreStrict) {
+    expect_refused("00F0\n", "1:1", "'00' has a leading zero");
+    expect_refused("0F01\n", "1:3", "'01' has a leading zero");
+    expect_refused("0F65536\n", "1:3", "too large for a micro-batch: at most 65535");
+    expect_refused("99999999999999999999F0\n", "1:1", "too large for a stage");
+}
+
+TEST(ScheduleCsv, PairsComeInOneFormOnly) {
+    expect_refused("(0F1;1B0)\n", "1:1", "expected (<cell>;<cell>)OVERLAP_F_B");
+    expect_refused("(0F1,1B0)OVERLAP_F_B\n", "1:1", "expected (<cell>;<cell>)OVERLAP_F_B");
+    expect_refused("(0F1;1B0;1W0)OVERLAP_F_B\n", "1:9", "unexpected ';1W0'");
+    expect_refused("(0F1;1SEND_B0)OVERLAP_F_B\n", "1:2", "only F, B, I and W can overlap");
+    expect_refused("(0F1;)OVERLAP_F_B\n", "1:6", "expected a stage");
+}
+
+TEST(ScheduleCsv, EmptyFilesAndLinesAreRefused) {
+    expect_refused("", "", "holds no action");
+    expect_refused(",,\n,,\n", "", "holds no action");
+    expect_refused("0F0,0B0\n\n1F0,1B0\n", "2:1", "the line is empty");
+    expect_refused("0F0,0B0\n\n", "2:1", "the line is empty");
+}
+
+/// Two cells must not make the program allocate for the billions that lie between them.
+TEST(ScheduleCsv, HugeGapsAreRefusedBeforeAnythingIsAllocated) {
+    expect_refused("262143F0,0F65535\n", "", "stage 262143 and micro-batch 65535");
+}
+
+TEST(ScheduleCsv, LongCellsAreCutInErrors) {
+    const std::string many(100'000, 'X');
+    for (const std::string& text :
+         {many, "0" + many, "0F0" + many, "1" + std::string(100'000, '0') + "F0"}) {
+        try {
+            parse(text);
+            ADD_FAILURE() << "accepted";
+        } catch (const Error& error) {
+            EXPECT_LT(error.text().size(), 300U);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin
