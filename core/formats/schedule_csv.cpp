@@ -59,6 +59,11 @@ struct Place {
     std::size_t column = 1;
 };
 
+/// A stranger's file may hold a cell of megabytes; an error text may not.
+std::string_view clipped(std::string_view text) {
+    return text.substr(0, 40);
+}
+
 [[noreturn]] void refuse(
     const Place& place,
     std::size_t offset,
