@@ -1,1 +1,289 @@
 #include "core/footprint.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// Which (stage, micro-batch) pairs are recomputed: their F keeps the input only.
+class Recomputed {
+  public:
+    explicit Recomputed(const Schedule& schedule)
+        : micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
+          pairs_(static_cast<std::size_t>(schedule.stage_count()) * micro_batches_, false) {
+        for (const auto& row : schedule.ranks) {
+            for (const Action& action : row) {
+                if (action.op == Op::Recompute) {
+                    pairs_.at(index(action)) = true;
+                }
+            }
+        }
+    }
+
+    bool contains(const Action& action) const { return pairs_.at(index(action)); }
+
+  private:
+    std::size_t index(const Action& action) const {
+        return static_cast<std::size_t>(action.stage) * micro_batches_ +
+               static_cast<std::size_t>(action.micro_batch);
+    }
+
+    std::size_t micro_batches_;
+    std::vector<bool> pairs_;
+};
+
+/// The table of footprint.h. At the first stage F loads the input itself, and no gradient of it is
+/// made.
+MemoryChange change_of(const StageCost& cost, const Action& action, bool keep) {
+    const bool first_stage = action.stage == 0;
+    const Bytes received_input = first_stage ? Bytes{} : cost.input;
+    const Bytes input_gradient = received_input;
+    const Bytes output_gradient = cost.output;
+    MemoryChange change;
+    const auto both = [&change](MemoryKind kind, Bytes bytes) {
+        change.during[kind] += bytes;
+        change.after[kind] += bytes;
+    };
+    switch (action.op) {
+        case Op::RecvForward:
+            change.after[MemoryKind::Boundary] = cost.input;
+            break;
+        case Op::RecvBackward:
+            change.after[MemoryKind::Boundary] = output_gradient;
+            break;
+        case Op::SendForward:
+            change.after[MemoryKind::Boundary] = -cost.output;
+            break;
+        case Op::SendBackward:
+            change.after[MemoryKind::Boundary] = -cost.input;
+            break;
+        case Op::Forward:
+            both(MemoryKind::Boundary, -received_input);
+            if (keep) {
+                both(MemoryKind::Stash, cost.saved);
+                both(MemoryKind::Boundary, cost.output);
+            } else {
+                change.during[MemoryKind::Stash] = cost.forward_drop_peak;
+                change.after[MemoryKind::Stash] = cost.input;
+                change.after[MemoryKind::Boundary] += cost.output;
+            }
+            break;
+        case Op::Recompute:
+            both(MemoryKind::Stash, cost.saved - cost.input);
+            change.during[MemoryKind::Stash] += cost.output;
+            break;
+        case Op::Backward:
+            change.during[MemoryKind::Stash] = cost.backward_peak - cost.saved - output_gradient;
+            change.after[MemoryKind::Stash] = -cost.saved;
+            change.after[MemoryKind::Boundary] = input_gradient - output_gradient;
+            break;
+        case Op::BackwardInput:
+            both(MemoryKind::Boundary, input_gradient);
+            break;
+        case Op::BackwardWeight:
+            change.after[MemoryKind::Stash] = -cost.saved;
+            change.after[MemoryKind::Boundary] = -output_gradient;
+            break;
+        case Op::ReduceGradient:
+        case Op::Unshard:
+        case Op::Reshard:
+        case Op::Optimizer:
+            break;
+    }
+    return change;
+}
+
+MemoryUse operator+(MemoryUse a, const MemoryUse& b) {
+    for (std::size_t kind = 0; kind < a.bytes.size(); ++kind) {
+        a.bytes[kind] += b.bytes[kind];
+    }
+    return a;
+}
+
+MemoryChange change_of(const Plan& plan, const Action& action, const Recomputed& recomputed) {
+    if (!has_micro_batch(action.op)) {
+        return {};
+    }
+    return change_of(
+        plan.cost(action.stage, action.micro_batch), action, !recomputed.contains(action));
+}
+
+/// Walks a row and calls visit(cell, use during the action, use after it).
+template <class Visit>
+void walk_row(const Plan& plan, int rank, const Recomputed& recomputed, Visit visit) {
+    MemoryUse live = resident_memory(plan, rank);
+    const auto& row = plan->schedule.ranks[static_cast<std::size_t>(rank)];
+    for (std::size_t cell = 0; cell < row.size(); ++cell) {
+        const MemoryChange change = change_of(plan, row[cell], recomputed);
+        const MemoryUse during = live + change.during;
+        live = live + change.after;
+        visit(cell, during, live);
+    }
+}
+
+/// The largest message that ever crosses into `stage` from before it (or, with `backward`, from
+/// behind it).
+Bytes largest_message(const Plan& plan, std::size_t stage, bool backward) {
+    Bytes largest;
+    for (const auto& costs : plan->costs) {
+        largest = std::max(largest, backward ? costs.at(stage).output : costs.at(stage).input);
+    }
+    return largest;
+}
+
+}  // namespace
+
+std::string_view to_string(MemoryKind kind) {
+    constexpr std::array<std::string_view, memory_kind_count> names{
+        "weights", "gradients", "optimizer", "stash", "boundary", "workspace"};
+    const auto index = static_cast<std::size_t>(kind);
+    PIPETWIN_EXPECT(index < names.size(), "memory kind out of range");
+    return names.at(index);
+}
+
+Bytes MemoryUse::total() const {
+    return std::accumulate(bytes.begin(), bytes.end(), Bytes{});
+}
+
+MemoryChange memory_change(const Plan& plan, const Action& action) {
+    return change_of(plan, action, Recomputed(plan->schedule));
+}
+
+MemoryUse resident_memory(const Plan& plan, int rank) {
+    const std::vector<int>& rank_of = plan->schedule.rank_of_stage;
+    const std::int64_t capacity = plan->channel_capacity.value_or(0);
+    MemoryUse use;
+    for (std::size_t stage = 0; stage < rank_of.size(); ++stage) {
+        if (rank_of[stage] != rank) {
+            continue;
+        }
+        const StageState& state = plan->states.at(stage);
+        use[MemoryKind::Weights] += state.weights;
+        use[MemoryKind::Gradients] += state.gradients;
+        use[MemoryKind::Optimizer] += state.optimizer_state;
+        use[MemoryKind::Workspace] = std::max(use[MemoryKind::Workspace], state.workspace);
+        if (stage > 0 && rank_of[stage - 1] != rank) {
+            use[MemoryKind::Boundary] += capacity * largest_message(plan, stage, false);
+        }
+        if (stage + 1 < rank_of.size() && rank_of[stage + 1] != rank) {
+            use[MemoryKind::Boundary] += capacity * largest_message(plan, stage, true);
+        }
+    }
+    return use;
+}
+
+std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
+    PIPETWIN_EXPECT(timeline.ranks.size() == plan->schedule.ranks.size(),
+                    "the timeline is one of this plan");
+    const Recomputed recomputed(plan->schedule);
+    std::vector<MemoryCurve> curves;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const auto& spans = timeline.ranks[static_cast<std::size_t>(rank)];
+        PIPETWIN_EXPECT(spans.size() == plan->schedule.ranks[static_cast<std::size_t>(rank)].size(),
+                        "the timeline is one of this plan");
+        MemoryCurve& curve = curves.emplace_back();
+        curve.peak = resident_memory(plan, rank);
+        const auto add_point = [&curve](Duration time, const MemoryUse& use, std::size_t cell) {
+            curve.points.push_back({.time = time, .use = use});
+            if (use.total() > curve.peak.total()) {
+                curve.peak = use;
+                curve.peak_time = time;
+                curve.peak_cell = static_cast<int>(cell);
+            }
+        };
+        walk_row(plan,
+                 rank,
+                 recomputed,
+                 [&](std::size_t cell, const MemoryUse& during, const MemoryUse& after) {
+                     add_point(spans[cell].begin, during, cell);
+                     add_point(spans[cell].end, after, cell);
+                 });
+    }
+    return curves;
+}
+
+std::vector<MemoryUse> peak_memory(const Plan& plan) {
+    const Recomputed recomputed(plan->schedule);
+    std::vector<MemoryUse> peaks;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        MemoryUse peak = resident_memory(plan, rank);
+        walk_row(plan,
+                 rank,
+                 recomputed,
+                 [&peak](std::size_t, const MemoryUse& during, const MemoryUse& after) {
+                     for (const MemoryUse& use : {during, after}) {
+                         if (use.total() > peak.total()) {
+                             peak = use;
+                         }
+                     }
+                 });
+        peaks.push_back(peak);
+    }
+    return peaks;
+}
+
+std::vector<int> peak_live_activations(const Schedule& schedule) {
+    std::vector<int> peaks;
+    for (const auto& row : schedule.ranks) {
+        int live = 0;
+        int peak = 0;
+        for (const Action& action : row) {
+            if (action.op == Op::Forward) {
+                peak = std::max(peak, ++live);
+            } else if (action.op == Op::Backward || action.op == Op::BackwardWeight) {
+                --live;
+            }
+        }
+        peaks.push_back(peak);
+    }
+    return peaks;
+}
+
+void check_memory(const Plan& plan) {
+    if (!plan->memory_limit) {
+        return;
+    }
+    const Bytes limit = *plan->memory_limit;
+    const std::vector<MemoryUse> peaks = peak_memory(plan);
+    const auto too_much = [limit](const MemoryUse& peak) { return peak.total() > limit; };
+    const auto over = std::count_if(peaks.begin(), peaks.end(), too_much);
+    if (over == 0) {
+        return;
+    }
+    std::string table = fmt::format("{:>4}  {:>12}", "rank", "total");
+    for (int kind = 0; kind < memory_kind_count; ++kind) {
+        table += fmt::format("  {:>12}", to_string(static_cast<MemoryKind>(kind)));
+    }
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+        table += fmt::format("\n{:>4}  {:>12}", rank, format_bytes(peaks[rank].total()));
+        for (const Bytes bytes : peaks[rank].bytes) {
+            table += fmt::format("  {:>12}", format_bytes(bytes));
+        }
+        table += too_much(peaks[rank]) ? "  over the limit" : "";
+    }
+    const auto worst =
+        std::max_element(peaks.begin(), peaks.end(), [](const MemoryUse& a, const MemoryUse& b) {
+            return a.total() < b.total();
+        });
+    throw Error(
+        ErrorKind::Infeasible,
+        "memory",
+        fmt::format("{} of {} ranks need more than the limit of {} ({} bytes); rank {} peaks at "
+                    "{} bytes\n{}",
+                    over,
+                    peaks.size(),
+                    format_bytes(limit),
+                    limit.count,
+                    worst - peaks.begin(),
+                    worst->total().count,
+                    table),
+        "more micro-batches, recompute = \"always\" or more stages need less memory per rank");
+}
+
+}  // namespace pipetwin

@@ -1,1 +1,194 @@
 #include "core/footprint.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/support/plain_plan.h"
+
+namespace pipetwin {
+namespace {
+
+using testing::plain;
+
+/// Two stages with sizes that tell every term apart by its digits.
+///
+///     stage   input  output  saved  during F drop  during B    weights  gradients  optimizer
+///     workspace 0           1      20    300            350       380       1000       1000 2000 7
+///     1          20       0    400            440       460       3000       3000       6000 9
+Plan two_stages(ScheduleKind kind, int micro_batches, Recompute recompute) {
+    PlainCosts costs = plain(kind, 2, micro_batches);
+    costs.recompute = recompute;
+    PlanParts parts = make_plan(costs).parts();
+    for (auto& stages : parts.costs) {
+        stages[0].input = {1};
+        stages[0].output = {20};
+        stages[0].saved = {300};
+        stages[0].forward_drop_peak = {350};
+        stages[0].backward_peak = {380};
+        stages[1].input = {20};
+        stages[1].output = {0};
+        stages[1].saved = {400};
+        stages[1].forward_drop_peak = {440};
+        stages[1].backward_peak = {460};
+    }
+    parts.states = {
+        {.weights = {1000}, .gradients = {1000}, .optimizer_state = {2000}, .workspace = {7}},
+        {.weights = {3000}, .gradients = {3000}, .optimizer_state = {6000}, .workspace = {9}}};
+    return Plan::make(std::move(parts));
+}
+
+constexpr std::int64_t resident_0 = 4007;
+constexpr std::int64_t resident_1 = 12009;
+
+std::vector<std::int64_t> totals(const std::vector<MemoryUse>& peaks) {
+    std::vector<std::int64_t> result;
+    for (const MemoryUse& peak : peaks) {
+        result.push_back(peak.total().count);
+    }
+    return result;
+}
+
+/// Zeros but for the order of the row: a curve needs times, the peak does not.
+Timeline instant(const Plan& plan) {
+    Timeline timeline;
+    for (const auto& row : plan->schedule.ranks) {
+        auto& spans = timeline.ranks.emplace_back();
+        for (const Action& action : row) {
+            const Duration begin{static_cast<std::int64_t>(spans.size()) * 10};
+            spans.push_back(
+                {.action = action, .begin = begin, .ready = begin, .end = begin + Duration{10}});
+        }
+    }
+    return timeline;
+}
+
+TEST(Footprint, KeepsEverythingOfEveryMicroBatchWithoutRecompute) {
+    const Plan plan = two_stages(ScheduleKind::GPipe, 3, Recompute::None);
+    // Rank 0: three stashes; B of the first has the gradient of its output (20) beside them: 380
+    // instead of 300 + 20. Rank 1: three stashes, and during B 60 more; the gradient of the input
+    // stays until it is sent.
+    EXPECT_EQ(totals(peak_memory(plan)),
+              (std::vector<std::int64_t>{resident_0 + 2 * 300 + 380, resident_1 + 2 * 400 + 460}));
+}
+
+TEST(Footprint, C20KeepsInputsAndOneMicroBatchInFullWithRecompute) {
+    const Plan plan = two_stages(ScheduleKind::GPipe, 3, Recompute::Always);
+    EXPECT_EQ(totals(peak_memory(plan)),
+              (std::vector<std::int64_t>{resident_0 + 2 * 1 + 380, resident_1 + 2 * 20 + 460}));
+}
+
+TEST(Footprint, ExceptLastKeepsTheLastMicroBatchAtOnce) {
+    const Plan plan = two_stages(ScheduleKind::GPipe, 3, Recompute::ExceptLast);
+    EXPECT_EQ(totals(peak_memory(plan)),
+              (std::vector<std::int64_t>{resident_0 + 2 * 1 + 380, resident_1 + 2 * 20 + 460}));
+}
+
+TEST(Footprint, OneFOneBKeepsOnlyWhatIsInFlight) {
+    const Plan plan = two_stages(ScheduleKind::OneFOneB, 8, Recompute::None);
+    EXPECT_EQ(totals(peak_memory(plan)),
+              (std::vector<std::int64_t>{resident_0 + 300 + 380, resident_1 + 460}));
+}
+
+TEST(Footprint, EverythingIsFreedAtTheEndOfTheStep) {
+    for (const Recompute recompute : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+        const Plan plan = two_stages(ScheduleKind::GPipe, 3, recompute);
+        const auto curves = footprint(plan, instant(plan));
+        EXPECT_EQ(curves[0].points.back().use, resident_memory(plan, 0));
+        EXPECT_EQ(curves[1].points.back().use, resident_memory(plan, 1));
+    }
+}
+
+TEST(Footprint, CurveAndTableOfPeaksAgree) {
+    for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
+        for (const Recompute recompute :
+             {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+            const Plan plan = two_stages(kind, 5, recompute);
+            const auto curves = footprint(plan, instant(plan));
+            const auto peaks = peak_memory(plan);
+            for (std::size_t rank = 0; rank < curves.size(); ++rank) {
+                EXPECT_EQ(curves[rank].peak, peaks[rank]);
+                const auto highest = std::max_element(
+                    curves[rank].points.begin(),
+                    curves[rank].points.end(),
+                    [](const auto& a, const auto& b) { return a.use.total() < b.use.total(); });
+                EXPECT_EQ(highest->use.total(), peaks[rank].total());
+                EXPECT_EQ(highest->time, curves[rank].peak_time);
+            }
+        }
+    }
+}
+
+TEST(Footprint, TellsWhichActionReachedThePeak) {
+    const Plan plan = two_stages(ScheduleKind::GPipe, 3, Recompute::None);
+    const auto curves = footprint(plan, instant(plan));
+    const auto& row = plan->schedule.ranks[0];
+    EXPECT_EQ(to_string(row.at(static_cast<std::size_t>(curves[0].peak_cell))), "0B2");
+}
+
+TEST(Footprint, AMessageIsHeldFromItsReceiveAndUntilItsSend) {
+    const Plan plan = two_stages(ScheduleKind::GPipe, 1, Recompute::None);
+    const auto of = [&plan](Op op, int stage) {
+        return memory_change(plan, {.op = op, .stage = stage}).after[MemoryKind::Boundary].count;
+    };
+    EXPECT_EQ(of(Op::Forward, 0), 20);
+    EXPECT_EQ(of(Op::SendForward, 0), -20);
+    EXPECT_EQ(of(Op::RecvForward, 1), 20);
+    EXPECT_EQ(of(Op::Forward, 1), -20);
+    EXPECT_EQ(of(Op::Backward, 1), 20);
+    EXPECT_EQ(of(Op::SendBackward, 1), -20);
+    EXPECT_EQ(of(Op::RecvBackward, 0), 20);
+    EXPECT_EQ(of(Op::Backward, 0), -20);
+}
+
+TEST(Footprint, SplitBackwardFreesTheStashWithItsWeightPart) {
+    const Plan plan = two_stages(ScheduleKind::GPipe, 1, Recompute::None);
+    const MemoryChange input = memory_change(plan, {.op = Op::BackwardInput, .stage = 1});
+    EXPECT_EQ(input.after[MemoryKind::Stash], Bytes{0});
+    EXPECT_EQ(input.after[MemoryKind::Boundary], Bytes{20});
+    const MemoryChange weight = memory_change(plan, {.op = Op::BackwardWeight, .stage = 0});
+    EXPECT_EQ(weight.after[MemoryKind::Stash], Bytes{-300});
+    EXPECT_EQ(weight.after[MemoryKind::Boundary], Bytes{-20});
+}
+
+TEST(Footprint, ACapacityReservesRoomForEveryIncomingBoundary) {
+    const Plan plan = two_stages(ScheduleKind::GPipe, 3, Recompute::None).with_capacity(2);
+    EXPECT_EQ(resident_memory(plan, 0)[MemoryKind::Boundary], Bytes{2 * 20});
+    EXPECT_EQ(resident_memory(plan, 1)[MemoryKind::Boundary], Bytes{2 * 20});
+    EXPECT_EQ(resident_memory(plan, 0).total(), Bytes{resident_0 + 40});
+}
+
+TEST(Footprint, LiveActivationsCountFromForwardToBackward) {
+    EXPECT_EQ(
+        peak_live_activations(two_stages(ScheduleKind::GPipe, 5, Recompute::Always)->schedule),
+        (std::vector<int>{5, 5}));
+    EXPECT_EQ(
+        peak_live_activations(two_stages(ScheduleKind::OneFOneB, 5, Recompute::None)->schedule),
+        (std::vector<int>{2, 1}));
+}
+
+TEST(CheckMemory, C29RefusesAPlanAboveTheLimitWithThePredictedBytes) {
+    PlanParts parts = two_stages(ScheduleKind::GPipe, 3, Recompute::None).parts();
+    parts.memory_limit = Bytes{13268};
+    try {
+        check_memory(Plan::make(parts));
+        FAIL() << "must be refused";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+        const std::string text = error.what();
+        EXPECT_THAT(text,
+                    ::testing::HasSubstr("1 of 2 ranks need more than the limit of 12.96 KiB"));
+        EXPECT_THAT(text, ::testing::HasSubstr("rank 1 peaks at 13269 bytes"));
+        EXPECT_THAT(text, ::testing::HasSubstr("over the limit"));
+        EXPECT_THAT(text, ::testing::HasSubstr("hint: "));
+    }
+    parts.memory_limit = Bytes{13269};
+    EXPECT_NO_THROW(check_memory(Plan::make(parts)));
+    parts.memory_limit.reset();
+    EXPECT_NO_THROW(check_memory(Plan::make(parts)));
+}
+
+}  // namespace
+}  // namespace pipetwin

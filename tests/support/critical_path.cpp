@@ -1,0 +1,130 @@
+#include "tests/support/critical_path.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace pipetwin::testing {
+
+namespace {
+
+/// One boundary in one direction: its sends and receives in row order, the k-th of each for the
+/// k-th message.
+struct Wire {
+    std::vector<Span*> sends;
+    std::vector<Span*> receives;
+    std::vector<Span> on_link;
+};
+
+struct Graph {
+    explicit Graph(const Plan& given) : plan(given), wires(2 * given.parts().links.size()) {
+        for (const auto& row : plan->schedule.ranks) {
+            auto& spans = timeline.ranks.emplace_back();
+            for (const Action& action : row) {
+                spans.push_back({.action = action});
+            }
+        }
+        for (auto& row : timeline.ranks) {
+            for (Span& span : row) {
+                const auto stage = static_cast<std::size_t>(span.action.stage);
+                if (span.action.op == Op::SendForward) {
+                    wires[2 * stage].sends.push_back(&span);
+                } else if (span.action.op == Op::RecvForward) {
+                    wires[2 * (stage - 1)].receives.push_back(&span);
+                } else if (span.action.op == Op::SendBackward) {
+                    wires[2 * (stage - 1) + 1].sends.push_back(&span);
+                } else if (span.action.op == Op::RecvBackward) {
+                    wires[2 * stage + 1].receives.push_back(&span);
+                }
+            }
+        }
+        for (Wire& wire : wires) {
+            for (const Span* send : wire.sends) {
+                wire.on_link.push_back({.action = send->action});
+            }
+        }
+    }
+
+    const Plan& plan;
+    Timeline timeline;
+    std::vector<Wire> wires;
+    bool changed = false;
+
+    void raise(Duration& time, Duration at_least) {
+        if (time < at_least) {
+            time = at_least;
+            changed = true;
+        }
+    }
+
+    void relax_rows() {
+        for (auto& row : timeline.ranks) {
+            Duration before{};
+            for (Span& span : row) {
+                raise(span.begin, before);
+                raise(span.ready, span.begin);
+                raise(span.end, span.ready + plan.duration(span.action));
+                before = span.end;
+            }
+        }
+    }
+
+    void relax_wire(Wire& wire, const LinkCost& link) {
+        Duration free{};
+        for (std::size_t k = 0; k < wire.sends.size(); ++k) {
+            Span& send = *wire.sends[k];
+            if (plan->channel_capacity) {
+                const auto capacity = static_cast<std::size_t>(*plan->channel_capacity);
+                if (capacity == 0) {
+                    raise(send.ready, wire.receives[k]->begin);
+                } else if (k >= capacity) {
+                    raise(send.ready, wire.receives[k - capacity]->end);
+                }
+            }
+            const StageCost& cost = plan.cost(send.action.stage, send.action.micro_batch);
+            const Bytes bytes = send.action.op == Op::SendForward ? cost.output : cost.input;
+            Span& on_link = wire.on_link[k];
+            raise(on_link.begin, std::max(send.ready, free));
+            raise(on_link.ready, on_link.begin);
+            raise(on_link.end,
+                  on_link.begin + (bytes.count == 0 ? Duration{}
+                                                    : transfer_time(bytes + link.half_bandwidth,
+                                                                    link.bytes_per_second)));
+            free = on_link.end;
+            raise(wire.receives[k]->ready, on_link.end + link.latency);
+        }
+    }
+};
+
+}  // namespace
+
+Timeline longest_path(const Plan& plan) {
+    Graph graph(plan);
+    std::size_t actions = 1;
+    for (const auto& row : graph.timeline.ranks) {
+        actions += row.size();
+    }
+    std::size_t passes = 0;
+    do {
+        graph.changed = false;
+        graph.relax_rows();
+        for (std::size_t wire = 0; wire < graph.wires.size(); ++wire) {
+            graph.relax_wire(graph.wires[wire], plan->links[wire / 2]);
+        }
+        if (++passes > 2 * actions) {
+            throw std::logic_error("times rise for ever: the plan waits for itself");
+        }
+    } while (graph.changed);
+
+    for (const Wire& wire : graph.wires) {
+        graph.timeline.links.push_back(wire.on_link);
+    }
+    const bool silent = std::all_of(graph.wires.begin(), graph.wires.end(), [](const Wire& wire) {
+        return wire.sends.empty();
+    });
+    if (silent) {
+        graph.timeline.links.clear();
+    }
+    return graph.timeline;
+}
+
+}  // namespace pipetwin::testing

@@ -1,0 +1,36 @@
+#include "tests/support/plain_plan.h"
+
+namespace pipetwin::testing {
+
+PlainCosts plain(ScheduleKind schedule, int ranks, int micro_batches) {
+    PlainCosts costs;
+    costs.schedule = schedule;
+    costs.schedule_name = std::string(to_string(schedule));
+    costs.shape = {.ranks = ranks, .chunks = 1, .micro_batches = micro_batches};
+    const auto stages = static_cast<std::size_t>(ranks);
+    costs.forward.assign(stages, milliseconds(1));
+    costs.backward.assign(stages, milliseconds(2));
+    return costs;
+}
+
+PlainCosts random_costs(ScheduleKind schedule, int ranks, int micro_batches, std::mt19937& random) {
+    // Not std::uniform_int_distribution: its numbers differ between standard libraries.
+    const auto draw = [&random](unsigned lowest, unsigned highest) {
+        return static_cast<int>(lowest + random() % (highest - lowest + 1));
+    };
+    PlainCosts costs = plain(schedule, ranks, micro_batches);
+    for (std::size_t stage = 0; stage < costs.forward.size(); ++stage) {
+        costs.forward[stage] = milliseconds(draw(1, 9));
+        costs.backward[stage] = milliseconds(draw(1, 9));
+        costs.recompute_cost.push_back(milliseconds(draw(1, 9)));
+    }
+    costs.link.latency = milliseconds(draw(0, 4));
+    if (draw(0, 1) == 1) {
+        costs.link.bytes_per_second = 1e9;
+        costs.link.half_bandwidth = Bytes{draw(0, 2) * 1'000'000};
+        costs.boundary = Bytes{draw(0, 5) * 1'000'000};
+    }
+    return costs;
+}
+
+}  // namespace pipetwin::testing
