@@ -1,1 +1,123 @@
 #include "sim/breakdown.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "sim/simulate.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+/// What the ranks did together: sums over all of them.
+struct Work {
+    Breakdown sums;       ///< the parts that are actions
+    Duration dispatch{};  ///< host time inside predicted actions
+};
+
+/// A predicted action includes the plan's dispatch; a measured one does not, there it is a gap
+/// between spans.
+Work work_of(const Plan& plan, const Timeline& timeline) {
+    const Duration dispatch = timeline.origin == Origin::Predicted ? plan->dispatch : Duration{};
+    Work work;
+    for (const auto& row : timeline.ranks) {
+        for (const Span& span : row) {
+            const Duration length = span.end - span.begin;
+            const Duration in_action =
+                is_compute(span.action.op) ? std::min(dispatch, length) : Duration{};
+            work.dispatch += in_action;
+            switch (span.action.op) {
+                case Op::Forward:
+                    work.sums.forward += length - in_action;
+                    break;
+                case Op::Backward:
+                    work.sums.backward += length - in_action;
+                    break;
+                case Op::BackwardInput:
+                    work.sums.backward_input += length - in_action;
+                    break;
+                case Op::BackwardWeight:
+                    work.sums.backward_weight += length - in_action;
+                    break;
+                case Op::Recompute:
+                    work.sums.recompute += length - in_action;
+                    break;
+                case Op::ReduceGradient:
+                case Op::Unshard:
+                case Op::Reshard:
+                    work.sums.reduction += length;
+                    break;
+                case Op::Optimizer:
+                    work.sums.optimizer += length;
+                    break;
+                case Op::SendForward:
+                case Op::RecvForward:
+                case Op::SendBackward:
+                case Op::RecvBackward:
+                    break;
+            }
+        }
+    }
+    return work;
+}
+
+/// Every action at the mean of its op, rounded up so that no rank gets less than its share of the
+/// work.
+Conditions with_equal_pieces(const Plan& plan, Conditions conditions) {
+    struct Total {
+        Duration time{};
+        std::int64_t count = 0;
+    };
+    std::map<Op, Total> totals;
+    const auto& rows = plan->schedule.ranks;
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+        for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
+            Total& total = totals[rows[rank][cell].op];
+            total.time += conditions.durations[rank][cell];
+            ++total.count;
+        }
+    }
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+        for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
+            const Total& total = totals[rows[rank][cell].op];
+            conditions.durations[rank][cell] =
+                (total.time + Duration{total.count - 1}) / total.count;
+        }
+    }
+    return conditions;
+}
+
+}  // namespace
+
+Breakdown breakdown(const Plan& plan, const Timeline& timeline) {
+    const auto ranks = static_cast<std::int64_t>(plan.rank_count());
+    const Work work = work_of(plan, timeline);
+    const Duration all_work = work.sums.sum() + work.dispatch;
+
+    const Duration step = step_time(timeline);
+    Conditions conditions = conditions_of(plan, timeline);
+    const Duration replayed = std::min(step, step_time(replay(plan, conditions)));
+    conditions = without_communication(std::move(conditions));
+    const Duration silent = std::min(replayed, step_time(replay(plan, conditions)));
+    conditions = with_equal_pieces(plan, std::move(conditions));
+    const Duration equal = std::min(silent, step_time(replay(plan, conditions)));
+
+    Breakdown mean = work.sums;
+    for (Duration* part : {&mean.forward,
+                           &mean.backward,
+                           &mean.backward_input,
+                           &mean.backward_weight,
+                           &mean.recompute,
+                           &mean.reduction,
+                           &mean.optimizer}) {
+        *part /= ranks;
+    }
+    mean.communication_wait = replayed - silent;
+    mean.imbalance = silent - equal;
+    mean.bubble = (equal * ranks - all_work) / ranks;
+    mean.overhead = step - mean.sum();
+    return mean;
+}
+
+}  // namespace pipetwin::sim

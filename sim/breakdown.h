@@ -6,9 +6,29 @@
 
 namespace pipetwin::sim {
 
-/// Where a step's time went. Works on predicted and measured timelines alike: durations come from the timeline;
-/// the idle time is split by replaying the plan's rows with them (a) with links free and instant, then
-/// (b) with every piece at the mean of its kind. Parts sum to the step time exactly.
+/// Where a step's time went, as the mean over ranks. Works on predicted and measured timelines
+/// alike: the durations of the actions come from the timeline, and the plan's rows are replayed
+/// with them three times.
+///
+///     timeline as it is            |------------ step -------------------------|
+///     replay                       |-----------------------------------|         overhead
+///     ... links free and instant   |---------------------------| communication_wait
+///     ... and every piece alike    |-----------------------|                     imbalance
+///     work of a mean rank          |--------------|                              bubble
+///                                  forward, backward, ..., optimizer
+///
+/// - overhead: what the replay does not explain (gaps between measured spans), the dispatch time
+/// that a plan puts before
+///   each compute action, and the nanoseconds lost in dividing by the number of ranks;
+/// - communication_wait: idle that vanishes when links are free and instant and have room for every
+/// message;
+/// - imbalance: idle that then vanishes when every action lasts the mean of its op, rounded up;
+/// - bubble: the idle left.
+///
+/// The parts sum to the step time exactly, and none is negative. Equal pieces can make a step
+/// longer (an order that suits unequal stages), and a measured step can be shorter than its replay
+/// (links faster than the plan says). Then imbalance, or overhead and communication_wait, are 0,
+/// and what they took too much is in the bubble's part or not counted as waiting.
 Breakdown breakdown(const Plan& plan, const Timeline& timeline);
 
 }  // namespace pipetwin::sim

@@ -7,6 +7,8 @@
 
 namespace pipetwin::sim {
 
+/// One piece of the chain: an action on its rank, or a send's message on its way (then `end` is its
+/// arrival, or the moment at which the message behind it could leave).
 struct CriticalStep {
     Action action;
     int rank = 0;
@@ -14,8 +16,10 @@ struct CriticalStep {
     Duration end{};
 };
 
-/// One longest chain of actions from the start of the step to its end, through row order and messages: each step's end is
-/// what its successor waited for. Ties: the row's own predecessor first. Predicted timelines.
+/// One longest chain from the start of the step to its end, through row order, messages and
+/// back-pressure: each piece begins when the one before ends, so their lengths sum to the step
+/// time. Pieces without length are left out. Of several chains the one that stays in its row
+/// wherever it can; it ends on the lowest rank that ends last. For timelines of `simulate(plan)`.
 std::vector<CriticalStep> critical_path(const Plan& plan, const Timeline& timeline);
 
 }  // namespace pipetwin::sim

@@ -2,20 +2,25 @@
 
 #include "core/plan.h"
 #include "core/timeline.h"
+#include "sim/conditions.h"
 
 namespace pipetwin::sim {
 
-/// What every device would do, and when. Discrete events in integer nanoseconds; equal times are resolved by
-/// sequence number, so a run is the same on every machine, byte for byte.
+/// What every device would do, and when. Discrete events in integer nanoseconds; equal times are
+/// resolved by sequence number, so a run is the same on every machine, byte for byte.
 ///
-/// A transfer leaves when its link is free and occupies it for bytes / rate; it arrives `latency` later. Links are
-/// FIFO, one per boundary and direction. With a channel capacity c a send waits while c messages that
-/// the receiver has not taken are under way or waiting on its edge (c = 0: until the receive begins).
-/// A validated plan always finishes; InternalError otherwise.
+/// A transfer leaves when its link is free and occupies it for bytes / rate; it arrives `latency`
+/// later. Links are FIFO, one per boundary and direction. With a channel capacity c a send waits
+/// while c messages that the receiver has not taken are under way or waiting on its edge (c = 0:
+/// until the receive begins). Two actions that are issued together run one after the other here. A
+/// validated plan always finishes; InternalError otherwise.
 Timeline simulate(const Plan& plan);
 
-/// The largest number of messages ever waiting on an edge in the unblocked simulation, at least 1 (0 where the plan has no
-/// edges): with this capacity no send blocks.
+/// The same engine under other conditions than the plan's own. Its timelines count as predicted.
+Timeline replay(const Plan& plan, Conditions conditions);
+
+/// The largest number of messages ever waiting on an edge in the unblocked simulation, at least 1
+/// (0 where the plan has no edges): with this capacity no send blocks.
 int settled_capacity(const Plan& plan);
 
 }  // namespace pipetwin::sim

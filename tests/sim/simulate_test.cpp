@@ -1,1 +1,171 @@
 #include "sim/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/validate.h"
+#include "tests/support/plain_plan.h"
+
+namespace pipetwin::sim {
+namespace {
+
+using testing::milliseconds;
+using testing::plain;
+
+/// The span of an action, found by its text.
+const Span& span_of(const Timeline& timeline, const std::string& action) {
+    for (const auto& row : timeline.ranks) {
+        for (const Span& span : row) {
+            if (to_string(span.action) == action) {
+                return span;
+            }
+        }
+    }
+    throw std::logic_error("no " + action);
+}
+
+/// "begin..ready..end" in milliseconds; ready is left out where it tells nothing.
+std::string times(const Span& span) {
+    const auto ms = [](Duration time) { return std::to_string(time.count() / 1'000'000); };
+    const bool waited = span.ready != span.begin && span.ready != span.end;
+    return ms(span.begin) + (waited ? ".." + ms(span.ready) : "") + ".." + ms(span.end);
+}
+
+Bytes megabytes(int count) {
+    return Bytes{count * 1'000'000LL};
+}
+
+/// Four equal stages, four micro-batches; 1 ms on each link.
+PlainCosts documented_example() {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 4, 4);
+    costs.forward.assign(4, milliseconds(10));
+    costs.backward.assign(4, milliseconds(20));
+    costs.recompute = Recompute::Always;
+    costs.link = {.bytes_per_second = 1e9};
+    costs.boundary = megabytes(1);
+    return costs;
+}
+
+TEST(Simulate, GivesTheTimesOfTheWorkedExample) {
+    const Timeline timeline = simulate(make_plan(documented_example()));
+    EXPECT_EQ(times(span_of(timeline, "1RECV_F2")), "31..31");
+    EXPECT_EQ(times(span_of(timeline, "1F2")), "31..41");
+    EXPECT_EQ(times(timeline.links[2][2]), "41..42");
+    EXPECT_EQ(times(span_of(timeline, "1R2")), "145..155");
+    EXPECT_EQ(times(span_of(timeline, "1RECV_B2")), "155..155");
+    EXPECT_EQ(times(span_of(timeline, "1B2")), "155..175");
+    EXPECT_EQ(times(timeline.links[1][1]), "175..176");
+}
+
+TEST(Simulate, RowsOfTheTimelineAreTheRowsOfThePlan) {
+    const Plan plan = make_plan(documented_example());
+    const Timeline timeline = simulate(plan);
+    ASSERT_EQ(timeline.ranks.size(), plan->schedule.ranks.size());
+    for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+        std::vector<Action> actions;
+        for (const Span& span : timeline.ranks[rank]) {
+            actions.push_back(span.action);
+        }
+        EXPECT_EQ(actions, plan->schedule.ranks[rank]);
+    }
+    EXPECT_EQ(timeline.origin, Origin::Predicted);
+}
+
+TEST(Simulate, ALinkCarriesOneMessageAfterTheOther) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 2, 3);
+    costs.link = {.latency = milliseconds(2), .bytes_per_second = 1e9};
+    costs.boundary = megabytes(5);
+    const Timeline timeline = simulate(make_plan(costs));
+    // Handed over at 1, 2 and 3; each occupies the link for 5 and arrives 2 later.
+    EXPECT_EQ(times(timeline.links[0][0]), "1..6");
+    EXPECT_EQ(times(timeline.links[0][1]), "6..11");
+    EXPECT_EQ(times(timeline.links[0][2]), "11..16");
+    EXPECT_EQ(times(span_of(timeline, "0SEND_F2")), "3..3");
+    EXPECT_EQ(times(span_of(timeline, "1RECV_F0")), "0..8");
+    EXPECT_EQ(times(span_of(timeline, "1RECV_F1")), "9..13");
+    EXPECT_EQ(times(span_of(timeline, "1RECV_F2")), "14..18");
+}
+
+TEST(Simulate, AMessageOfTheHalfBandwidthSizeTravelsAtHalfTheRate) {
+    const LinkCost link{.bytes_per_second = 1e9, .half_bandwidth = megabytes(4)};
+    EXPECT_EQ(occupation(link, megabytes(4)), Duration(milliseconds(8)));
+    EXPECT_EQ(occupation(link, megabytes(1)), Duration(milliseconds(5)));
+    EXPECT_EQ(occupation(link, Bytes{0}), Duration{});
+    EXPECT_EQ(occupation(LinkCost{}, megabytes(4)), Duration{});
+}
+
+TEST(Simulate, AFullEdgeHoldsItsSenderBack) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 2, 3);
+    costs.forward = {milliseconds(1), milliseconds(10)};
+    costs.channel_capacity = 1;
+    const Timeline timeline = simulate(make_plan(costs));
+    // Micro-batch 1 waits on the edge while rank 1 works on 0 (1..11), so 2 is handed over at 11
+    // only.
+    EXPECT_EQ(times(span_of(timeline, "0SEND_F1")), "2..2");
+    EXPECT_EQ(times(span_of(timeline, "0SEND_F2")), "3..11");
+}
+
+TEST(Simulate, WithoutCapacityASendWaitsForItsReceive) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 2, 2);
+    costs.forward = {milliseconds(1), milliseconds(10)};
+    costs.link.latency = milliseconds(3);
+    costs.channel_capacity = 0;
+    const Timeline timeline = simulate(make_plan(costs));
+    // The receive of 0 begins at 0; that of 1 when F0 of rank 1 has ended.
+    EXPECT_EQ(times(span_of(timeline, "0SEND_F0")), "1..1");
+    EXPECT_EQ(times(span_of(timeline, "1RECV_F0")), "0..4");
+    EXPECT_EQ(times(span_of(timeline, "0SEND_F1")), "2..14");
+    EXPECT_EQ(times(span_of(timeline, "1RECV_F1")), "14..17");
+}
+
+TEST(Simulate, TwoRunsAreIdentical) {
+    const Plan plan = make_plan(documented_example());
+    EXPECT_EQ(simulate(plan), simulate(plan));
+}
+
+TEST(Simulate, OneStageSendsNothing) {
+    const Timeline timeline = simulate(make_plan(plain(ScheduleKind::GPipe, 1, 3)));
+    EXPECT_TRUE(timeline.links.empty());
+    EXPECT_EQ(pipeline_time(timeline), Duration(milliseconds(9)));
+}
+
+TEST(SettledCapacity, NoSendBlocksAndTheTimelineIsThatOfUnboundedEdges) {
+    std::mt19937 random(7);
+    for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
+        for (int ranks = 2; ranks <= 6; ++ranks) {
+            for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
+                const Plan plan =
+                    make_plan(testing::random_costs(kind, ranks, micro_batches, random));
+                const int capacity = settled_capacity(plan);
+                ASSERT_EQ(simulate(plan.with_capacity(capacity)), simulate(plan))
+                    << to_string(kind) << " p " << ranks << " m " << micro_batches;
+            }
+        }
+    }
+}
+
+TEST(SettledCapacity, OneLessWouldBlockASend) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 2, 6);
+    costs.forward = {milliseconds(1), milliseconds(10)};
+    const Plan plan = make_plan(costs);
+    const int capacity = settled_capacity(plan);
+    // At 6 the last of six messages is handed over, and rank 1 has taken only the first.
+    EXPECT_EQ(capacity, 5);
+    EXPECT_NE(simulate(plan.with_capacity(capacity - 1)), simulate(plan));
+}
+
+TEST(SettledCapacity, IsAtLeastOneAndZeroWithoutEdges) {
+    EXPECT_EQ(settled_capacity(make_plan(plain(ScheduleKind::GPipe, 2, 1))), 1);
+    EXPECT_EQ(settled_capacity(make_plan(plain(ScheduleKind::GPipe, 1, 4))), 0);
+}
+
+TEST(SettledCapacity, ActionsWithoutDurationDoNotDeadlockAtIt) {
+    PlainCosts costs = plain(ScheduleKind::OneFOneB, 4, 8);
+    costs.forward.assign(4, Duration{});
+    costs.backward.assign(4, Duration{});
+    const Plan plan = make_plan(costs);
+    EXPECT_EQ(pipeline_time(simulate(plan.with_capacity(settled_capacity(plan)))), Duration{});
+}
+
+}  // namespace
+}  // namespace pipetwin::sim
