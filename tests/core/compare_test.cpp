@@ -1,1 +1,139 @@
 #include "core/compare.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace pipetwin {
+namespace {
+
+using std::chrono::milliseconds;
+
+Span span(Action action, int begin_ms, int end_ms) {
+    return {.action = action,
+            .begin = milliseconds(begin_ms),
+            .ready = milliseconds(begin_ms),
+            .end = milliseconds(end_ms)};
+}
+
+/// One rank: F of `forward` ms, B of `backward` ms right after it.
+Timeline step(int forward, int backward) {
+    Timeline timeline;
+    timeline.ranks = {{span({.op = Op::Forward}, 0, forward),
+                       span({.op = Op::Backward}, forward, forward + backward)}};
+    return timeline;
+}
+
+TimelineSet set_of(std::vector<Timeline> steps) {
+    TimelineSet set;
+    set.steps = std::move(steps);
+    return set;
+}
+
+TEST(Compare, JoinsActionsByPositionAndGivesErrorsRelativeToTheMeasurement) {
+    const Comparison comparison = compare(set_of({step(10, 20)}), set_of({step(8, 24)}));
+    EXPECT_EQ(comparison.step.predicted, Duration(milliseconds(30)));
+    EXPECT_EQ(comparison.step.measured, Duration(milliseconds(32)));
+    EXPECT_DOUBLE_EQ(comparison.step.error_percent(), -6.25);
+    ASSERT_EQ(comparison.actions.size(), 2U);
+    EXPECT_EQ(comparison.actions[0].action.op, Op::Forward);
+    EXPECT_DOUBLE_EQ(comparison.actions[0].duration.error_percent(), 25);
+    EXPECT_EQ(comparison.actions[1].cell, 1);
+    EXPECT_EQ(comparison.actions[1].begin.measured, Duration(milliseconds(8)));
+}
+
+TEST(Compare, TakesMediansOverTheSteps) {
+    const Comparison odd =
+        compare(set_of({step(10, 10)}), set_of({step(9, 10), step(50, 10), step(11, 10)}));
+    EXPECT_EQ(odd.actions[0].duration.measured, Duration(milliseconds(11)));
+    EXPECT_EQ(odd.makespan.measured, Duration(milliseconds(21)));
+
+    const Comparison even = compare(set_of({step(10, 10)}), set_of({step(8, 10), step(12, 10)}));
+    EXPECT_EQ(even.actions[0].duration.measured, Duration(milliseconds(10)));
+}
+
+TEST(Compare, SumsTheOpsThatOccurOverTheRanks) {
+    const Comparison comparison = compare(set_of({step(10, 20)}), set_of({step(8, 24)}));
+    ASSERT_EQ(comparison.by_op.size(), 2U);
+    EXPECT_EQ(comparison.by_op[0].op, Op::Forward);
+    EXPECT_EQ(comparison.by_op[1].op, Op::Backward);
+    EXPECT_EQ(comparison.by_op[1].total.measured, Duration(milliseconds(24)));
+}
+
+TEST(Compare, TellsTheBubbleOfBothSides) {
+    Timeline idle = step(10, 20);
+    idle.ranks[0][1] = span({.op = Op::Backward}, 20, 40);
+    const Comparison comparison = compare(set_of({step(10, 20)}), set_of({idle}));
+    EXPECT_EQ(comparison.predicted_bubble_total, 0);
+    EXPECT_EQ(comparison.measured_bubble_total, 0.25);
+}
+
+TEST(Compare, ComparesPeaksOnlyIfBothSidesKnowTheirs) {
+    TimelineSet predicted = set_of({step(1, 1)});
+    predicted.peak_bytes = {Bytes{110}};
+    TimelineSet measured = set_of({step(1, 1)});
+    EXPECT_TRUE(compare(predicted, measured).peaks.empty());
+    measured.peak_bytes = {Bytes{100}};
+    const Comparison comparison = compare(predicted, measured);
+    ASSERT_EQ(comparison.peaks.size(), 1U);
+    EXPECT_DOUBLE_EQ(comparison.peaks[0].error_percent(), 10);
+}
+
+TEST(Compare, CarriesBreakdownsAndTheNoiseOfTheMeasurement) {
+    TimelineSet predicted = set_of({step(1, 1)});
+    predicted.breakdown = Breakdown{.forward = milliseconds(1)};
+    TimelineSet measured = set_of({step(1, 1)});
+    measured.noise = {.stolen_percent = 0.5, .steps = 12};
+    const Comparison comparison = compare(predicted, measured);
+    ASSERT_TRUE(comparison.predicted_breakdown.has_value());
+    EXPECT_EQ(comparison.predicted_breakdown->forward, Duration(milliseconds(1)));
+    EXPECT_FALSE(comparison.measured_breakdown.has_value());
+    EXPECT_EQ(comparison.noise.steps, 12);
+}
+
+TEST(Compare, RefusesOtherRowsNamingRankCellAndBothActions) {
+    Timeline other = step(1, 1);
+    other.ranks[0][1].action = {.op = Op::Backward, .stage = 0, .micro_batch = 3};
+    try {
+        compare(set_of({step(1, 1)}), set_of({step(1, 1), other}));
+        FAIL() << "must be refused";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.what(),
+                    ::testing::StartsWith("rank 0, cell 1: predicted 0B0, measured 0B3\n"));
+    }
+}
+
+TEST(Compare, RefusesARowThatEndsEarlierAndAMissingRank) {
+    Timeline shorter = step(1, 1);
+    shorter.ranks[0].pop_back();
+    try {
+        compare(set_of({step(1, 1)}), set_of({shorter}));
+        FAIL() << "must be refused";
+    } catch (const Error& error) {
+        EXPECT_THAT(error.what(),
+                    ::testing::StartsWith("rank 0, cell 1: predicted 0B0, measured nothing"));
+    }
+    EXPECT_THROW(compare(set_of({step(1, 1)}), set_of({Timeline{}})), Error);
+}
+
+TEST(Pair, ErrorOfTwoZerosIsZero) {
+    EXPECT_EQ(Pair{}.error_percent(), 0);
+    EXPECT_TRUE(std::isinf(Pair{.predicted = milliseconds(1)}.error_percent()));
+}
+
+TEST(MedianStep, IsTheStepNearestTheMedian) {
+    const TimelineSet set = set_of({step(5, 5), step(30, 5), step(8, 5)});
+    EXPECT_EQ(&median_step(set), &set.steps[2]);
+}
+
+TEST(MedianStep, OfTwoEquallyNearStepsIsTheFirst) {
+    const TimelineSet set = set_of({step(5, 5), step(7, 5)});
+    EXPECT_EQ(&median_step(set), set.steps.data());
+}
+
+}  // namespace
+}  // namespace pipetwin
