@@ -23,19 +23,19 @@ struct StageCost {
     Duration backward{};        ///< the whole of it; not below zero
     Duration backward_input{};  ///< where a schedule splits it
     Duration backward_weight{};
-    Bytes input;   ///< boundary before the stage; for the first stage the model's own input
-    Bytes output;  ///< boundary after the stage; 0 for the last
-    Bytes saved;   ///< kept from F to B when everything is kept, input included
-    Bytes forward_drop_peak;  ///< most held during an F that keeps its input only, input included
-    Bytes backward_peak;      ///< most held during B: what is left of `saved`, and both gradients
+    Bytes input{};   ///< boundary before the stage; for the first stage the model's own input
+    Bytes output{};  ///< boundary after the stage; 0 for the last
+    Bytes saved{};   ///< kept from F to B when everything is kept, input included
+    Bytes forward_drop_peak{};  ///< most held during an F that keeps its input only, input included
+    Bytes backward_peak{};      ///< most held during B: what is left of `saved`, and both gradients
 };
 
 /// What a stage holds whatever happens, and its update.
 struct StageState {
-    Bytes weights;
-    Bytes gradients;
-    Bytes optimizer_state;
-    Bytes workspace;  ///< largest of its layers
+    Bytes weights{};
+    Bytes gradients{};
+    Bytes optimizer_state{};
+    Bytes workspace{};  ///< largest of its layers
     Duration optimizer{};
 };
 
