@@ -1,1 +1,57 @@
 #include "exec/reference.h"
+
+#include "exec/arena.h"
+#include "exec/device.h"
+
+namespace pipetwin::exec {
+
+struct Reference::Impl {
+    Impl(const Model& model, const ExecutorOptions& with)
+        : options(with),
+          device(make_cpu_device()),
+          stage(*device,
+                arena,
+                model,
+                {.stage = 0, .first_layer = 0, .layer_count = model.layer_count()},
+                {.precision = with.precision,
+                 .seed = with.seed,
+                 .micro_batches = 1,
+                 .largest_micro_batch = 1,
+                 .optimizer = with.optimizer.kind,
+                 .input_gradient = with.input_gradient,
+                 .after_layer = {}}) {}
+
+    ExecutorOptions options;
+    std::unique_ptr<Device> device;
+    Arena arena;
+    Stage stage;
+};
+
+Reference::Reference(const Model& model, const ExecutorOptions& options)
+    : impl_(std::make_unique<Impl>(model, options)) {}
+
+Reference::~Reference() = default;
+
+double Reference::run_step(const std::vector<MicroBatch>& slices,
+                           BackwardOrder backward_order,
+                           int step) {
+    Stage& stage = impl_->stage;
+    const int count = static_cast<int>(slices.size());
+    impl_->device->enter_thread();
+    stage.zero_gradients();
+    for (int m = 0; m < count; ++m) {
+        stage.forward(m, {}, slices[static_cast<std::size_t>(m)], true);
+    }
+    for (int i = 0; i < count; ++i) {
+        stage.backward(backward_order == BackwardOrder::Descending ? count - 1 - i : i, {});
+    }
+    const double loss = stage.loss();
+    stage.update(impl_->options.optimizer, step + 1);
+    return loss;
+}
+
+std::vector<Parameter*> Reference::parameters() {
+    return impl_->stage.parameters();
+}
+
+}  // namespace pipetwin::exec

@@ -10,11 +10,12 @@ namespace pipetwin::exec {
 /// for gradients.
 class Reference {
   public:
-    Reference(const Model& model, ExecutorOptions options);
+    Reference(const Model& model, const ExecutorOptions& options);
     ~Reference();
 
     /// Forward and backward of the slices in order (backward in `backward_order`), gradients
-    /// summed, one update. {whole batch} is the undivided step. Returns the loss.
+    /// summed, one update; `step` counts from 0, as the executor's. {whole batch} is the undivided
+    /// step. Returns the loss.
     double run_step(const std::vector<MicroBatch>& slices, BackwardOrder backward_order, int step);
 
     std::vector<Parameter*> parameters();

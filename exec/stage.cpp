@@ -122,9 +122,13 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules) {
 }
 
 Stash& Stage::Impl::stash(int micro_batch) {
-    PIPETWIN_EXPECT(micro_batch >= 0 && micro_batch < options.micro_batches,
-                    "micro-batch of a stage");
-    return stashes[static_cast<std::size_t>(micro_batch)];
+    PIPETWIN_EXPECT(micro_batch >= 0, "micro-batches count from 0");
+    const auto index = static_cast<std::size_t>(micro_batch);
+    if (index >= stashes.size()) {  // more than announced: the list grows, nothing else
+        stashes.resize(index + 1);
+        losses.resize(index + 1);
+    }
+    return stashes[index];
 }
 
 LayerCall Stage::Impl::call(int micro_batch, const Stash& stash) {

@@ -1,0 +1,286 @@
+#include "exec/kernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "exec/cpu/blas.h"
+#include "exec/cpu/loops.h"
+#include "exec/device.h"
+
+namespace pipetwin::exec {
+namespace {
+
+std::size_t count(std::int64_t n) {
+    return static_cast<std::size_t>(n);
+}
+
+/// Calls f(T{}) with T = float or double.
+template <class F>
+auto with_type(DType type, F&& f) {
+    PIPETWIN_EXPECT(type != DType::I32, "kernels compute with real numbers");
+    return type == DType::F64 ? f(double{}) : f(float{});
+}
+
+template <class T>
+Block<const T> block(ConstView view) {
+    return {view.as<T>(), view.columns};
+}
+
+template <class T>
+Block<T> block(View view) {
+    return {view.as<T>(), view.columns};
+}
+
+template <class From>
+void upload_from(std::span<const From> from, View y) {
+    PIPETWIN_EXPECT(from.size() == count(y.size()), "as many numbers as the tensor holds");
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        std::ranges::transform(from, y.as<T>(), [](From value) { return static_cast<T>(value); });
+    });
+}
+
+/// Puts what is to be added to a product into its place; returns the beta of that product.
+template <class T>
+T lay_out_before(ConstView skip, ConstView bias, View y) {
+    if (skip.empty() && bias.empty()) {
+        return T(0);
+    }
+    lay_out(skip.as<T>(), bias.as<T>(), y.as<T>(), count(y.rows), count(y.columns));
+    return T(1);
+}
+
+template <class T>
+UpdateOperands<T> operands(const UpdateView& p) {
+    return {.size = count(p.value.size()),
+            .value = p.value.as<T>(),
+            .gradient = p.gradient.as<T>(),
+            .first = p.first.as<T>(),
+            .second = p.second.as<T>()};
+}
+
+class CpuKernels final : public Kernels {
+  public:
+    void fill_zero(View y) const override {
+        std::memset(y.data, 0, count(y.size()) * size_of(y.dtype));
+    }
+
+    void upload(std::span<const std::int32_t> from, View y) const override {
+        PIPETWIN_EXPECT(from.size() == count(y.size()), "as many numbers as the tensor holds");
+        std::ranges::copy(from, y.as<std::int32_t>());
+    }
+    void upload(std::span<const float> from, View y) const override { upload_from(from, y); }
+    void upload(std::span<const double> from, View y) const override { upload_from(from, y); }
+
+    void add(ConstView x, View y) const override {
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            exec::add(x.as<T>(), y.as<T>(), count(y.size()));
+        });
+    }
+
+    void linear_forward(
+        ConstView x, ConstView w, ConstView b, ConstView skip, View y) const override {
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const T beta = lay_out_before<T>(skip, b, y);
+            product({.m = x.rows, .n = w.columns, .k = w.rows},
+                    T(1),
+                    block<T>(x),
+                    block<T>(w),
+                    beta,
+                    block<T>(y));
+        });
+    }
+
+    void linear_backward_input(ConstView dy, ConstView w, ConstView skip, View dx) const override {
+        with_type(dx.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const T beta = lay_out_before<T>(skip, {}, dx);
+            product({.m = dy.rows, .n = w.rows, .k = w.columns, .b = Transposed::Yes},
+                    T(1),
+                    block<T>(dy),
+                    block<T>(w),
+                    beta,
+                    block<T>(dx));
+        });
+    }
+
+    void linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const override {
+        with_type(dw.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            product({.m = dw.rows, .n = dw.columns, .k = x.rows, .a = Transposed::Yes},
+                    T(1),
+                    block<T>(x),
+                    block<T>(dy),
+                    T(1),
+                    block<T>(dw));
+            if (!db.empty()) {
+                add_rows(dy.as<T>(), db.as<T>(), count(dy.rows), count(dy.columns));
+            }
+        });
+    }
+
+    void layer_norm_forward(
+        ConstView x, ConstView gain, ConstView bias, View y, View statistics) const override {
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const LayerNormOperands<T> o{.n = count(x.rows),
+                                         .width = count(x.columns),
+                                         .x = x.as<T>(),
+                                         .gain = gain.as<T>(),
+                                         .bias = bias.as<T>()};
+            exec::layer_norm_forward(o, y.as<T>(), statistics.as<T>());
+        });
+    }
+
+    void layer_norm_backward_input(ConstView x,
+                                   ConstView gain,
+                                   ConstView statistics,
+                                   ConstView dy,
+                                   ConstView skip,
+                                   View dx) const override {
+        with_type(dx.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const LayerNormOperands<T> o{.n = count(x.rows),
+                                         .width = count(x.columns),
+                                         .x = x.as<T>(),
+                                         .gain = gain.as<T>(),
+                                         .dy = dy.as<T>(),
+                                         .skip = skip.as<T>()};
+            exec::layer_norm_backward_input(o, statistics.as<T>(), dx.as<T>());
+        });
+    }
+
+    void layer_norm_backward_weight(
+        ConstView x, ConstView statistics, ConstView dy, View dgain, View dbias) const override {
+        with_type(x.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const LayerNormOperands<T> o{
+                .n = count(x.rows), .width = count(x.columns), .x = x.as<T>(), .dy = dy.as<T>()};
+            exec::layer_norm_backward_weight(o, statistics.as<T>(), dgain.as<T>(), dbias.as<T>());
+        });
+    }
+
+    void gelu_forward(ConstView x, View y) const override {
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            exec::gelu_forward(x.as<T>(), y.as<T>(), count(y.size()));
+        });
+    }
+
+    void gelu_backward(ConstView x, ConstView dy, View dx) const override {
+        with_type(dx.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            exec::gelu_backward(x.as<T>(), dy.as<T>(), dx.as<T>(), count(dx.size()));
+        });
+    }
+
+    void attention_forward(const AttentionShape& shape,
+                           ConstView qkv,
+                           View probabilities,
+                           View context) const override {
+        with_type(qkv.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            exec::attention_forward(shape, qkv.as<T>(), probabilities.as<T>(), context.as<T>());
+        });
+    }
+
+    void attention_backward(const AttentionShape& shape,
+                            ConstView probabilities,
+                            ConstView dcontext,
+                            View qkv,
+                            std::byte* scratch) const override {
+        with_type(qkv.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const View work(scratch, qkv.dtype, 1, attention_scratch(shape));
+            exec::attention_backward(
+                shape, probabilities.as<T>(), dcontext.as<T>(), qkv.as<T>(), work.as<T>());
+        });
+    }
+
+    void embedding_forward(
+        ConstView ids, ConstView tokens, ConstView places, int positions, View y) const override {
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const std::int64_t width = y.columns;
+            const auto* const id = ids.as<std::int32_t>();
+            for (std::int64_t r = 0; r < y.rows; ++r) {
+                T* const row = y.as<T>() + r * width;
+                const T* const place =
+                    places.empty() ? nullptr : places.as<T>() + r % positions * width;
+                lay_out(tokens.as<T>() + id[r] * width, place, row, 1, count(width));
+            }
+        });
+    }
+
+    void embedding_backward(
+        ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const override {
+        with_type(dy.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const std::int64_t width = dy.columns;
+            const auto* const id = ids.as<std::int32_t>();
+            for (std::int64_t r = 0; r < dy.rows; ++r) {
+                const T* const row = dy.as<T>() + r * width;
+                exec::add(row, dtokens.as<T>() + id[r] * width, count(width));
+                if (!dplaces.empty()) {
+                    exec::add(row, dplaces.as<T>() + r % positions * width, count(width));
+                }
+            }
+        });
+    }
+
+    double cross_entropy_forward(ConstView x, ConstView targets, View log_sums) const override {
+        return with_type(x.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            return exec::cross_entropy_forward(x.as<T>(),
+                                               targets.as<std::int32_t>(),
+                                               log_sums.as<T>(),
+                                               count(x.rows),
+                                               count(x.columns));
+        });
+    }
+
+    void cross_entropy_backward(
+        ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const override {
+        with_type(x.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const CrossEntropyOperands<T> o{.n = count(x.rows),
+                                            .width = count(x.columns),
+                                            .x = x.as<T>(),
+                                            .targets = targets.as<std::int32_t>(),
+                                            .log_sums = log_sums.as<T>(),
+                                            .scale = scale};
+            exec::cross_entropy_backward(o, dx.as<T>());
+        });
+    }
+
+    double sgd(const UpdateView& p, double rate) const override {
+        return with_type(p.value.dtype,
+                         [&](auto zero) { return exec::sgd(operands<decltype(zero)>(p), rate); });
+    }
+    double momentum(const UpdateView& p, double rate, double mu) const override {
+        return with_type(p.value.dtype, [&](auto zero) {
+            return exec::momentum(operands<decltype(zero)>(p), rate, mu);
+        });
+    }
+    double rmsprop(const UpdateView& p, double rate, double decay, double epsilon) const override {
+        return with_type(p.value.dtype, [&](auto zero) {
+            return exec::rmsprop(operands<decltype(zero)>(p), rate, decay, epsilon);
+        });
+    }
+    double adam(const UpdateView& p, const AdamFactors& factors) const override {
+        return with_type(p.value.dtype, [&](auto zero) {
+            return exec::adam(operands<decltype(zero)>(p), factors);
+        });
+    }
+};
+
+}  // namespace
+
+const Kernels& cpu_kernels() {
+    static const CpuKernels kernels;
+    return kernels;
+}
+
+}  // namespace pipetwin::exec

@@ -34,7 +34,47 @@ std::span<const std::int32_t> slice_of(const std::vector<std::int32_t>& all,
                                   static_cast<std::size_t>(slice.samples) * width);
 }
 
+/// The innermost first layer: a unit of partition may hold several.
+const LayerSpec& first_of(const LayerSpec& spec) {
+    return spec.inner.empty() ? spec : first_of(spec.inner.front());
+}
+
+/// The width of the rows that the loss of a unit reads; 0 if it does not end with a loss.
+int width_before_loss(const LayerSpec& spec, int input_width) {
+    if (spec.type == LayerType::CrossEntropy) {
+        return input_width;
+    }
+    if (spec.inner.empty()) {
+        return 0;
+    }
+    int width = input_width;
+    for (const LayerSpec& inner : std::span(spec.inner).first(spec.inner.size() - 1)) {
+        width = inner.outputs > 0 ? inner.outputs : width;
+    }
+    return width_before_loss(spec.inner.back(), width);
+}
+
 }  // namespace
+
+std::filesystem::path data_path(const Scenario& scenario) {
+    return scenario.file.parent_path() / scenario.data.path;  // an absolute path stays what it is
+}
+
+int vocabulary_of(const Model& model) {
+    return first_of(model.layer(0).spec).vocabulary;
+}
+
+int classes_of(const Model& model) {
+    const Layer& last = model.layer(model.layer_count() - 1);
+    const int classes = width_before_loss(last.spec, last.input.width);
+    if (classes == 0) {
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("layer \"{}\"", last.spec.name),
+                    "is the last layer and no loss, so there is nothing to train",
+                    "end the model with type = \"cross_entropy\"");
+    }
+    return classes;
+}
 
 std::vector<MicroBatch> split(const Batch& batch, const std::vector<int>& sizes) {
     std::vector<MicroBatch> slices;

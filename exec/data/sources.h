@@ -25,4 +25,11 @@ std::unique_ptr<DataSource> make_synthetic(const Scenario& scenario, const Model
 /// Where a scenario's data path leads: relative paths start at the scenario's folder.
 std::filesystem::path data_path(const Scenario& scenario);
 
+/// How many different token ids the model's embedding knows.
+int vocabulary_of(const Model& model);
+
+/// How many classes the model's loss tells apart. Throws Error(BadInput) if its last layer is no
+/// loss.
+int classes_of(const Model& model);
+
 }  // namespace pipetwin::exec

@@ -1,1 +1,144 @@
-#include "exec/data/batch.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "exec/data/sources.h"
+#include "exec/random.h"
+
+namespace pipetwin::exec {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int byte_values = 256;
+
+[[noreturn]] void refuse(const fs::path& path, std::string text, std::string hint = {}) {
+    throw Error(ErrorKind::BadInput, path.string(), std::move(text), std::move(hint));
+}
+
+/// The file itself, or the regular files of a folder in byte order of their names. Links are
+/// skipped: what a folder holds shall not depend on what lies elsewhere.
+std::vector<fs::path> files_of(const fs::path& path) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (!fs::exists(status)) {
+        refuse(path,
+               "there is no such file or folder, expected a text file or a folder of them",
+               "set data.path");
+    }
+    if (fs::is_regular_file(status)) {
+        return {path};
+    }
+    if (!fs::is_directory(status)) {
+        refuse(path, "neither a regular file nor a folder, expected one of them", "set data.path");
+    }
+    std::vector<fs::path> files;
+    for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (fs::is_regular_file(entry->symlink_status(error))) {
+            files.push_back(entry->path());
+        }
+    }
+    if (error) {
+        throw Error(ErrorKind::Io, path.string(), "cannot be listed: " + error.message());
+    }
+    std::ranges::sort(files, {}, [](const fs::path& file) { return file.filename().string(); });
+    return files;
+}
+
+std::string read_file(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    if (!in.is_open() || in.bad()) {
+        throw Error(
+            ErrorKind::Io, path.string(), fmt::format("cannot be read: {}", std::strerror(errno)));
+    }
+    return bytes;
+}
+
+class Text final : public DataSource {
+  public:
+    Text(const fs::path& path, int context, std::uint64_t seed) : context_(context), random_(seed) {
+        const std::vector<fs::path> files = files_of(path);
+        file_count_ = files.size();
+        for (const fs::path& file : files) {
+            bytes_ += read_file(file);
+        }
+        if (bytes_.size() <= static_cast<std::size_t>(context)) {
+            refuse(path,
+                   fmt::format("{} bytes in {} files, expected more than the context of {}",
+                               bytes_.size(),
+                               file_count_,
+                               context),
+                   "name a longer text, or set a smaller model.context");
+        }
+    }
+
+    Batch batch(int step, int samples) const override {
+        Batch batch{.samples = samples,
+                    .positions = context_,
+                    .width = 0,
+                    .target_positions = context_,
+                    .tokens = {},
+                    .values = {},
+                    .targets = {}};
+        const RandomStream places = random_.of(static_cast<std::uint64_t>(step));
+        const auto length = static_cast<std::size_t>(context_);
+        for (int s = 0; s < samples; ++s) {
+            const std::size_t place =
+                places.below(static_cast<std::uint64_t>(s), bytes_.size() - length);
+            const auto token = [&](std::size_t i) {
+                return static_cast<std::int32_t>(static_cast<unsigned char>(bytes_[place + i]));
+            };
+            for (std::size_t i = 0; i < length; ++i) {
+                batch.tokens.push_back(token(i));
+                batch.targets.push_back(token(i + 1));
+            }
+        }
+        return batch;
+    }
+
+    std::string description() const override {
+        return fmt::format("text, {} bytes in {} {}",
+                           bytes_.size(),
+                           file_count_,
+                           file_count_ == 1 ? "file" : "files");
+    }
+
+  private:
+    int context_;
+    RandomStream random_;
+    std::size_t file_count_ = 0;
+    std::string bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& model) {
+    const SampleShape& input = model.layer(0).input;
+    if (!input.token_ids) {
+        throw Error(
+            ErrorKind::BadInput,
+            "data.kind",
+            fmt::format("\"text\" gives token ids, but the model reads {}", to_string(input)),
+            "use kind = \"mnist\" or \"synthetic\", or a model that begins with an embedding");
+    }
+    const int vocabulary = vocabulary_of(model);
+    if (vocabulary < byte_values) {
+        throw Error(ErrorKind::BadInput,
+                    "model.vocabulary",
+                    fmt::format("{}, expected at least {}: every byte of a text is a token",
+                                vocabulary,
+                                byte_values),
+                    "set vocabulary = 256");
+    }
+    return std::make_unique<Text>(data_path(scenario), input.positions, scenario.training.seed);
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,75 @@
+#include "exec/cpu/clones.h"
+#include "exec/cpu/loops.h"
+#include "exec/cpu/vector_math.h"
+
+namespace pipetwin::exec {
+
+template <class T>
+PIPETWIN_CLONES void add(const T* x, T* y, std::size_t size) {
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t i = 0; i < size; ++i) {
+        y[i] += x[i];
+    }
+}
+
+template <class T>
+PIPETWIN_CLONES void lay_out(const T* skip, const T* bias, T* y, std::size_t n, std::size_t width) {
+    for (std::size_t r = 0; r < n; ++r) {
+        T* const row = y + r * width;
+        const T* const from = skip == nullptr ? bias : skip + r * width;
+        if (skip != nullptr && bias != nullptr) {
+            PIPETWIN_ELEMENTWISE
+            for (std::size_t j = 0; j < width; ++j) {
+                row[j] = from[j] + bias[j];
+            }
+        } else {
+            PIPETWIN_ELEMENTWISE
+            for (std::size_t j = 0; j < width; ++j) {
+                row[j] = from[j];
+            }
+        }
+    }
+}
+
+template <class T>
+PIPETWIN_CLONES void add_rows(const T* x, T* sums, std::size_t n, std::size_t width) {
+    for (std::size_t r = 0; r < n; ++r) {
+        const T* const row = x + r * width;
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t j = 0; j < width; ++j) {
+            sums[j] += row[j];
+        }
+    }
+}
+
+// y = x Phi(x)
+template <class T>
+PIPETWIN_CLONES void gelu_forward(const T* x, T* y, std::size_t size) {
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t i = 0; i < size; ++i) {
+        y[i] = x[i] * normal(x[i]).distribution;
+    }
+}
+
+// dx = dy (Phi(x) + x phi(x))
+template <class T>
+PIPETWIN_CLONES void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size) {
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t i = 0; i < size; ++i) {
+        const Normal<T> at = normal(x[i]);
+        dx[i] = dy[i] * (at.distribution + x[i] * at.density);
+    }
+}
+
+template void add(const float*, float*, std::size_t);
+template void add(const double*, double*, std::size_t);
+template void lay_out(const float*, const float*, float*, std::size_t, std::size_t);
+template void lay_out(const double*, const double*, double*, std::size_t, std::size_t);
+template void add_rows(const float*, float*, std::size_t, std::size_t);
+template void add_rows(const double*, double*, std::size_t, std::size_t);
+template void gelu_forward(const float*, float*, std::size_t);
+template void gelu_forward(const double*, double*, std::size_t);
+template void gelu_backward(const float*, const float*, float*, std::size_t);
+template void gelu_backward(const double*, const double*, double*, std::size_t);
+
+}  // namespace pipetwin::exec
