@@ -4,21 +4,6 @@
 
 namespace pipetwin::sim {
 
-int edge_of(const Action& action) {
-    switch (action.op) {
-        case Op::SendForward:
-            return 2 * action.stage;
-        case Op::RecvForward:
-            return 2 * (action.stage - 1);
-        case Op::SendBackward:
-            return 2 * (action.stage - 1) + 1;
-        case Op::RecvBackward:
-            return 2 * action.stage + 1;
-        default:
-            PIPETWIN_EXPECT(false, "only sends and receives use an edge");
-    }
-}
-
 Duration occupation(const LinkCost& link, Bytes message) {
     if (message.count <= 0) {
         return Duration{};

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/edge.h"
 #include "core/validate.h"
 #include "sim/simulate.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/edge.h"
 #include "core/error.h"
 #include "sim/event_queue.h"
 
