@@ -163,6 +163,32 @@ std::vector<std::string> JsonObject::texts(std::string_view key) const {
     return all;
 }
 
+std::vector<std::int64_t> JsonObject::wholes(std::string_view key) const {
+    std::vector<std::int64_t> all;
+    for (const json& element : list(key)) {
+        if (!element.is_number_integer() || element < 0) {
+            throw Error(ErrorKind::BadInput,
+                        fmt::format("{}/{}", place_of(key), all.size()),
+                        fmt::format("{}, expected {}", describe(element), whole_number));
+        }
+        all.push_back(element.get<std::int64_t>());
+    }
+    return all;
+}
+
+bool JsonObject::is_null(std::string_view key) const {
+    const json* const value = find(key);
+    return value != nullptr && value->is_null();
+}
+
+JsonObject JsonObject::object(std::string_view key) const {
+    const json* const value = find(key);
+    if (value == nullptr) {
+        missing(key, "an object");
+    }
+    return {*value, place_, fmt::format("{}/{}", pointer_, escaped(key))};
+}
+
 std::vector<JsonObject> JsonObject::objects(std::string_view key) const {
     std::vector<JsonObject> all;
     for (const json& element : list(key)) {

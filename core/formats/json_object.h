@@ -33,6 +33,12 @@ class JsonObject {
     std::string text_or(std::string_view key, std::string otherwise) const;
     std::vector<std::string> texts(std::string_view key) const;  ///< a missing key is an empty list
 
+    std::vector<std::int64_t> wholes(
+        std::string_view key) const;  ///< a missing key is an empty list
+
+    bool is_null(std::string_view key) const;  ///< there, and null
+    JsonObject object(std::string_view key) const;
+
     std::vector<JsonObject> objects(
         std::string_view key) const;  ///< a missing key is an empty list
 

@@ -1,1 +1,266 @@
 #include "core/formats/chrome_trace.h"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tests/support/plain_plan.h"
+
+namespace pipetwin {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+/// Two steps of a plan with two stages: times are made up, with nanoseconds that microseconds alone
+/// would lose.
+Trace example() {
+    PlainCosts costs = testing::plain(ScheduleKind::OneFOneB, 2, 3);
+    costs.recompute = Recompute::Always;
+    const Plan plan = make_plan(costs);
+    Trace trace;
+    trace.plan_hash = plan.hash();
+    trace.schedule_name = "1f1b";
+    trace.schedule = plan->schedule;
+    trace.channel_capacity = 2;
+    trace.samples = 48;
+    for (int step = 0; step < 2; ++step) {
+        Timeline& timeline = trace.timelines.steps.emplace_back();
+        timeline.origin = Origin::Emulated;
+        std::int64_t time = 7 * step;
+        for (const auto& row : plan->schedule.ranks) {
+            auto& spans = timeline.ranks.emplace_back();
+            for (const Action& action : row) {
+                const Duration begin{time += 1'001};
+                const bool waits = is_send(action.op) || is_receive(action.op);
+                const Duration ready = waits ? begin + Duration{333} : begin;
+                spans.push_back(
+                    {.action = action, .begin = begin, .ready = ready, .end = ready + Duration{1}});
+            }
+        }
+    }
+    Timeline& first = trace.timelines.steps.front();
+    first.links.resize(2);
+    for (const Span& span : first.ranks[0]) {
+        if (span.action.op == Op::SendForward) {
+            first.links[0].push_back({.action = span.action,
+                                      .begin = span.end,
+                                      .ready = span.end + Duration{5},
+                                      .end = span.end + Duration{1'999}});
+        }
+    }
+    trace.timelines.peak_bytes = {Bytes{123}, Bytes{456}};
+    trace.timelines.breakdown = Breakdown{.forward = Duration{11}, .overhead = Duration{17}};
+    trace.timelines.noise = {
+        .stolen_percent = 0.123456789, .p90_over_p10 = 1.07, .dropped_steps = 3, .steps = 29};
+    trace.memory.resize(2);
+    MemoryPoint point{.time = Duration{1'234'567}, .use = {}};
+    point.use[MemoryKind::Stash] = Bytes{99};
+    trace.memory[1] = {point};
+    return trace;
+}
+
+void expect_equal(const Trace& a, const Trace& b) {
+    EXPECT_EQ(a.plan_hash, b.plan_hash);
+    EXPECT_EQ(a.schedule_name, b.schedule_name);
+    EXPECT_EQ(a.schedule, b.schedule);
+    EXPECT_EQ(a.channel_capacity, b.channel_capacity);
+    EXPECT_EQ(a.samples, b.samples);
+    EXPECT_EQ(a.timelines.steps, b.timelines.steps);
+    EXPECT_EQ(a.timelines.peak_bytes, b.timelines.peak_bytes);
+    ASSERT_EQ(a.timelines.breakdown.has_value(), b.timelines.breakdown.has_value());
+    if (a.timelines.breakdown) {
+        EXPECT_EQ(a.timelines.breakdown->forward, b.timelines.breakdown->forward);
+        EXPECT_EQ(a.timelines.breakdown->overhead, b.timelines.breakdown->overhead);
+    }
+    EXPECT_EQ(a.timelines.noise.stolen_percent, b.timelines.noise.stolen_percent);
+    EXPECT_EQ(a.timelines.noise.p90_over_p10, b.timelines.noise.p90_over_p10);
+    EXPECT_EQ(a.timelines.noise.dropped_steps, b.timelines.noise.dropped_steps);
+    EXPECT_EQ(a.timelines.noise.steps, b.timelines.noise.steps);
+    ASSERT_EQ(a.memory.size(), b.memory.size());
+    for (std::size_t rank = 0; rank < a.memory.size(); ++rank) {
+        ASSERT_EQ(a.memory[rank].size(), b.memory[rank].size());
+        for (std::size_t i = 0; i < a.memory[rank].size(); ++i) {
+            EXPECT_EQ(a.memory[rank][i].time, b.memory[rank][i].time);
+            EXPECT_EQ(a.memory[rank][i].use, b.memory[rank][i].use);
+        }
+    }
+}
+
+/// The example as JSON, to be damaged.
+json document() {
+    return json::parse(print_chrome_trace(example()));
+}
+
+std::size_t first_slice(const json& document) {
+    const json& events = document["traceEvents"];
+    std::size_t index = 0;
+    while (events[index]["ph"] != "X") {
+        ++index;
+    }
+    return index;
+}
+
+void expect_refused(const json& document, const std::string& text) {
+    try {
+        parse_chrome_trace(document.dump(), "x.trace.json");
+        FAIL() << "must be refused: " << text;
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+}
+
+TEST(ChromeTrace, WhatIsPrintedIsReadBackToTheNanosecond) {
+    expect_equal(parse_chrome_trace(print_chrome_trace(example()), "x"), example());
+}
+
+TEST(ChromeTrace, WhatHasNoMeaningIsReadBackAsNothing) {
+    Trace trace = example();
+    trace.channel_capacity.reset();
+    trace.samples.reset();
+    trace.timelines.breakdown.reset();
+    trace.timelines.peak_bytes.clear();
+    trace.timelines.steps.pop_back();
+    trace.timelines.steps[0].links.clear();
+    trace.memory.clear();
+    expect_equal(parse_chrome_trace(print_chrome_trace(trace), "x"), trace);
+}
+
+TEST(ChromeTrace, SlicesAreNamedAsTorchNamesThem) {
+    const json trace = document();
+    const json& slice = trace["traceEvents"][first_slice(trace)];
+    EXPECT_EQ(slice["name"], "PP:0F0");
+    EXPECT_EQ(slice["pid"], 0);
+    EXPECT_EQ(slice["tid"], 0);
+    EXPECT_EQ(slice["ts"], 1.001);
+    EXPECT_EQ(slice["dur"], 0.001);
+    EXPECT_EQ(slice["args"]["step"], 0);
+}
+
+TEST(ChromeTrace, EverySendHasAnArrowToItsReceive) {
+    const json trace = document();
+    std::map<std::int64_t, std::string> starts;
+    std::size_t ends = 0;
+    for (const json& event : trace["traceEvents"]) {
+        if (event["ph"] == "s") {
+            EXPECT_EQ(event["tid"], 1);
+            EXPECT_TRUE(starts.emplace(event["id"].get<std::int64_t>(), "").second);
+        }
+    }
+    for (const json& event : trace["traceEvents"]) {
+        if (event["ph"] == "f") {
+            EXPECT_EQ(event["tid"], 2);
+            EXPECT_EQ(starts.count(event["id"].get<std::int64_t>()), 1U);
+            ++ends;
+        }
+    }
+    EXPECT_EQ(ends, starts.size());
+    EXPECT_EQ(ends, 12U);  // 2 steps, 3 micro-batches, 2 directions
+}
+
+TEST(ChromeTrace, StepsFollowEachOther) {
+    const json trace = document();
+    double last_of_first = 0;
+    double first_of_second = 1e9;
+    for (const json& event : trace["traceEvents"]) {
+        if (event["ph"] != "X" || event["tid"] == 3) {
+            continue;
+        }
+        const double begin = event["ts"];
+        const double end = begin + event["dur"].get<double>();
+        if (event["args"]["step"] == 0) {
+            last_of_first = std::max(last_of_first, end);
+        } else {
+            first_of_second = std::min(first_of_second, begin);
+        }
+    }
+    EXPECT_LE(last_of_first, first_of_second);
+}
+
+TEST(ChromeTrace, MetadataTellsThePlan) {
+    const json metadata = document()["pipetwin"];
+    EXPECT_EQ(metadata["schema_version"], 1);
+    EXPECT_EQ(metadata["origin"], "emulated");
+    EXPECT_EQ(metadata["plan_hash"], example().plan_hash);
+    EXPECT_EQ(metadata["channel_capacity"], 2);
+    EXPECT_EQ(metadata["peak_bytes"], json({123, 456}));
+    EXPECT_EQ(metadata["breakdown_ns"]["overhead"], 17);
+}
+
+TEST(ChromeTrace, AForeignTraceIsRefusedSayingWhatToDo) {
+    expect_refused(json{{"traceEvents", json::array()}},
+                   "hint: this reads the traces that run, train");
+}
+
+TEST(ChromeTrace, AMissingActionIsRefusedByItsPlace) {
+    json damaged = document();
+    damaged["traceEvents"].erase(first_slice(damaged));
+    expect_refused(damaged, "0F0 of step 0, rank 0, cell 0 is missing");
+}
+
+TEST(ChromeTrace, ADoubledActionIsRefused) {
+    json damaged = document();
+    const json again = damaged["traceEvents"][first_slice(damaged)];
+    damaged["traceEvents"].push_back(again);
+    expect_refused(damaged, "expected each cell once per step");
+}
+
+TEST(ChromeTrace, BrokenFieldsAreRefusedWithTheirPointer) {
+    const std::size_t index = first_slice(document());
+    const std::string pointer = "x.trace.json: /traceEvents/" + std::to_string(index);
+    const auto with = [index](const char* key, const json& value) {
+        json damaged = document();
+        damaged["traceEvents"][index][key] = value;
+        return damaged;
+    };
+    expect_refused(with("ph", "Q"), pointer + "/ph: \"Q\", expected X, C, M, s or f");
+    expect_refused(with("name", "PP:9F9"), pointer + "/name: \"PP:9F9\", expected PP:0F0");
+    expect_refused(with("pid", 2), pointer + "/pid: 2, expected a number below 2");
+    expect_refused(with("tid", 1), pointer + "/tid: 1, expected 0");
+    expect_refused(with("ts", -1), pointer + "/ts");
+    expect_refused(with("ts", 1e300), pointer + "/ts");
+    expect_refused(with("dur", "long"), pointer + "/dur");
+    expect_refused(with("args", {{"step", 2}, {"cell", 0}}), pointer + "/args/step: 2");
+    expect_refused(with("args", {{"step", 0}, {"cell", 99}}), pointer + "/args/cell: 99");
+    expect_refused(with("colour", "red"), pointer + "/colour: unknown key");
+}
+
+TEST(ChromeTrace, BrokenMetadataIsRefusedWithItsPointer) {
+    const auto with = [](const char* key, const json& value) {
+        json damaged = document();
+        damaged["pipetwin"][key] = value;
+        return damaged;
+    };
+    expect_refused(with("schema_version", 2), "/pipetwin/schema_version: 2, expected 1");
+    expect_refused(with("origin", "guessed"), "expected predicted, measured or emulated");
+    expect_refused(with("rows", "0F0,1F0\r\n"), "/pipetwin/rows");
+    expect_refused(with("rows", "0SEND_B0\r\n"), "/pipetwin/rows");
+    expect_refused(with("step_begins_ns", json::array()), "expected at least one step");
+    expect_refused(with("peak_bytes", {1, "x"}), "/pipetwin/peak_bytes/1");
+    expect_refused(with("noise", 3), "/pipetwin/noise");
+    expect_refused(with("channel_capacity", -1), "/pipetwin/channel_capacity");
+}
+
+TEST(ChromeTrace, TextCutAnywhereIsRefused) {
+    const std::string text = print_chrome_trace(example());
+    for (std::size_t length = 0; length + 2 < text.size(); length += 397) {
+        EXPECT_THROW(parse_chrome_trace(std::string_view(text).substr(0, length), "x"), Error)
+            << length;
+    }
+}
+
+TEST(ChromeTrace, IsReadFromAFile) {
+    const auto file =
+        std::filesystem::path(::testing::TempDir()) / "pipetwin_chrome_trace_test.json";
+    std::ofstream(file) << print_chrome_trace(example());
+    expect_equal(read_chrome_trace(file), example());
+    std::filesystem::remove(file);
+    EXPECT_THROW(read_chrome_trace(file), Error);
+}
+
+}  // namespace
+}  // namespace pipetwin
