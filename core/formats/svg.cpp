@@ -1,1 +1,317 @@
 #include "core/formats/svg.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/formats/svg_pieces.h"
+
+namespace pipetwin {
+
+namespace {
+
+using namespace svg;
+
+/// 1, 2 or 5 times a power of ten: the smallest such step in which at most `most` ticks fit into
+/// `span_ms`.
+double nice_step(double span_ms, int most) {
+    const double least = span_ms / std::max(1, most);
+    const double power = std::pow(10, std::floor(std::log10(least)));
+    for (const double factor : {1.0, 2.0, 5.0}) {
+        if (factor * power >= least * (1 - 1e-9)) {
+            return factor * power;
+        }
+    }
+    return 10 * power;
+}
+
+std::string tick_label(double ms, double step) {
+    const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
+    return fmt::format("{:.{}f}", ms, decimals);
+}
+
+constexpr double margin = 12;
+constexpr double axis_height = 24;
+constexpr double legend_line = 20;
+constexpr double bar_inset = 3;
+constexpr double thinnest = 2;  ///< of a bar of its own
+
+/// Consecutive spans too thin to be seen alone, drawn as one; its height is shared out among their
+/// kinds.
+struct Thin {
+    double begin = 0;
+    double end = 0;
+    std::array<double, look_count> width{};
+
+    bool empty() const { return end <= begin; }
+};
+
+class Picture {
+  public:
+    Picture(const SvgOptions& options, Duration span, double label_width)
+        : options_(options),
+          left_(margin + label_width),
+          right_(static_cast<double>(options.width) - margin - 8),
+          span_(std::max(span, Duration{1})) {}
+
+    double y() const { return y_; }
+    void skip(double height) { y_ += height; }
+    double row_height() const { return options_.row_height; }
+
+    /// The title, and what is said beside it or, where the two do not fit into one line, below it.
+    void header(std::string_view facts) {
+        constexpr double title_size = 14;
+        const double title_width = text_width(options_.title, title_size);
+        if (!options_.title.empty()) {
+            body_ += text_at(margin, y_ + 16, options_.title, {.size = title_size, .bold = true});
+            y_ += margin + title_width + 20 > right_ - text_width(facts, 11) ? 20 : 0;
+        }
+        body_ += text_at(right_, y_ + 16, facts, {.anchor = Anchor::End, .fill = pale_ink});
+        y_ += 30;
+        top_ = y_;
+    }
+
+    void background(double height) {
+        back_ += rect({left_ - 4, y_, right_ - left_ + 8, height}, group_fill, " rx=\"4\"") + "\n";
+    }
+
+    void label(double x, double height, std::string_view text, const TextStyle& style) {
+        body_ += text_at(x, y_ + height / 2 + style.size * 0.36, text, style);
+    }
+
+    /// One row of spans; moves down by its height.
+    void row(const std::vector<Span>& spans) {
+        Thin thin;
+        for (const Span& span : spans) {
+            const Look look = look_of(span.action.op);
+            const bool waits = is_wait(look);
+            const Duration end = std::min(waits ? span.ready : span.end, span_);
+            const double x0 = x_of(span.begin);
+            const double x1 = x_of(end);
+            if (span.begin >= span_ || end <= span.begin) {
+                continue;
+            }
+            looks_.insert(look);
+            if (x1 - x0 < thinnest) {
+                add_thin(thin, x0, x1, look);
+            } else {
+                flush(thin);
+                bar(span, look, x0, x1);
+            }
+        }
+        flush(thin);
+        y_ += row_height();
+    }
+
+    std::string finish() {
+        axis();
+        if (options_.legend) {
+            legend();
+        }
+        const double height = y_ + margin / 2;
+        return fmt::format(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 "
+            "{0} {1}\" "
+            "font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\">\n"
+            "{2}<rect width=\"{0}\" height=\"{1}\" fill=\"#FFFFFF\"/>\n{3}{4}</svg>\n",
+            options_.width,
+            number(height),
+            definitions(),
+            back_,
+            body_);
+    }
+
+    double left() const { return left_; }
+
+  private:
+    double x_of(Duration time) const {
+        return left_ + (right_ - left_) * static_cast<double>(time.count()) /
+                           static_cast<double>(span_.count());
+    }
+
+    Box bar_box(double x0, double x1) const {
+        return {x0, y_ + bar_inset, x1 - x0, row_height() - 2 * bar_inset};
+    }
+
+    void add_thin(Thin& thin, double x0, double x1, Look look) {
+        if (!thin.empty() && (x0 - thin.end >= 0.5 || thin.end - thin.begin >= 3)) {
+            flush(thin);
+        }
+        if (thin.empty()) {
+            thin.begin = x0;
+        }
+        thin.end = x1;
+        thin.width.at(static_cast<std::size_t>(look)) += x1 - x0;
+    }
+
+    void flush(Thin& thin) {
+        if (!thin.empty()) {
+            const double total = std::accumulate(thin.width.begin(), thin.width.end(), 0.0);
+            Box box = bar_box(thin.begin, std::max(thin.end, thin.begin + 0.5));
+            const double height = box.height;
+            for (std::size_t look = 0; look < look_count; ++look) {
+                if (thin.width.at(look) > 0) {
+                    box.height = height * thin.width.at(look) / total;
+                    body_ += swatch(box, static_cast<Look>(look)) + "\n";
+                    box.y += box.height;
+                }
+            }
+        }
+        thin = {};
+    }
+
+    /// A rectangle of its own: a hair of background between neighbours, its name where that fits,
+    /// and a tooltip.
+    void bar(const Span& span, Look look, double x0, double x1) {
+        const double gap = x1 - x0 > 3 ? 0.7 : 0;
+        const bool waits = is_wait(look);
+        const Duration end = waits ? span.ready : span.end;
+        body_ += fmt::format("<g><title>{}{}: {:.3f} to {:.3f} ms, {}</title>",
+                             to_string(span.action),
+                             waits ? " waits" : "",
+                             to_milliseconds(span.begin),
+                             to_milliseconds(end),
+                             format_duration(end - span.begin));
+        body_ += swatch(bar_box(x0, x1 - gap), look);
+        const std::string name = name_that_fits(span.action, look, x1 - x0 - 3);
+        if (!name.empty()) {
+            body_ += text_at(
+                (x0 + x1 - gap) / 2,
+                y_ + row_height() / 2 + name_size() * 0.36,
+                name,
+                {.size = name_size(), .anchor = Anchor::Middle, .fill = style_of(look).ink});
+        }
+        body_ += "</g>\n";
+    }
+
+    double name_size() const { return std::min(11.0, row_height() * 0.44); }
+
+    std::string name_that_fits(const Action& action, Look look, double width) const {
+        if (is_wait(look)) {
+            return {};
+        }
+        const std::string alone = has_micro_batch(action.op) ? std::to_string(action.micro_batch)
+                                                             : std::string(op_text(action.op));
+        for (const std::string& name : {std::string(style_of(look).letter) + alone, alone}) {
+            if (text_width(name, name_size()) <= width) {
+                return name;
+            }
+        }
+        return {};
+    }
+
+    void axis() {
+        const double span_ms = to_milliseconds(span_);
+        const double step = nice_step(span_ms, static_cast<int>((right_ - left_) / 80));
+        std::string lines;
+        for (int tick = 0; tick * step <= span_ms * (1 + 1e-9); ++tick) {
+            const double x = left_ + (right_ - left_) * tick * step / span_ms;
+            lines += fmt::format("<path d=\"M{0} {1}V{2}\" stroke=\"{3}\" stroke-width=\"1\"/>\n",
+                                 number(x),
+                                 number(top_ - 2),
+                                 number(y_ + 4),
+                                 grid_ink);
+            std::string label = tick_label(tick * step, step);
+            label += tick == 0 ? " ms" : "";
+            body_ += text_at(x, y_ + 17, label, {.anchor = Anchor::Middle, .fill = pale_ink});
+        }
+        back_ += lines;
+        y_ += axis_height;
+    }
+
+    void legend() {
+        y_ += 6;
+        double x = left_;
+        for (const Look look : looks_) {
+            const Style& style = style_of(look);
+            const std::string words(style.words);
+            const double needed = 26 + text_width(words, 11) + 14;
+            if (x > left_ && x + needed > right_) {
+                x = left_;
+                y_ += legend_line;
+            }
+            body_ += swatch({x, y_, 20, 14}, look);
+            body_ += text_at(x + 10,
+                             y_ + 11,
+                             style.letter,
+                             {.size = 10, .anchor = Anchor::Middle, .fill = style.ink});
+            body_ += text_at(x + 26, y_ + 11, words, {.fill = pale_ink});
+            x += needed;
+        }
+        y_ += legend_line;
+    }
+
+    const SvgOptions& options_;
+    double left_;
+    double right_;
+    Duration span_;
+    double y_ = margin;
+    double top_ = margin;
+    std::string back_;  ///< behind the bars
+    std::string body_;
+    std::set<Look> looks_;  ///< what occurs, for the legend
+};
+
+std::string rank_label(std::size_t rank) {
+    return fmt::format("rank {}", rank);
+}
+
+/// "predicted 428.000 ms"; whoever sees an emulated timeline must know what that is.
+std::string facts_of(const Timeline& timeline) {
+    return fmt::format("{}{} {}",
+                       to_string(timeline.origin),
+                       timeline.origin == Origin::Emulated ? " (paced device)" : "",
+                       format_duration(step_time(timeline)));
+}
+
+}  // namespace
+
+std::string render_svg(const Timeline& timeline, const SvgOptions& options) {
+    const Timeline shown = aligned(timeline);
+    const Duration span = options.span > Duration{} ? options.span : step_time(shown);
+    Picture picture(options, span, 54);
+    picture.header(facts_of(shown));
+    for (std::size_t rank = 0; rank < shown.ranks.size(); ++rank) {
+        picture.background(picture.row_height());
+        picture.label(margin, picture.row_height(), rank_label(rank), {});
+        picture.row(shown.ranks[rank]);
+        picture.skip(2);
+    }
+    return picture.finish();
+}
+
+std::string render_svg_pair(const Timeline& predicted,
+                            const Timeline& measured,
+                            const SvgOptions& options) {
+    const std::array<Timeline, 2> sides{aligned(predicted), aligned(measured)};
+    const Duration longest = std::max(step_time(sides[0]), step_time(sides[1]));
+    Picture picture(options, options.span > Duration{} ? options.span : longest, 116);
+    picture.header(facts_of(sides[0]) + ",  " + facts_of(sides[1]));
+    const double row = picture.row_height();
+    const std::size_t ranks = std::max(sides[0].ranks.size(), sides[1].ranks.size());
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        picture.background(2 * row + 4);
+        picture.label(margin, 2 * row + 4, rank_label(rank), {});
+        picture.skip(2);
+        for (const Timeline& side : sides) {
+            picture.label(picture.left() - 10,
+                          row,
+                          to_string(side.origin),
+                          {.size = 10, .anchor = Anchor::End, .fill = pale_ink});
+            if (rank < side.ranks.size()) {
+                picture.row(side.ranks[rank]);
+            } else {
+                picture.skip(row);
+            }
+        }
+        picture.skip(8);
+    }
+    return picture.finish();
+}
+
+}  // namespace pipetwin

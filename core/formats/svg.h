@@ -7,19 +7,23 @@
 namespace pipetwin {
 
 struct SvgOptions {
-    int width = 960;            ///< pixels
+    int width = 960;  ///< pixels
     int row_height = 26;
-    Duration span{};            ///< time shown; 0 = the timeline's own
+    Duration span{};  ///< time shown; 0 = the timeline's own
     std::string title;
     bool legend = true;
 };
 
-/// A timeline as a picture: a row per rank, a rectangle per compute action with its micro-batch number where it
-/// fits, waits hatched, an axis in ms. Okabe-Ito colours; every kind also differs by hatching or letter,
-/// so that colour is never the only carrier of meaning. Neighbours thinner than half a pixel are merged.
+/// A timeline as a picture: a row per rank, a rectangle per action with its kind and micro-batch
+/// where they fit, waits hatched, an axis in ms, tooltips. Okabe-Ito colours; every kind also
+/// differs by hatching or letter, so that colour is never the only carrier of meaning. Neighbours
+/// thinner than two pixels are drawn together, their height shared out among the kinds. The origin
+/// stands in the picture.
 std::string render_svg(const Timeline& timeline, const SvgOptions& options);
 
 /// Predicted above measured, per rank, on one time axis.
-std::string render_svg_pair(const Timeline& predicted, const Timeline& measured, const SvgOptions& options);
+std::string render_svg_pair(const Timeline& predicted,
+                            const Timeline& measured,
+                            const SvgOptions& options);
 
 }  // namespace pipetwin

@@ -1,1 +1,188 @@
 #include "core/formats/svg.h"
+
+#include <cctype>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pipetwin {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Span span(Op op, int micro_batch, int begin_ms, int end_ms) {
+    return {.action = {.op = op, .micro_batch = micro_batch},
+            .begin = milliseconds(begin_ms),
+            .ready = milliseconds(begin_ms),
+            .end = milliseconds(end_ms)};
+}
+
+Span wait(Op op, int begin_ms, int end_ms) {
+    Span result = span(op, 0, begin_ms, end_ms);
+    result.ready = result.end;
+    return result;
+}
+
+Timeline timeline_of(Origin origin, std::vector<std::vector<Span>> ranks) {
+    Timeline timeline;
+    timeline.origin = origin;
+    timeline.ranks = std::move(ranks);
+    return timeline;
+}
+
+/// Two ranks with every kind of span.
+Timeline every_kind(Origin origin = Origin::Predicted) {
+    return timeline_of(origin,
+                       {{span(Op::Forward, 12, 0, 20),
+                         wait(Op::SendForward, 20, 30),
+                         span(Op::Recompute, 12, 30, 50),
+                         wait(Op::RecvBackward, 50, 80),
+                         span(Op::Backward, 12, 80, 99),
+                         span(Op::Optimizer, 0, 99, 110)},
+                        {wait(Op::RecvForward, 0, 20),
+                         span(Op::Forward, 12, 20, 40),
+                         span(Op::BackwardInput, 12, 40, 60),
+                         span(Op::BackwardWeight, 12, 60, 80),
+                         span(Op::ReduceGradient, 0, 80, 90)}});
+}
+
+/// Checks that tags nest, attributes are quoted and text is escaped: enough XML for what a program
+/// writes.
+::testing::AssertionResult is_well_formed(const std::string& xml) {
+    std::vector<std::string> open;
+    for (std::size_t at = 0; at < xml.size(); ++at) {
+        if (xml[at] == '&') {
+            const auto end = xml.find(';', at);
+            const std::string name = xml.substr(at + 1, end - at - 1);
+            if (name != "lt" && name != "gt" && name != "amp" && name != "quot") {
+                return ::testing::AssertionFailure() << "a bare & at " << at;
+            }
+        }
+        if (xml[at] != '<') {
+            continue;
+        }
+        const auto end = xml.find('>', at);
+        if (end == std::string::npos) {
+            return ::testing::AssertionFailure() << "an open tag at " << at;
+        }
+        const std::string tag = xml.substr(at + 1, end - at - 1);
+        if (tag.find('<') != std::string::npos ||
+            std::count(tag.begin(), tag.end(), '"') % 2 != 0) {
+            return ::testing::AssertionFailure() << "a broken tag: " << tag;
+        }
+        if (tag.front() == '/') {
+            if (open.empty() || open.back() != tag.substr(1)) {
+                return ::testing::AssertionFailure() << "</" << tag.substr(1) << "> closes nothing";
+            }
+            open.pop_back();
+        } else if (tag.back() != '/') {
+            open.push_back(tag.substr(0, tag.find(' ')));
+        }
+        at = end;
+    }
+    if (!open.empty()) {
+        return ::testing::AssertionFailure() << "<" << open.back() << "> stays open";
+    }
+    return ::testing::AssertionSuccess();
+}
+
+std::size_t count(const std::string& text, const std::string& what) {
+    std::size_t found = 0;
+    for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+        ++found;
+    }
+    return found;
+}
+
+TEST(Svg, IsWellFormed) {
+    SvgOptions options;
+    options.title = "a < b & \"c\"\x01";
+    EXPECT_TRUE(is_well_formed(render_svg(every_kind(), options)));
+    EXPECT_TRUE(
+        is_well_formed(render_svg_pair(every_kind(), every_kind(Origin::Emulated), options)));
+    EXPECT_TRUE(is_well_formed(render_svg(Timeline{}, options)));
+}
+
+TEST(Svg, NeedsNothingFromOutside) {
+    const std::string svg = render_svg(every_kind(), {});
+    EXPECT_EQ(count(svg, "http"), 1U);  // the namespace
+    EXPECT_THAT(svg, Not(HasSubstr("<script")));
+    EXPECT_THAT(svg, Not(HasSubstr("href")));
+}
+
+TEST(Svg, NamesKindAndMicroBatchWhereTheyFit) {
+    EXPECT_THAT(render_svg(every_kind(), {}), HasSubstr(">F12</text>"));
+    SvgOptions narrow;
+    narrow.width = 200;
+    const std::string svg = render_svg(every_kind(), narrow);
+    EXPECT_THAT(svg, Not(HasSubstr(">F12</text>")));
+    EXPECT_THAT(svg, HasSubstr(">12</text>"));
+}
+
+TEST(Svg, LegendTellsTheKindsThatOccurAndNoOthers) {
+    const std::string svg = render_svg(every_kind(), {});
+    for (const char* const words : {"forward",
+                                    "backward",
+                                    "input gradient",
+                                    "weight gradient",
+                                    "recompute",
+                                    "reduction",
+                                    "optimizer",
+                                    "waits for a message",
+                                    "waits for room"}) {
+        EXPECT_THAT(svg, HasSubstr(std::string(">") + words + "</text>"));
+    }
+    const std::string forward_only =
+        render_svg(timeline_of(Origin::Predicted, {{span(Op::Forward, 0, 0, 5)}}), {});
+    EXPECT_THAT(forward_only, HasSubstr(">forward</text>"));
+    EXPECT_THAT(forward_only, Not(HasSubstr(">backward</text>")));
+    SvgOptions without;
+    without.legend = false;
+    EXPECT_THAT(render_svg(every_kind(), without), Not(HasSubstr(">forward</text>")));
+}
+
+TEST(Svg, EveryOriginStandsInThePicture) {
+    EXPECT_THAT(render_svg(every_kind(), {}), HasSubstr("predicted 110.000 ms"));
+    EXPECT_THAT(render_svg(every_kind(Origin::Emulated), {}),
+                HasSubstr("emulated (paced device) 110.000 ms"));
+    const std::string pair = render_svg_pair(every_kind(), every_kind(Origin::Measured), {});
+    EXPECT_EQ(count(pair, ">predicted</text>"), 2U);
+    EXPECT_EQ(count(pair, ">measured</text>"), 2U);
+}
+
+TEST(Svg, AxisHasRoundTicks) {
+    const std::string svg = render_svg(every_kind(), {});
+    for (const char* const tick : {">0 ms<", ">20<", ">40<", ">60<", ">80<", ">100<"}) {
+        EXPECT_THAT(svg, HasSubstr(tick));
+    }
+    const std::string microseconds = render_svg(
+        timeline_of(
+            Origin::Predicted,
+            {{{.action = {.op = Op::Forward}, .begin = {}, .ready = {}, .end = Duration{1100}}}}),
+        {});
+    EXPECT_THAT(microseconds, HasSubstr(">0.0002<"));
+}
+
+TEST(Svg, AGivenSpanCutsWhatLiesBehindIt) {
+    SvgOptions options;
+    options.span = milliseconds(20);
+    const std::string svg = render_svg(every_kind(), options);
+    EXPECT_THAT(svg, HasSubstr("0F12"));
+    EXPECT_THAT(svg, Not(HasSubstr("0B12")));
+}
+
+TEST(Svg, BarsTooThinToBeSeenAreDrawnTogether) {
+    std::vector<Span> row;
+    for (int i = 0; i < 100'000; ++i) {
+        row.push_back(span(i % 2 == 0 ? Op::Forward : Op::Backward, i, i, i + 1));
+    }
+    const std::string svg = render_svg(timeline_of(Origin::Predicted, {row}), {});
+    EXPECT_LT(svg.size(), 200'000U);
+    EXPECT_TRUE(is_well_formed(svg));
+}
+
+}  // namespace
+}  // namespace pipetwin
