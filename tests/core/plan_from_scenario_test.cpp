@@ -1,0 +1,300 @@
+#include <algorithm>
+
+#include <gmock/gmock.h>
+
+#include "core/error.h"
+#include "core/plan.h"
+#include "core/scenario.h"
+#include "tests/support/builders.h"
+
+namespace pipetwin {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::row_text;
+
+/// A layer whose costs grow with the micro-batch: `forward` ns, `output` and `saved` bytes per
+/// sample.
+LayerCost layer(const std::string& name,
+                int forward,
+                int output,
+                int saved,
+                std::vector<std::string> inputs = {}) {
+    LayerCost cost{.name = name, .inputs = std::move(inputs)};
+    cost.parameter_bytes = Bytes{100};
+    cost.optimizer = Duration(7);
+    for (const int size : {1, 16}) {
+        cost.samples.push_back({.micro_batch_size = size,
+                                .forward = Duration(forward * size),
+                                .backward_input = Duration(2 * forward * size),
+                                .backward_weight = Duration(forward * size),
+                                .input = Bytes{3 * size},
+                                .output = Bytes{output * size},
+                                .saved = Bytes{saved * size},
+                                .workspace = Bytes{forward}});
+    }
+    return cost;
+}
+
+/// Five layers in a row; every size is a different prime or power, so that no sum is right by
+/// accident.
+Profile chain_profile() {
+    return {.dispatch = Duration(1),
+            .layers = {layer("a", 10, 5, 13),
+                       layer("b", 20, 7, 17),
+                       layer("c", 30, 11, 64),
+                       layer("d", 20, 2, 23),
+                       layer("e", 40, 0, 31)},
+            .links = {
+                {.latency = Duration(800), .bytes_per_second = 1e9, .half_bandwidth = Bytes{10}}}};
+}
+
+Scenario scenario_of(int stages, int micro_batches, int batch) {
+    Scenario scenario;
+    scenario.file = "x.toml";
+    scenario.model.kind = ModelKind::Profile;
+    scenario.training.batch = batch;
+    scenario.pipeline.stages = stages;
+    scenario.pipeline.micro_batches = micro_batches;
+    scenario.pipeline.recompute = Recompute::None;
+    return scenario;
+}
+
+Plan plan_of(const Scenario& scenario, const Profile& profile = chain_profile()) {
+    return make_plan(scenario, scenario_model(scenario, &profile), profile);
+}
+
+Error error_of(const Scenario& scenario, const Profile& profile = chain_profile()) {
+    try {
+        plan_of(scenario, profile);
+    } catch (const Error& error) {
+        return error;
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return {ErrorKind::Other, "", ""};
+}
+
+Scenario partitioned(std::vector<int> pieces, int micro_batches = 2, int batch = 2) {
+    Scenario scenario = scenario_of(static_cast<int>(pieces.size()), micro_batches, batch);
+    scenario.pipeline.partition = std::move(pieces);
+    return scenario;
+}
+
+TEST(ScenarioPlan, StageCostsAreSumsOfTheirLayers) {
+    const Plan plan = plan_of(partitioned({2, 3}));
+    EXPECT_EQ(plan.cost(0, 0).forward, Duration(30));
+    EXPECT_EQ(plan.cost(0, 0).recompute, Duration(30));
+    EXPECT_EQ(plan.cost(0, 0).backward_input, Duration(60));
+    EXPECT_EQ(plan.cost(0, 0).backward_weight, Duration(30));
+    EXPECT_EQ(plan.cost(0, 0).backward, Duration(90));
+    EXPECT_EQ(plan.cost(1, 0).forward, Duration(90));
+    EXPECT_EQ(plan.cost(1, 0).saved, Bytes{64 + 23 + 31});
+    EXPECT_EQ(plan.duration({.op = Op::Forward, .stage = 1}), Duration(91));  // with dispatch
+    EXPECT_THAT(plan->layer_names, ElementsAre("a", "b", "c", "d", "e"));
+}
+
+TEST(ScenarioPlan, BoundariesAreTheOutputsThatCrossThem) {
+    const Plan plan = plan_of(partitioned({2, 3}));
+    EXPECT_EQ(plan.cost(0, 0).input, Bytes{3});  // the model's own input
+    EXPECT_EQ(plan.cost(0, 0).output, Bytes{7});
+    EXPECT_EQ(plan.cost(1, 0).input, Bytes{7});
+    EXPECT_EQ(plan.cost(1, 0).output, Bytes{0});
+}
+
+/// b reads a, c reads a and b, d reads c: over the cut behind b go a's output and b's, each once.
+TEST(ScenarioPlan, BoundariesOfBranchesAreCountedOncePerTensor) {
+    Profile profile = chain_profile();
+    profile.layers[2].inputs = {"a", "b"};
+    profile.layers[3].inputs = {"c", "b"};
+    const Plan plan = plan_of(partitioned({2, 1, 2}), profile);
+    EXPECT_EQ(plan.cost(0, 0).output, Bytes{5 + 7});
+    EXPECT_EQ(plan.cost(1, 0).input, Bytes{5 + 7});
+    EXPECT_EQ(plan.cost(1, 0).output, Bytes{11 + 7});  // b's output passes by for d
+    EXPECT_EQ(plan.cost(2, 0).input, Bytes{11 + 7});
+}
+
+/// Layer by layer, beside the stage's input where it is not the layer's own: c 64 + 11; d 7 + 23 +
+/// 2; e 7 + 31.
+TEST(ScenarioPlan, AForwardThatDropsHoldsTheStageInputAndOneLayer) {
+    const Plan plan = plan_of(partitioned({2, 3}));
+    EXPECT_EQ(plan.cost(0, 0).forward_drop_peak, Bytes{std::max(13 + 5, 3 + 17 + 7)});
+    EXPECT_EQ(plan.cost(1, 0).forward_drop_peak, Bytes{std::max({64 + 11, 7 + 23 + 2, 7 + 31})});
+}
+
+/// From the last layer to the first, with both gradients. The model's first layer makes no gradient
+/// of its input.
+TEST(ScenarioPlan, ABackwardHoldsWhatIsLeftOfTheStashAndTwoGradients) {
+    const Plan plan = plan_of(partitioned({2, 3}));
+    EXPECT_EQ(plan.cost(0, 0).backward_peak, Bytes{std::max(13 + 17 + 7 + 5, 13 + 5)});
+    EXPECT_EQ(plan.cost(1, 0).backward_peak,
+              Bytes{std::max({64 + 23 + 31 + 0 + 2, 64 + 23 + 2 + 11, 64 + 11 + 7})});
+}
+
+TEST(ScenarioPlan, StatesFollowFromParametersAndOptimizer) {
+    Scenario scenario = partitioned({2, 3});
+    const auto state_with = [&scenario](OptimizerKind optimizer) {
+        scenario.training.optimizer = optimizer;
+        return plan_of(scenario)->states[1];
+    };
+    EXPECT_EQ(state_with(OptimizerKind::Sgd).optimizer_state, Bytes{0});
+    EXPECT_EQ(state_with(OptimizerKind::Momentum).optimizer_state, Bytes{300});
+    EXPECT_EQ(state_with(OptimizerKind::RmsProp).optimizer_state, Bytes{300});
+    EXPECT_EQ(state_with(OptimizerKind::Adam).optimizer_state, Bytes{600});
+    const StageState state = state_with(OptimizerKind::AdamW);
+    EXPECT_EQ(state.optimizer_state, Bytes{600});
+    EXPECT_EQ(state.weights, Bytes{300});
+    EXPECT_EQ(state.gradients, Bytes{300});
+    EXPECT_EQ(state.workspace, Bytes{40});
+    EXPECT_EQ(state.optimizer, Duration(21));
+}
+
+TEST(ScenarioPlan, MicroBatchesOfTwoSizesHaveTwoCostClasses) {
+    const Plan plan = plan_of(partitioned({2, 3}, 4, 10));
+    EXPECT_THAT(plan->micro_batch_sizes, ElementsAre(3, 3, 2, 2));
+    EXPECT_THAT(plan->cost_class, ElementsAre(0, 0, 1, 1));
+    EXPECT_EQ(plan.cost(0, 0).forward, Duration(90));
+    EXPECT_EQ(plan.cost(0, 3).forward, Duration(60));
+    EXPECT_EQ(plan.samples(), 10);
+}
+
+TEST(ScenarioPlan, C17ABatchSmallerThanMGivesAsManyMicroBatchesAsSamples) {
+    const Plan plan = plan_of(partitioned({2, 3}, 8, 3));
+    EXPECT_EQ(plan.micro_batches(), 3);
+    EXPECT_EQ(plan->schedule.ranks[0].size(), 3U * 4U + 1U);
+}
+
+TEST(ScenarioPlan, C16ExceptLastMeansTheReallyLastMicroBatchOfASmallBatch) {
+    Scenario scenario = partitioned({2, 3}, 8, 3);
+    scenario.pipeline.recompute = Recompute::ExceptLast;
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(row_text(plan->schedule, 1),
+              "1RECV_F0 1F0 1RECV_F1 1F1 1RECV_F2 1F2 1B2 1SEND_B2 1R1 1B1 1SEND_B1 1R0 1B0 "
+              "1SEND_B0 1OPT");
+}
+
+TEST(ScenarioPlan, AutoIsTheBalancedPartitionOfForwardRecomputeAndBackward) {
+    // f + b: 40 80 120 80 160; the best split in two is 240 and 240.
+    EXPECT_EQ(plan_of(scenario_of(2, 2, 2))->partition, Partition({3, 2}, 5));
+}
+
+TEST(ScenarioPlan, OneStageHoldsEverything) {
+    const Plan plan = plan_of(scenario_of(1, 2, 2));
+    EXPECT_EQ(plan->partition, Partition({5}, 5));
+    EXPECT_TRUE(plan->links.empty());
+    EXPECT_EQ(row_text(plan->schedule, 0), "0F0 0F1 0B1 0B0 0OPT");
+}
+
+TEST(ScenarioPlan, LinksComeFromTheProfileUnlessTheScenarioSaysOtherwise) {
+    Scenario scenario = partitioned({1, 2, 2});
+    EXPECT_EQ(plan_of(scenario)->links[0], chain_profile().links[0]);
+    scenario.cluster.link_gbps = 16;
+    scenario.cluster.link_latency_us = 2.5;
+    const LinkCost link = plan_of(scenario)->links[1];
+    EXPECT_EQ(link.bytes_per_second, 2e9);
+    EXPECT_EQ(link.latency, Duration(2500));
+    EXPECT_EQ(link.half_bandwidth, Bytes{0});
+}
+
+TEST(ScenarioPlan, LinksBetweenNodesHaveTheirOwnFigures) {
+    Scenario scenario = partitioned({1, 1, 1, 2});
+    scenario.cluster.per_node = 2;
+    scenario.cluster.link_gbps = 80;
+    scenario.cluster.node_link_gbps = 8;
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan->links[0].bytes_per_second, 1e10);
+    EXPECT_EQ(plan->links[1].bytes_per_second, 1e9);
+    EXPECT_EQ(plan->links[2].bytes_per_second, 1e10);
+    scenario.cluster.node_link_gbps = 0;
+    EXPECT_EQ(plan_of(scenario)->links[1].bytes_per_second, 1e10);
+}
+
+TEST(ScenarioPlan, AProfileWithoutLinksMeansInstantOnes) {
+    Profile profile = chain_profile();
+    profile.links.clear();
+    EXPECT_EQ(plan_of(partitioned({2, 3}), profile)->links[0], LinkCost{});
+}
+
+TEST(ScenarioPlan, CarriesCapacityAndMemoryLimit) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.pipeline.channel_capacity = 3;
+    scenario.cluster.memory_limit = Bytes{12345};
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan->channel_capacity, 3);
+    EXPECT_EQ(plan->memory_limit, Bytes{12345});
+}
+
+TEST(ScenarioPlan, ADeadlockAtTheStatedCapacityIsRefused) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.pipeline.schedule = "1f1b";
+    scenario.pipeline.channel_capacity = 0;
+    EXPECT_EQ(error_of(scenario).kind(), ErrorKind::Infeasible);
+}
+
+TEST(ScenarioPlan, C26MoreStagesThanDevicesAreRefusedNamingBothAndTheBalancer) {
+    Scenario scenario = scenario_of(4, 2, 2);
+    scenario.cluster.count = 3;
+    const Error error = error_of(scenario);
+    EXPECT_THAT(error.text(), AllOf(HasSubstr("stages = 4"), HasSubstr("count = 3")));
+    EXPECT_THAT(error.hint(), HasSubstr("partition = \"auto\""));
+}
+
+TEST(ScenarioPlan, C26APartitionThatDoesNotSumToTheModelIsRefusedNamingBothAndTheBalancer) {
+    const Error error = error_of(partitioned({2, 4}));
+    EXPECT_THAT(error.text(), AllOf(HasSubstr("6"), HasSubstr("5 layers")));
+    EXPECT_THAT(error.hint(), HasSubstr("partition = \"auto\""));
+    EXPECT_EQ(error_of(partitioned({5, 0})).kind(), ErrorKind::BadInput);
+}
+
+TEST(ScenarioPlan, MoreStagesThanLayersAreRefusedNamingBoth) {
+    EXPECT_THAT(error_of(scenario_of(6, 2, 2)).text(), AllOf(HasSubstr("6"), HasSubstr("5")));
+}
+
+TEST(ScenarioPlan, AProfileOfAnotherModelIsRefusedNamingBoth) {
+    const Scenario scenario = partitioned({2, 3});
+    const Profile profile = chain_profile();
+    const Model model = scenario_model(scenario, &profile);
+    const auto text_with = [&](const Profile& other) {
+        try {
+            make_plan(scenario, model, other);
+        } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+            return error.text();
+        }
+        return std::string();
+    };
+    Profile renamed = profile;
+    renamed.layers[3].name = "delta";
+    EXPECT_THAT(text_with(renamed), AllOf(HasSubstr("'delta'"), HasSubstr("'d'")));
+    Profile shorter = profile;
+    shorter.layers.pop_back();
+    EXPECT_THAT(text_with(shorter), AllOf(HasSubstr("4 layers"), HasSubstr("has 5")));
+}
+
+TEST(ScenarioPlan, NaiveTakesOneMicroBatchOnly) {
+    Scenario scenario = partitioned({2, 3}, 2, 8);
+    scenario.pipeline.schedule = "naive";
+    EXPECT_EQ(error_of(scenario).text(), "naive: one micro-batch, got 2");
+    scenario.pipeline.micro_batches = 1;
+    EXPECT_EQ(plan_of(scenario).micro_batches(), 1);
+}
+
+TEST(ScenarioPlan, BlocksOfAGptCountTheEmbeddingFirstAndTheHeadLast) {
+    Scenario scenario;
+    scenario.model.gpt = {.layers = 3, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 16};
+    scenario.training.batch = 2;
+    scenario.pipeline.stages = 2;
+    scenario.pipeline.recompute = Recompute::None;
+    scenario.pipeline.partition = {{1, 2}};
+    const Model model = scenario_model(scenario);
+    Profile profile;
+    for (int i = 0; i < model.layer_count(); ++i) {
+        profile.layers.push_back(layer(model.layer(i).spec.name, 10, 4, 8));
+    }
+    EXPECT_EQ(make_plan(scenario, model, profile)->partition, Partition({3, 5}, 8));
+    scenario.pipeline.partition = {{2, 6}};
+    EXPECT_EQ(make_plan(scenario, model, profile)->partition, Partition({2, 6}, 8));
+}
+
+}  // namespace
+}  // namespace pipetwin
