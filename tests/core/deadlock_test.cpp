@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <random>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "core/lower.h"
 #include "core/validate.h"
 #include "tests/support/builders.h"
+#include "tests/support/soak.h"
 
 namespace pipetwin {
 namespace {
@@ -248,15 +250,15 @@ void mutate(Schedule& schedule, std::mt19937& random) {
 }
 
 TEST(FindDeadlock, AgreesWithEveryInterleavingOnRandomlyChangedSchedules) {
-    constexpr unsigned seed = 20240611;
-    std::mt19937 random(seed);
+    const std::uint64_t seed = tests::seed();
+    std::mt19937 random(static_cast<std::mt19937::result_type>(seed));
     struct Shape {
         int ranks;
         int micro_batches;
     };
     constexpr std::array shapes{Shape{2, 1}, Shape{2, 2}, Shape{2, 3}, Shape{3, 1}, Shape{3, 2}};
     int deadlocks = 0;
-    const int cases = testing::soak_cases(1000);
+    const int cases = tests::soaked(1000);
     for (int i = 0; i < cases; ++i) {
         const Shape shape = shapes[static_cast<std::size_t>(i) % shapes.size()];
         const ScheduleKind kind = i % 2 == 0 ? ScheduleKind::GPipe : ScheduleKind::OneFOneB;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <sstream>
 #include <stdexcept>
 
@@ -107,12 +106,6 @@ std::string row_text(const Schedule& schedule, int rank) {
         text += (text.empty() ? "" : " ") + to_string(action);
     }
     return text;
-}
-
-int soak_cases(int usual) {
-    const char* const factor =
-        std::getenv("PIPETWIN_SOAK");  // NOLINT(concurrency-mt-unsafe): no thread sets it
-    return factor == nullptr ? usual : usual * std::max(1, std::atoi(factor));
 }
 
 }  // namespace pipetwin::testing

@@ -54,8 +54,4 @@ Action action_of(std::string_view text);
 /// "0F0 0SEND_F0": the row of a rank, for comparing and printing.
 std::string row_text(const Schedule& schedule, int rank);
 
-/// How many random cases a soak test runs: `usual`, times the environment variable PIPETWIN_SOAK if
-/// it is set.
-int soak_cases(int usual);
-
 }  // namespace pipetwin::testing
