@@ -25,10 +25,10 @@ namespace pipetwin::sim {
 /// - imbalance: idle that then vanishes when every action lasts the mean of its op, rounded up;
 /// - bubble: the idle left.
 ///
-/// The parts sum to the step time exactly, and none is negative. Equal pieces can make a step
-/// longer (an order that suits unequal stages), and a measured step can be shorter than its replay
-/// (links faster than the plan says). Then imbalance, or overhead and communication_wait, are 0,
-/// and what they took too much is in the bubble's part or not counted as waiting.
+/// The parts sum to the step time exactly, and none is negative. Two of the differences could be:
+/// equal pieces can make a step longer (its order suits the unequal stages), and a measured step
+/// can be shorter than its replay (links faster than the plan says). Such a difference counts as 0,
+/// and the part below it in the picture is as much smaller.
 Breakdown breakdown(const Plan& plan, const Timeline& timeline);
 
 }  // namespace pipetwin::sim
