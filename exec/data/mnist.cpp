@@ -96,7 +96,7 @@ class IdxReader {
         const int got = ::gzread(file_.get(), to.data(), static_cast<unsigned>(to.size()));
         int code = Z_OK;
         const char* const text = ::gzerror(file_.get(), &code);
-        if (got < 0 || (code != Z_OK && code != Z_BUF_ERROR)) {
+        if (got < 0 || code != Z_OK) {  // Z_BUF_ERROR: the compressed stream ends too early
             refuse(path_, fmt::format("is damaged: {}", text));
         }
         return static_cast<std::size_t>(got);

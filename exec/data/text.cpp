@@ -72,10 +72,8 @@ class Text final : public DataSource {
         }
         if (bytes_.size() <= static_cast<std::size_t>(context)) {
             refuse(path,
-                   fmt::format("{} bytes in {} files, expected more than the context of {}",
-                               bytes_.size(),
-                               file_count_,
-                               context),
+                   fmt::format(
+                       "{} bytes, expected more than the context of {}", bytes_.size(), context),
                    "name a longer text, or set a smaller model.context");
         }
     }

@@ -1,1 +1,134 @@
 #include "exec/arena.h"
+
+#include <cstdint>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace pipetwin::exec {
+namespace {
+
+constexpr Bytes kilobyte{1024};
+
+Tensor kilobyte_of(Arena& arena, MemoryKind kind) {
+    return arena.allocate(DType::F32, 16, 16, kind);
+}
+
+TEST(Arena, CountsLiveBytesByKind) {
+    Arena arena;
+    const Tensor weights = kilobyte_of(arena, MemoryKind::Weights);
+    {
+        const Tensor stash = arena.allocate(DType::F64, 3, 5, MemoryKind::Stash);
+        EXPECT_EQ(arena.live()[MemoryKind::Stash], Bytes{120});
+        EXPECT_EQ(arena.live().total(), kilobyte + Bytes{120});
+    }
+    EXPECT_EQ(arena.live()[MemoryKind::Stash], Bytes{});
+    EXPECT_EQ(arena.live()[MemoryKind::Weights], kilobyte);
+}
+
+TEST(Arena, CountsWhatATensorHoldsAndNotItsPadding) {
+    Arena arena;
+    const Tensor tensor = arena.allocate(DType::F32, 1, 1, MemoryKind::Stash);
+    EXPECT_EQ(arena.live().total(), Bytes{4});
+    EXPECT_EQ(tensor.bytes(), Bytes{4});
+}
+
+TEST(Arena, PeakIsTheCompositionAtTheFirstMomentOfTheHighestTotal) {
+    Arena arena;
+    Tensor stash = kilobyte_of(arena, MemoryKind::Stash);
+    const Tensor boundary = kilobyte_of(arena, MemoryKind::Boundary);
+    stash = {};
+    const Tensor again = kilobyte_of(arena, MemoryKind::Boundary);  // the same total, later
+    EXPECT_EQ(arena.peak().total(), 2 * kilobyte);
+    EXPECT_EQ(arena.peak()[MemoryKind::Stash], kilobyte);
+    EXPECT_EQ(arena.peak()[MemoryKind::Boundary], kilobyte);
+    EXPECT_EQ(arena.live()[MemoryKind::Boundary], 2 * kilobyte);
+}
+
+TEST(Arena, PeakStartsAtWhatLivesWhenItIsReset) {
+    Arena arena;
+    const Tensor kept = kilobyte_of(arena, MemoryKind::Weights);
+    kilobyte_of(arena, MemoryKind::Stash);
+    EXPECT_EQ(arena.peak().total(), 2 * kilobyte);
+    arena.reset_peak();
+    EXPECT_EQ(arena.peak(), arena.live());
+}
+
+TEST(Arena, CountsReservedBytesThatNoTensorHolds) {
+    Arena arena;
+    arena.reserve(MemoryKind::Boundary, kilobyte);
+    EXPECT_EQ(arena.live()[MemoryKind::Boundary], kilobyte);
+    arena.reserve(MemoryKind::Boundary, -kilobyte);
+    EXPECT_EQ(arena.live().total(), Bytes{});
+    EXPECT_EQ(arena.peak().total(), kilobyte);
+}
+
+TEST(Arena, GivesAFreedBlockToTheNextRequestOfItsSize) {
+    Arena arena;
+    void* const block = kilobyte_of(arena, MemoryKind::Stash).data();
+    EXPECT_EQ(kilobyte_of(arena, MemoryKind::Boundary).data(), block);
+}
+
+TEST(Arena, AlignsEveryTensorToACacheLine) {
+    Arena arena;
+    for (const std::int64_t columns : {1, 3, 17, 1000, 1 << 20}) {
+        const Tensor tensor = arena.allocate(DType::F32, 1, columns, MemoryKind::Stash);
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data()) % 64, 0U) << columns;
+    }
+}
+
+TEST(Arena, WorkspaceGrowsToTheLargestRequestAndIsCountedOnce) {
+    Arena arena;
+    arena.workspace(kilobyte);
+    EXPECT_EQ(arena.live()[MemoryKind::Workspace], kilobyte);
+    std::byte* const large = arena.workspace(4 * kilobyte);
+    EXPECT_EQ(arena.workspace(2 * kilobyte), large);
+    EXPECT_EQ(arena.live()[MemoryKind::Workspace], 4 * kilobyte);
+    EXPECT_EQ(arena.peak().total(), 4 * kilobyte);
+}
+
+TEST(Tensor, MovesBetweenKinds) {
+    Arena arena;
+    Tensor tensor = kilobyte_of(arena, MemoryKind::Boundary);
+    tensor.move_to(MemoryKind::Stash);
+    EXPECT_EQ(arena.live()[MemoryKind::Boundary], Bytes{});
+    EXPECT_EQ(arena.live()[MemoryKind::Stash], kilobyte);
+    EXPECT_EQ(arena.peak().total(), kilobyte);
+}
+
+TEST(Tensor, IsHandedFromOneArenaToAnotherWithoutACopy) {
+    Arena sender;
+    Arena receiver;
+    Tensor tensor = kilobyte_of(sender, MemoryKind::Boundary);
+    const void* const data = tensor.data();
+    tensor.detach();
+    EXPECT_EQ(sender.live().total(), Bytes{});
+    tensor.attach(receiver, MemoryKind::Boundary);
+    EXPECT_EQ(receiver.live()[MemoryKind::Boundary], kilobyte);
+    EXPECT_EQ(tensor.data(), data);
+    tensor = {};
+    EXPECT_EQ(receiver.live().total(), Bytes{});
+    EXPECT_EQ(kilobyte_of(receiver, MemoryKind::Stash).data(), data);
+}
+
+TEST(Tensor, IsEmptyAfterItWasMovedFrom) {
+    Arena arena;
+    Tensor tensor = kilobyte_of(arena, MemoryKind::Stash);
+    const Tensor other = std::move(tensor);
+    EXPECT_TRUE(tensor.empty());  // NOLINT(bugprone-use-after-move): that is the question
+    EXPECT_FALSE(other.empty());
+    EXPECT_EQ(arena.live()[MemoryKind::Stash], kilobyte);
+}
+
+TEST(Tensor, RefusesAccessAsAnotherElementType) {
+    Arena arena;
+    Tensor tensor = kilobyte_of(arena, MemoryKind::Stash);
+    EXPECT_NO_THROW(tensor.as<float>());
+    EXPECT_THROW(tensor.as<double>(), InternalError);
+    EXPECT_THROW(tensor.as<std::int32_t>(), InternalError);
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

@@ -1,0 +1,347 @@
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "exec/data/batch.h"
+#include "exec/random.h"
+
+namespace pipetwin::exec {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A folder of its own for each test.
+class Data : public ::testing::Test {
+  protected:
+    Data() {
+        const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+        folder_ = fs::path(::testing::TempDir()) / (std::string("pipetwin_data_") + test->name());
+        fs::remove_all(folder_);
+        fs::create_directories(folder_);
+    }
+    ~Data() override { fs::remove_all(folder_); }
+    Data(const Data&) = delete;
+    Data& operator=(const Data&) = delete;
+
+    void write(const std::string& name, const std::string& bytes) const {
+        std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    }
+
+    Scenario scenario(DataKind kind, const std::string& path) const {
+        Scenario scenario;
+        scenario.file = folder_ / "scenario.toml";
+        scenario.data.kind = kind;
+        scenario.data.path = path;
+        return scenario;
+    }
+
+    fs::path folder_;
+};
+
+Model small_gpt(int context, int vocabulary = 256) {
+    return gpt_model({.layers = 1,
+                      .d_model = 4,
+                      .heads = 1,
+                      .context = context,
+                      .vocabulary = vocabulary,
+                      .feed_forward = 4});
+}
+
+/// The text of the Error that opening throws, with its place and hint.
+std::string refusal(const Scenario& scenario, const Model& model) {
+    try {
+        open_data(scenario, model);
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        return error.what();
+    }
+    return "accepted";
+}
+
+using Text = Data;
+
+TEST_F(Text, TargetsAreTheInputsShiftedByOne) {
+    write("text", "abcdefghijklmnopqrstuvwxyz");
+    const auto data = open_data(scenario(DataKind::Text, "text"), small_gpt(5));
+    const Batch batch = data->batch(0, 6);
+    ASSERT_EQ(batch.tokens.size(), 30U);
+    ASSERT_EQ(batch.targets.size(), 30U);
+    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+        EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
+    }
+    EXPECT_EQ(data->description(), "text, 26 bytes in 1 file");
+}
+
+TEST_F(Text, ReachesEveryPlaceOfAShortText) {
+    write("text", "abcdefgh");
+    const auto data = open_data(scenario(DataKind::Text, "text"), small_gpt(3));
+    std::set<int> starts;
+    for (int step = 0; step < 20; ++step) {
+        const Batch batch = data->batch(step, 8);
+        for (std::size_t s = 0; s < 8; ++s) {
+            starts.insert(batch.tokens[3 * s]);
+        }
+    }
+    EXPECT_THAT(starts, ElementsAre('a', 'b', 'c', 'd', 'e'));
+}
+
+TEST_F(Text, ABatchDependsOnSeedAndStepAlone) {
+    write("text", std::string(1000, 'x') + "the end");
+    Scenario described = scenario(DataKind::Text, "text");
+    for (int i = 0; i < 1000; ++i) {
+        std::ofstream(folder_ / "text", std::ios::app) << i;
+    }
+    const auto data = open_data(described, small_gpt(7));
+    const Batch third = data->batch(3, 4);
+    data->batch(9, 2);
+    EXPECT_EQ(data->batch(3, 4).tokens, third.tokens);
+    EXPECT_NE(data->batch(4, 4).tokens, third.tokens);
+    described.training.seed = 2;
+    EXPECT_NE(open_data(described, small_gpt(7))->batch(3, 4).tokens, third.tokens);
+}
+
+TEST_F(Text, AFolderIsItsRegularFilesInByteOrderOfTheirNamesWithoutLinks) {
+    fs::create_directories(folder_ / "texts" / "deeper");
+    write("texts/b", "34");
+    write("texts/B", "12");
+    write("texts/deeper/c", "never");
+    write("elsewhere", "never");
+    fs::create_symlink(folder_ / "elsewhere", folder_ / "texts" / "a");
+    const auto data = open_data(scenario(DataKind::Text, "texts"), small_gpt(3));
+    const Batch batch = data->batch(0, 1);
+    EXPECT_THAT(batch.tokens, ElementsAre('1', '2', '3'));
+    EXPECT_THAT(batch.targets, ElementsAre('2', '3', '4'));
+    EXPECT_EQ(data->description(), "text, 4 bytes in 2 files");
+}
+
+TEST_F(Text, ReadsBytesAboveAsciiAsTokens) {
+    write("text", "\xff\xfe\x80\x01");
+    const auto data = open_data(scenario(DataKind::Text, "text"), small_gpt(3));
+    EXPECT_THAT(data->batch(0, 1).tokens, ElementsAre(255, 254, 128));
+}
+
+TEST_F(Text, RefusalsNamePathWhatWasFoundAndWhatWasExpected) {
+    EXPECT_THAT(refusal(scenario(DataKind::Text, "nowhere"), small_gpt(3)),
+                HasSubstr("nowhere: there is no such file or folder, expected a text file"));
+    write("short", "abc");
+    EXPECT_THAT(refusal(scenario(DataKind::Text, "short"), small_gpt(3)),
+                HasSubstr("short: 3 bytes, expected more than the context of 3"));
+    EXPECT_THAT(refusal(scenario(DataKind::Text, "/dev/null"), small_gpt(3)),
+                HasSubstr("neither a regular file nor a folder"));
+    EXPECT_THAT(refusal(scenario(DataKind::Text, "short"), small_gpt(3, 255)),
+                HasSubstr("model.vocabulary: 255, expected at least 256"));
+    EXPECT_THAT(refusal(scenario(DataKind::Text, "short"), mlp_model({4, 2})),
+                HasSubstr("\"text\" gives token ids"));
+}
+
+std::string big_endian(std::uint32_t value) {
+    std::string bytes;
+    for (const unsigned shift : {24U, 16U, 8U, 0U}) {
+        bytes.push_back(static_cast<char>(value >> shift & 255U));
+    }
+    return bytes;
+}
+
+/// Three images of 2 x 2 pixels: 0..3, 4..7, 8..11; labels 2, 0, 1.
+std::string small_images() {
+    std::string bytes = big_endian(0x803) + big_endian(3) + big_endian(2) + big_endian(2);
+    for (char pixel = 0; pixel < 12; ++pixel) {
+        bytes.push_back(pixel);
+    }
+    return bytes;
+}
+std::string small_labels() {
+    return big_endian(0x801) + big_endian(3) + std::string{2, 0, 1};
+}
+
+class Mnist : public Data {
+  protected:
+    void write_both(const std::string& images, const std::string& labels) const {
+        write("train-images-idx3-ubyte", images);
+        write("train-labels-idx1-ubyte", labels);
+    }
+    void write_gzipped(const std::string& name, const std::string& bytes) const {
+        const gzFile file = gzopen((folder_ / name).c_str(), "wb");
+        gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+        gzclose(file);
+    }
+    std::string refusal_of(const std::string& images, const std::string& labels) const {
+        write_both(images, labels);
+        return refusal(scenario(DataKind::Mnist, "."), mlp_model({4, 3}));
+    }
+};
+
+void expect_small_mnist(const DataSource& data) {
+    const Batch batch = data.batch(0, 20);
+    ASSERT_EQ(batch.values.size(), 80U);
+    EXPECT_EQ(batch.width, 4);
+    std::set<int> seen;
+    for (std::size_t s = 0; s < 20; ++s) {
+        const int label = batch.targets[s];
+        const int first_pixel = label == 2 ? 0 : label == 0 ? 4 : 8;
+        EXPECT_FLOAT_EQ(batch.values[4 * s], static_cast<float>(first_pixel) / 255.0F);
+        EXPECT_FLOAT_EQ(batch.values[4 * s + 3], static_cast<float>(first_pixel + 3) / 255.0F);
+        seen.insert(label);
+    }
+    EXPECT_EQ(seen.size(), 3U);
+    EXPECT_EQ(data.description(), "mnist, 3 images");
+}
+
+TEST_F(Mnist, PairsImagesWithTheirLabels) {
+    write_both(small_images(), small_labels());
+    expect_small_mnist(*open_data(scenario(DataKind::Mnist, "."), mlp_model({4, 3})));
+}
+
+TEST_F(Mnist, ReadsGzippedFilesAsWell) {
+    write_gzipped("train-images-idx3-ubyte.gz", small_images());
+    write_gzipped("train-labels-idx1-ubyte.gz", small_labels());
+    expect_small_mnist(*open_data(scenario(DataKind::Mnist, "."), mlp_model({4, 3})));
+}
+
+TEST_F(Mnist, RefusalsNameFileWhatWasFoundAndWhatWasExpected) {
+    const Model model = mlp_model({4, 3});
+    EXPECT_THAT(refusal(scenario(DataKind::Mnist, "."), model),
+                HasSubstr("neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz"));
+    EXPECT_THAT(refusal_of(small_labels(), small_labels()),
+                HasSubstr("train-images-idx3-ubyte: begins with 0x00000801, expected 0x00000803"));
+    EXPECT_THAT(refusal_of(small_images().substr(0, 6), small_labels()),
+                HasSubstr("ends 2 bytes before a header is complete"));
+    EXPECT_THAT(
+        refusal_of(small_images().substr(0, 20), small_labels()),
+        HasSubstr("ends 8 bytes before what the header promises is complete, expected 12 bytes"));
+    EXPECT_THAT(refusal_of(small_images() + "x", small_labels()),
+                HasSubstr("goes on after the 12 bytes"));
+    EXPECT_THAT(refusal_of(small_images(), big_endian(0x801) + big_endian(2) + "ab"),
+                HasSubstr("train-labels-idx1-ubyte: 2 labels, expected 3"));
+    EXPECT_THAT(
+        refusal_of(small_images(), big_endian(0x801) + big_endian(3) + std::string{0, 3, 0}),
+        HasSubstr("label 3 of image 1, expected 0 to 2"));
+    write_both(small_images(), small_labels());
+    EXPECT_THAT(refusal(scenario(DataKind::Mnist, "."), mlp_model({5, 3})),
+                HasSubstr("images of 2 x 2 pixels, but the model reads 5 numbers"));
+    EXPECT_THAT(refusal(scenario(DataKind::Mnist, "."), small_gpt(3)),
+                HasSubstr("\"mnist\" gives 784 numbers"));
+}
+
+TEST_F(Mnist, RefusesAHeaderThatPromisesMoreThanFourGigabytesWithoutAllocating) {
+    const std::string huge =
+        big_endian(0x803) + big_endian(0xffffffff) + big_endian(2) + big_endian(2);
+    EXPECT_THAT(refusal_of(huge, small_labels()), HasSubstr("promises 17179869180 bytes"));
+    const std::string many = big_endian(0x803) + big_endian(0) + big_endian(2) + big_endian(2);
+    EXPECT_THAT(refusal_of(many, small_labels()), HasSubstr("0 images, expected at least 1"));
+}
+
+TEST_F(Mnist, RefusesADamagedGzipFile) {
+    write_gzipped("train-images-idx3-ubyte.gz", small_images());
+    write_gzipped("train-labels-idx1-ubyte.gz", small_labels());
+    std::ifstream in(folder_ / "train-images-idx3-ubyte.gz", std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    bytes.resize(bytes.size() - 9);  // the check sum and more
+    write("train-images-idx3-ubyte.gz", bytes);
+    EXPECT_THAT(refusal(scenario(DataKind::Mnist, "."), mlp_model({4, 3})),
+                HasSubstr("train-images-idx3-ubyte.gz: "));
+}
+
+using Synthetic = Data;
+
+TEST_F(Synthetic, RealInputsLieAroundTheCentreOfTheirClass) {
+    const auto data = open_data(scenario(DataKind::Synthetic, ""), mlp_model({6, 4}));
+    std::vector<double> sums(4 * 6);
+    std::vector<int> counts(4);
+    for (int step = 0; step < 50; ++step) {
+        const Batch batch = data->batch(step, 40);
+        for (std::size_t s = 0; s < 40; ++s) {
+            const auto label = static_cast<std::size_t>(batch.targets[s]);
+            ++counts.at(label);
+            for (std::size_t j = 0; j < 6; ++j) {
+                sums[label * 6 + j] += static_cast<double>(batch.values[s * 6 + j]);
+            }
+        }
+    }
+    double between =
+        0;  // clusters lie apart: their means differ by far more than chance (0.045) allows
+    for (std::size_t j = 0; j < 6; ++j) {
+        between = std::max(between, std::abs(sums[j] / counts[0] - sums[6 + j] / counts[1]));
+    }
+    EXPECT_GT(between, 0.5);
+    EXPECT_GT(counts[3], 400);
+}
+
+TEST_F(Synthetic, TokensFollowARuleNineTimesInTen) {
+    const auto data = open_data(scenario(DataKind::Synthetic, ""), small_gpt(32, 50));
+    std::vector<std::vector<int>> next(50, std::vector<int>(50));
+    int pairs = 0;
+    for (int step = 0; step < 20; ++step) {
+        const Batch batch = data->batch(step, 16);
+        for (std::size_t i = 0; i < batch.tokens.size(); ++i, ++pairs) {
+            ++next.at(static_cast<std::size_t>(batch.tokens[i]))
+                  .at(static_cast<std::size_t>(batch.targets[i]));
+        }
+    }
+    int by_rule = 0;
+    for (const std::vector<int>& counts : next) {
+        by_rule += *std::ranges::max_element(counts);
+    }
+    EXPECT_NEAR(static_cast<double>(by_rule) / pairs, 0.9, 0.02);
+}
+
+TEST_F(Synthetic, ABatchDependsOnSeedAndStepAlone) {
+    const auto data = open_data(scenario(DataKind::Synthetic, ""), mlp_model({6, 4}));
+    EXPECT_EQ(data->batch(5, 8).values, data->batch(5, 8).values);
+    EXPECT_NE(data->batch(5, 8).values, data->batch(6, 8).values);
+}
+
+TEST(Batch, IsSplitIntoConsecutiveSlices) {
+    const Batch batch{.samples = 7, .tokens = {}, .values = {}, .targets = {}};
+    const std::vector<MicroBatch> slices = split(batch, {3, 2, 2});
+    ASSERT_EQ(slices.size(), 3U);
+    EXPECT_EQ(slices[2].batch, &batch);
+    EXPECT_EQ(slices[2].first_sample, 5);
+    EXPECT_EQ(slices[2].samples, 2);
+    EXPECT_THROW(split(batch, {3, 3}), InternalError);
+}
+
+TEST(RandomStream, NumberNDependsOnNothingDrawnBefore) {
+    constexpr RandomStream stream = RandomStream(5).of(1);
+    const double third = stream.normal(3);
+    stream.normal(0);
+    EXPECT_EQ(stream.normal(3), third);
+    EXPECT_NE(RandomStream(5).of(2).normal(3), third);
+    EXPECT_NE(RandomStream(6).of(1).normal(3), third);
+}
+
+TEST(RandomStream, HasTheMomentsOfItsDistributions) {
+    constexpr int count = 200000;
+    const RandomStream stream(1);
+    double uniform = 0;
+    double mean = 0;
+    double square = 0;
+    double fourth = 0;
+    double neighbours = 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+        const double x = stream.normal(i);
+        uniform += stream.uniform(i) / count;
+        mean += x / count;
+        square += x * x / count;
+        fourth += x * x * x * x / count;
+        neighbours += x * stream.normal(i + 1) / count;
+    }
+    EXPECT_NEAR(uniform, 0.5, 0.003);
+    EXPECT_NEAR(mean, 0, 0.01);
+    EXPECT_NEAR(square, 1, 0.015);
+    EXPECT_NEAR(fourth, 3, 0.12);
+    EXPECT_NEAR(neighbours, 0, 0.01);
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

@@ -1,1 +1,159 @@
 #include "exec/optimizer.h"
+
+#include <cmath>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "exec/arena.h"
+#include "exec/device.h"
+#include "exec/kernels.h"
+#include "tests/exec/layer_run.h"
+#include "tests/support/compare_tensors.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using testing::agree;
+using testing::Numbers;
+using testing::numbers_of;
+using testing::random_numbers;
+
+/// One number under an optimizer, by the formula.
+struct Scalar {
+    double w = 0;
+    double first = 0;
+    double second = 0;
+};
+
+struct Case {
+    std::string name;
+    OptimizerKind kind;
+    int slots;
+    std::function<void(Scalar&, double gradient, int step)> formula;
+};
+
+constexpr double rate = 0.01;
+
+void adam_formula(Scalar& s, double g, int step) {
+    s.first = 0.9 * s.first + 0.1 * g;
+    s.second = 0.999 * s.second + 0.001 * g * g;
+    const double m = s.first / (1 - std::pow(0.9, step));
+    const double v = s.second / (1 - std::pow(0.999, step));
+    s.w -= rate * m / (std::sqrt(v) + 1e-8);
+}
+
+std::vector<Case> cases() {
+    return {
+        {"Sgd", OptimizerKind::Sgd, 0, [](Scalar& s, double g, int) { s.w -= rate * g; }},
+        {"Momentum",
+         OptimizerKind::Momentum,
+         1,
+         [](Scalar& s, double g, int) {
+             s.first = 0.9 * s.first + g;
+             s.w -= rate * s.first;
+         }},
+        {"RmsProp",
+         OptimizerKind::RmsProp,
+         1,
+         [](Scalar& s, double g, int) {
+             s.first = 0.9 * s.first + 0.1 * g * g;
+             s.w -= rate * g / (std::sqrt(s.first) + 1e-8);
+         }},
+        {"Adam", OptimizerKind::Adam, 2, adam_formula},
+        {"AdamW",
+         OptimizerKind::AdamW,
+         2,
+         [](Scalar& s, double g, int step) {
+             s.w -= rate * 0.01 * s.w;
+             adam_formula(s, g, step);
+         }},
+    };
+}
+
+class EveryOptimizer : public ::testing::TestWithParam<Case> {};
+
+INSTANTIATE_TEST_SUITE_P(Optimizers,
+                         EveryOptimizer,
+                         ::testing::ValuesIn(cases()),
+                         [](const auto& chosen) { return chosen.param.name; });
+
+constexpr std::int64_t size =
+    5000;  // more than one block of a fused pass, and a last one that is not full
+
+Parameter make_parameter(Arena& arena, DType type, int slots) {
+    const auto allocate = [&](MemoryKind kind) {
+        Tensor tensor = arena.allocate(type, 1, size, kind);
+        cpu_kernels().fill_zero(tensor);
+        return tensor;
+    };
+    Parameter parameter;
+    parameter.value = allocate(MemoryKind::Weights);
+    parameter.gradient = allocate(MemoryKind::Gradients);
+    if (slots > 0) {
+        parameter.first = allocate(MemoryKind::Optimizer);
+    }
+    if (slots > 1) {
+        parameter.second = allocate(MemoryKind::Optimizer);
+    }
+    cpu_kernels().upload(random_numbers(size, 1), parameter.value);
+    return parameter;
+}
+
+TEST_P(EveryOptimizer, FollowsItsFormulaOverSeveralSteps) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    OptimizerSettings settings;
+    settings.kind = GetParam().kind;
+    settings.learning_rate = rate;
+    for (const DType type : {DType::F64, DType::F32}) {
+        Arena arena;
+        Parameter parameter = make_parameter(arena, type, GetParam().slots);
+        std::vector<Scalar> scalars;
+        for (const double w : numbers_of(parameter.value)) {
+            scalars.push_back({.w = w});
+        }
+        for (int step = 1; step <= 4; ++step) {
+            const Numbers gradient = random_numbers(size, static_cast<std::uint64_t>(10 + step));
+            cpu_kernels().upload(gradient, parameter.gradient);
+            const double squares = update(*device, parameter, settings, step);
+            EXPECT_NEAR(std::sqrt(squares), testing::norm(std::span(gradient)), 1e-5);
+            for (std::size_t i = 0; i < gradient.size(); ++i) {
+                GetParam().formula(scalars[i], gradient[i], step);
+            }
+        }
+        Numbers expected;
+        for (const Scalar& scalar : scalars) {
+            expected.push_back(scalar.w);
+        }
+        const double bound = type == DType::F64 ? 1e-14 : 1e-6;
+        EXPECT_TRUE(agree<double>(numbers_of(parameter.value), expected, bound)) << to_string(type);
+    }
+}
+
+TEST_P(EveryOptimizer, HasTheStateThatThePlanCounts) {
+    EXPECT_EQ(optimizer_slots(GetParam().kind), GetParam().slots);
+}
+
+TEST_P(EveryOptimizer, RefusesAStepZero) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    Arena arena;
+    Parameter parameter = make_parameter(arena, DType::F32, GetParam().slots);
+    EXPECT_THROW(update(*device, parameter, {.kind = GetParam().kind}, 0), InternalError);
+}
+
+TEST(OptimizerSettings, ComeFromTheScenario) {
+    Scenario scenario;
+    scenario.training.optimizer = OptimizerKind::Momentum;
+    scenario.training.learning_rate = 0.5;
+    const OptimizerSettings settings = optimizer_settings(scenario);
+    EXPECT_EQ(settings.kind, OptimizerKind::Momentum);
+    EXPECT_EQ(settings.learning_rate, 0.5);
+    EXPECT_EQ(settings.momentum, 0.9);
+}
+
+}  // namespace
+}  // namespace pipetwin::exec
