@@ -1,0 +1,230 @@
+// How fast the CPU's kernels are, one thread, beside the plain matrix product of the same machine:
+// absolute rates move from hour to hour, so only the ratios of one run mean something.
+//
+//   build/release/bench/kernel_bench [samples] [positions] [width] [heads] [vocabulary]
+#include "exec/kernels.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "exec/arena.h"
+#include "exec/device.h"
+#include "exec/optimizer.h"
+#include "exec/random.h"
+
+namespace pipetwin::exec {
+namespace {
+
+struct Sizes {
+    int samples = 4;
+    int positions = 256;
+    int width = 512;
+    int heads = 8;
+    int vocabulary = 8192;
+};
+
+/// Median seconds of one call.
+double seconds(const std::function<void()>& call) {
+    using Clock = std::chrono::steady_clock;
+    std::vector<double> times;
+    call();  // warm up
+    const auto end = Clock::now() + std::chrono::milliseconds(300);
+    do {
+        const auto begin = Clock::now();
+        call();
+        times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    } while (Clock::now() < end || times.size() < 5);
+    std::ranges::sort(times);
+    return times[times.size() / 2];
+}
+
+class Bench {
+  public:
+    explicit Bench(const Sizes& sizes) : sizes_(sizes) {}
+
+    void run() {
+        products();
+        attention();
+        elementwise();
+        loss();
+        updates();
+    }
+
+  private:
+    Tensor tensor(std::int64_t rows, std::int64_t columns) {
+        Tensor made = arena_.allocate(DType::F32, rows, columns, MemoryKind::Stash);
+        std::vector<float> values(static_cast<std::size_t>(made.size()));
+        const RandomStream random(static_cast<std::uint64_t>(++made_));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            values[i] = static_cast<float>(random.uniform(i) * 2 - 1);
+        }
+        kernels_.upload(values, made);
+        return made;
+    }
+
+    void line(const std::string& what, double time, double operations, double bytes) {
+        const double rate = operations / time / 1e9;
+        if (peak_ == 0) {
+            peak_ = rate;
+        }
+        fmt::print("{:<32} {:>9.3f} ms", what, time * 1e3);
+        if (operations > 0) {
+            fmt::print("  {:>7.1f} GFLOP/s  {:>4.0f} % of the first", rate, 100 * rate / peak_);
+        }
+        if (bytes > 0) {
+            fmt::print("  {:>7.1f} GB/s", bytes / time / 1e9);
+        }
+        fmt::print("\n");
+    }
+
+    void products() {
+        const std::int64_t n = std::int64_t{sizes_.samples} * sizes_.positions;
+        const std::int64_t d = sizes_.width;
+        const Tensor square = tensor(1024, 1024);
+        Tensor result = tensor(1024, 1024);
+        line("product 1024 x 1024 x 1024",
+             seconds([&] { kernels_.linear_forward(square, square, {}, {}, result); }),
+             2.0 * 1024 * 1024 * 1024,
+             0);
+        const Tensor x = tensor(n, d);
+        const Tensor w = tensor(d, 4 * d);
+        const Tensor b = tensor(1, 4 * d);
+        Tensor y = tensor(n, 4 * d);
+        Tensor dx = tensor(n, d);
+        Tensor dw = tensor(d, 4 * d);
+        Tensor db = tensor(1, 4 * d);
+        const double operations = 2.0 * static_cast<double>(n * d * 4 * d);
+        line("linear forward",
+             seconds([&] { kernels_.linear_forward(x, w, b, {}, y); }),
+             operations,
+             0);
+        line("linear backward, input",
+             seconds([&] { kernels_.linear_backward_input(y, w, {}, dx); }),
+             operations,
+             0);
+        line("linear backward, weights",
+             seconds([&] { kernels_.linear_backward_weight(x, y, dw, db); }),
+             operations,
+             0);
+    }
+
+    void attention() {
+        const AttentionShape shape{.samples = sizes_.samples,
+                                   .positions = sizes_.positions,
+                                   .heads = sizes_.heads,
+                                   .width = sizes_.width};
+        const std::int64_t n = std::int64_t{sizes_.samples} * sizes_.positions;
+        Tensor qkv = tensor(n, 3 * std::int64_t{sizes_.width});
+        Tensor probabilities = tensor(n * sizes_.heads, sizes_.positions);
+        Tensor context = tensor(n, sizes_.width);
+        Tensor scratch = tensor(1, attention_scratch(shape));
+        // What is useful: half of every product lies above the diagonal.
+        const double product = static_cast<double>(n) * sizes_.positions * sizes_.width;
+        line("attention forward",
+             seconds([&] { kernels_.attention_forward(shape, qkv, probabilities, context); }),
+             2 * product,
+             0);
+        line("attention backward",
+             seconds([&] {
+                 kernels_.attention_backward(
+                     shape, probabilities, context, qkv, static_cast<std::byte*>(scratch.data()));
+             }),
+             4 * product,
+             0);
+    }
+
+    void elementwise() {
+        const std::int64_t n = std::int64_t{sizes_.samples} * sizes_.positions;
+        const std::int64_t wide = 4 * std::int64_t{sizes_.width};
+        const Tensor x = tensor(n, wide);
+        const Tensor dy = tensor(n, wide);
+        const Tensor gain = tensor(1, wide);
+        Tensor y = tensor(n, wide);
+        Tensor statistics = tensor(n, 2);
+        Tensor dgain = tensor(1, wide);
+        Tensor dbias = tensor(1, wide);
+        const auto bytes = static_cast<double>(x.bytes().count);
+        line("gelu forward", seconds([&] { kernels_.gelu_forward(x, y); }), 0, 2 * bytes);
+        line("gelu backward", seconds([&] { kernels_.gelu_backward(x, dy, y); }), 0, 3 * bytes);
+        line("layer norm forward",
+             seconds([&] { kernels_.layer_norm_forward(x, gain, gain, y, statistics); }),
+             0,
+             2 * bytes);
+        kernels_.layer_norm_forward(x, gain, gain, y, statistics);
+        line("layer norm backward, input",
+             seconds([&] { kernels_.layer_norm_backward_input(x, gain, statistics, dy, {}, y); }),
+             0,
+             3 * bytes);
+        line("layer norm backward, weights",
+             seconds([&] { kernels_.layer_norm_backward_weight(x, statistics, dy, dgain, dbias); }),
+             0,
+             2 * bytes);
+        line("add", seconds([&] { kernels_.add(x, y); }), 0, 3 * bytes);
+    }
+
+    void loss() {
+        const std::int64_t n = std::int64_t{sizes_.samples} * sizes_.positions;
+        const Tensor logits = tensor(n, sizes_.vocabulary);
+        Tensor gradient = tensor(n, sizes_.vocabulary);
+        Tensor log_sums = tensor(n, 1);
+        Tensor targets = arena_.allocate(DType::I32, n, 1, MemoryKind::Stash);
+        kernels_.fill_zero(targets);
+        const auto bytes = static_cast<double>(logits.bytes().count);
+        line("cross-entropy forward",
+             seconds([&] { kernels_.cross_entropy_forward(logits, targets, log_sums); }),
+             0,
+             bytes);
+        line("cross-entropy backward",
+             seconds([&] {
+                 kernels_.cross_entropy_backward(logits, targets, log_sums, 1e-3, gradient);
+             }),
+             0,
+             2 * bytes);
+    }
+
+    void updates() {
+        Parameter parameter;
+        parameter.value = tensor(4096, 1024);
+        parameter.gradient = tensor(4096, 1024);
+        parameter.first = tensor(4096, 1024);
+        parameter.second = tensor(4096, 1024);
+        kernels_.fill_zero(parameter.second);
+        const auto bytes = static_cast<double>(parameter.value.bytes().count);
+        const std::unique_ptr<Device> device = make_cpu_device();
+        const auto time = [&](OptimizerKind kind) {
+            OptimizerSettings settings;
+            settings.kind = kind;
+            return seconds([&] { update(*device, parameter, settings, 1); });
+        };
+        line("sgd", time(OptimizerKind::Sgd), 0, 3 * bytes);
+        line("adamw", time(OptimizerKind::AdamW), 0, 7 * bytes);
+    }
+
+    Sizes sizes_;
+    Arena arena_;
+    const Kernels& kernels_ = cpu_kernels();
+    int made_ = 0;
+    double peak_ = 0;
+};
+
+}  // namespace
+}  // namespace pipetwin::exec
+
+int main(int argc, char** argv) {
+    using namespace pipetwin::exec;
+    Sizes sizes;
+    const std::vector<int*> given{
+        &sizes.samples, &sizes.positions, &sizes.width, &sizes.heads, &sizes.vocabulary};
+    for (int i = 1; i < argc && i <= static_cast<int>(given.size()); ++i) {
+        *given[static_cast<std::size_t>(i - 1)] = std::max(1, std::atoi(argv[i]));
+    }
+    prepare_cpu_thread();
+    Bench(sizes).run();
+    return 0;
+}
