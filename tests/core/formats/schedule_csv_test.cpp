@@ -8,6 +8,7 @@
 #include "core/lower.h"
 #include "core/validate.h"
 #include "tests/support/builders.h"
+#include "tests/support/soak.h"
 
 namespace pipetwin {
 namespace {
@@ -187,7 +188,7 @@ TEST(ScheduleCsv, HugeGapsAreRefusedBeforeAnythingIsAllocated) {
 /// Whatever comes in: a schedule that can be validated, walked and printed, or an Error that says
 /// where.
 TEST(ScheduleCsv, DamagedFilesAreReadOrRefusedButNothingElse) {
-    constexpr unsigned seed = 4711;
+    const std::uint64_t seed = tests::seed();
     constexpr std::string_view damage = "0123456789FBIWR_();,\r\n xSEND";
     const std::string good =
         "0F0,0SEND_F0,(0F1;0B0)OVERLAP_F_B,0RECV_B1,0I1,0W1\r\n" +
@@ -197,7 +198,7 @@ TEST(ScheduleCsv, DamagedFilesAreReadOrRefusedButNothingElse) {
         return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
     };
     int read = 0;
-    const int cases = testing::soak_cases(1000);
+    const int cases = tests::soaked(1000);
     for (int i = 0; i < cases; ++i) {
         std::string text = good;
         for (std::size_t k = 0; k < 1 + below(3); ++k) {
