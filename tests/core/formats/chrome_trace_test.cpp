@@ -1,7 +1,6 @@
 #include "core/formats/chrome_trace.h"
 
 #include <fstream>
-#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

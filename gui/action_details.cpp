@@ -1,0 +1,267 @@
+#include "gui/action_details.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pipetwin::gui {
+
+namespace {
+
+std::string signed_duration(Duration duration) {
+    const std::string text = format_duration(duration < Duration{0} ? -duration : duration);
+    if (duration == Duration{0}) {
+        return text;
+    }
+    return (duration < Duration{0} ? "-" : "+") + text;
+}
+
+std::string relative_error(Duration predicted, Duration measured) {
+    return percent_text(Pair{predicted, measured}.error_percent());
+}
+
+using Quantity = Duration (*)(const std::vector<Span>& row, std::size_t cell);
+
+Duration begin_of(const std::vector<Span>& row, std::size_t cell) {
+    return row[cell].begin;
+}
+
+Duration length_of(const std::vector<Span>& row, std::size_t cell) {
+    return row[cell].end - row[cell].begin;
+}
+
+/// How long the rank did nothing useful just before an action: of a message its own wait, of any
+/// other the time since the end of the one before it that is no message.
+Duration wait_of(const std::vector<Span>& row, std::size_t cell) {
+    const Span& span = row[cell];
+    if (is_send(span.action.op) || is_receive(span.action.op)) {
+        return span.ready - span.begin;
+    }
+    Duration last_end{0};
+    for (std::size_t i = cell; i-- > 0;) {
+        const Op op = row[i].action.op;
+        if (!is_send(op) && !is_receive(op)) {
+            last_end = row[i].end;
+            break;
+        }
+    }
+    return span.begin - last_end;
+}
+
+enum class ErrorAs { Difference, Percent };
+
+DetailLine line_of(
+    const Twin& twin, const SpanRef& ref, std::string name, Quantity quantity, ErrorAs error_as) {
+    DetailLine line{.name = std::move(name), .predicted = {}, .measured = {}, .error = {}};
+    std::array<std::optional<Duration>, 2> values;
+    const std::optional<SpanRef> twin_ref = twin_of(twin, ref);
+    for (const std::optional<SpanRef>& place : {std::optional<SpanRef>(ref), twin_ref}) {
+        if (place) {
+            const auto& row = *twin.row(place->side, place->rank);
+            const Duration value = quantity(row, static_cast<std::size_t>(place->cell));
+            values[place->side == Side::Predicted ? 0 : 1] = value;
+            (place->side == Side::Predicted ? line.predicted : line.measured) =
+                format_duration(value);
+        }
+    }
+    if (values[0] && values[1]) {
+        line.error = error_as == ErrorAs::Percent ? relative_error(*values[0], *values[1])
+                                                  : signed_duration(*values[0] - *values[1]);
+    }
+    return line;
+}
+
+DetailLine pair_line(std::string name, const Pair& pair) {
+    return {.name = std::move(name),
+            .predicted = format_duration(pair.predicted),
+            .measured = format_duration(pair.measured),
+            .error = percent_text(pair.error_percent())};
+}
+
+/// The median over the steps, where there are several.
+std::optional<DetailLine> median_line(const RunData& run, const SpanRef& ref) {
+    if (!run.comparison || !run.measured || run.measured->steps < 2) {
+        return std::nullopt;
+    }
+    for (const ActionDelta& delta : run.comparison->actions) {
+        if (delta.rank == ref.rank && delta.cell == ref.cell) {
+            return pair_line("median", delta.duration);
+        }
+    }
+    return std::nullopt;
+}
+
+std::string note_of(const RunData& run, const SpanRef& ref) {
+    std::string note;
+    if (const std::optional<SpanRef> partner = partner_of(run.twin, ref)) {
+        const Action& action = run.twin.span(*partner)->action;
+        note = fmt::format("The other end is {} on rank {}.", to_string(action), partner->rank);
+    }
+    if (run.comparison && run.measured->steps > 1) {
+        note += fmt::format("{}Drawn is the step nearest the median of {} steps.",
+                            note.empty() ? "" : " ",
+                            run.measured->steps);
+    }
+    return note;
+}
+
+std::string place_of(const Action& action, int rank) {
+    std::string text =
+        fmt::format("{}, rank {}, stage {}", op_words(action.op), rank, action.stage);
+    if (has_micro_batch(action.op)) {
+        text += fmt::format(", micro-batch {}", action.micro_batch);
+    }
+    return text;
+}
+
+/// With a sign and one decimal; what rounds to zero has none.
+std::string signed_text(double value) {
+    const double tenths = std::round(10 * value);
+    return tenths == 0 ? "0.0" : fmt::format("{:+.1f}", tenths / 10);
+}
+
+std::string percent_of_share(double share) {
+    return fmt::format("{:.1f} %", 100 * share);
+}
+
+}  // namespace
+
+ActionDetails details_of(const RunData& run, const SpanRef& ref) {
+    const Span* const span = run.twin.span(ref);
+    if (span == nullptr) {
+        return {};
+    }
+    const Op op = span->action.op;
+    const bool message = is_send(op) || is_receive(op);
+    ActionDetails details{.title = to_string(span->action),
+                          .subtitle = place_of(span->action, ref.rank),
+                          .lines = {},
+                          .note = note_of(run, ref)};
+    const auto add = [&](const char* name, Quantity quantity, ErrorAs error_as) {
+        details.lines.push_back(line_of(run.twin, ref, name, quantity, error_as));
+    };
+    add("begin", begin_of, ErrorAs::Difference);
+    add("duration", length_of, ErrorAs::Percent);
+    if (const std::optional<DetailLine> median = median_line(run, ref)) {
+        details.lines.push_back(*median);
+    }
+    add(message ? "of it waiting" : "idle before", wait_of, ErrorAs::Difference);
+    return details;
+}
+
+std::string sentence_of(const RunData& run, const SpanRef& ref) {
+    const Span* const span = run.twin.span(ref);
+    if (span == nullptr) {
+        return {};
+    }
+    std::string text = fmt::format("{}, {}, {}: {} at {}",
+                                   to_string(span->action),
+                                   place_of(span->action, ref.rank),
+                                   side_name(run, ref.side),
+                                   format_duration(span->end - span->begin),
+                                   format_duration(span->begin));
+    if (span->ready > span->begin) {
+        text += fmt::format(", waits {}", format_duration(span->ready - span->begin));
+    }
+    if (const std::optional<SpanRef> twin = twin_of(run.twin, ref)) {
+        const Span& there = *run.twin.span(*twin);
+        const Duration length = there.end - there.begin;
+        const bool predicted_here = ref.side == Side::Predicted;
+        const Duration here = span->end - span->begin;
+        const std::string error =
+            predicted_here ? relative_error(here, length) : relative_error(length, here);
+        text += fmt::format(
+            "; {} {}, error {}", side_name(run, twin->side), format_duration(length), error);
+    }
+    return text;
+}
+
+std::vector<DetailLine> step_lines(const RunData& run) {
+    const auto line = [&](const char* name, Duration SideData::*quantity) {
+        DetailLine result{.name = name, .predicted = {}, .measured = {}, .error = {}};
+        result.predicted = run.predicted ? format_duration((*run.predicted).*quantity) : "";
+        result.measured = run.measured ? format_duration((*run.measured).*quantity) : "";
+        if (run.predicted && run.measured) {
+            result.error = relative_error((*run.predicted).*quantity, (*run.measured).*quantity);
+        }
+        return result;
+    };
+    std::vector<DetailLine> lines{line("step", &SideData::step),
+                                  line("pipeline", &SideData::pipeline)};
+    if (run.comparison) {
+        const Comparison& comparison = *run.comparison;
+        if (run.measured->steps > 1) {
+            lines.insert(lines.begin(), pair_line("step, median", comparison.step));
+        }
+        const double difference =
+            comparison.predicted_bubble_total - comparison.measured_bubble_total;
+        lines.push_back({.name = "bubble.total",
+                         .predicted = percent_of_share(comparison.predicted_bubble_total),
+                         .measured = percent_of_share(comparison.measured_bubble_total),
+                         .error = signed_text(100 * difference) + " points"});
+    }
+    return lines;
+}
+
+std::vector<DetailLine> op_lines(const RunData& run) {
+    std::vector<DetailLine> lines;
+    if (run.comparison) {
+        for (const Comparison::ByOp& by_op : run.comparison->by_op) {
+            lines.push_back(pair_line(std::string(op_words(by_op.op)), by_op.total));
+        }
+    }
+    return lines;
+}
+
+std::vector<DetailLine> breakdown_lines(const RunData& run) {
+    struct Part {
+        const char* name;
+        Duration Breakdown::*value;
+    };
+    constexpr std::array<Part, 11> parts{{{"forward", &Breakdown::forward},
+                                          {"backward", &Breakdown::backward},
+                                          {"backward_input", &Breakdown::backward_input},
+                                          {"backward_weight", &Breakdown::backward_weight},
+                                          {"recompute", &Breakdown::recompute},
+                                          {"communication_wait", &Breakdown::communication_wait},
+                                          {"imbalance", &Breakdown::imbalance},
+                                          {"bubble", &Breakdown::bubble},
+                                          {"reduction", &Breakdown::reduction},
+                                          {"optimizer", &Breakdown::optimizer},
+                                          {"overhead", &Breakdown::overhead}}};
+    std::vector<DetailLine> lines;
+    if (!run.comparison) {
+        return lines;
+    }
+    const auto& predicted = run.comparison->predicted_breakdown;
+    const auto& measured = run.comparison->measured_breakdown;
+    for (const Part& part : parts) {
+        const Duration p = predicted ? (*predicted).*part.value : Duration{0};
+        const Duration m = measured ? (*measured).*part.value : Duration{0};
+        if (p == Duration{0} && m == Duration{0}) {
+            continue;
+        }
+        lines.push_back({.name = part.name,
+                         .predicted = predicted ? format_duration(p) : "",
+                         .measured = measured ? format_duration(m) : "",
+                         .error = predicted && measured ? signed_duration(p - m) : ""});
+    }
+    return lines;
+}
+
+std::string plan_line(const RunData& run) {
+    return fmt::format("{}, {} {}, {} {}",
+                       run.schedule_name.empty() ? "unnamed schedule" : run.schedule_name,
+                       run.twin.rank_count(),
+                       run.twin.rank_count() == 1 ? "rank" : "ranks",
+                       run.micro_batches,
+                       run.micro_batches == 1 ? "micro-batch" : "micro-batches");
+}
+
+std::string percent_text(double percent) {
+    return std::isfinite(percent) ? signed_text(percent) + " %" : "";
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,119 @@
+#include "gui/legend.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <QPainter>
+
+#include "gui/timeline_painter.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int swatch_width = 34;
+constexpr int gap = 6;
+constexpr int entry_gap = 18;
+
+QString words(Op op) {
+    const std::string_view text = is_send(op) ? "message" : op_words(op);
+    return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
+}
+
+/// The entry under which the legend explains an op: all messages share one.
+Op entry_of(Op op) {
+    return is_send(op) || is_receive(op) ? Op::SendForward : op;
+}
+
+void for_each_span(const RunData& run, const std::function<void(const Span&)>& visit) {
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        if (const Timeline* const timeline = run.twin.timeline(side)) {
+            for (const std::vector<Span>& row : timeline->ranks) {
+                std::for_each(row.begin(), row.end(), visit);
+            }
+        }
+    }
+}
+
+/// Up is faster than predicted, as in the strip between the rows.
+void paint_error_sample(QPainter& painter, const QRect& rect, const Palette& palette) {
+    const int half = rect.height() / 2;
+    const int bar = rect.width() / 2;
+    painter.fillRect(rect.x(), rect.y() + 1, bar, half - 1, palette.faster);
+    painter.fillRect(rect.x() + bar, rect.y() + half, bar, half - 1, palette.slower);
+}
+
+}  // namespace
+
+Legend::Legend(QWidget* parent) : QWidget(parent), palette_(palette_of(Theme::Light)) {
+    setAccessibleName(tr("Legend"));
+    setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Fixed);
+}
+
+void Legend::set_colors(const Palette& palette) {
+    palette_ = palette;
+    update();
+}
+
+void Legend::show_run(const RunData& run) {
+    std::vector<Op> seen;
+    has_waits_ = false;
+    for_each_span(run, [&](const Span& span) {
+        has_waits_ = has_waits_ || span.ready > span.begin;
+        if (span.end > span.ready) {
+            seen.push_back(entry_of(span.action.op));
+        }
+    });
+    ops_ = legend_ops();
+    std::erase_if(ops_,
+                  [&](Op op) { return std::find(seen.begin(), seen.end(), op) == seen.end(); });
+    has_errors_ = run.predicted && run.measured;
+    updateGeometry();
+    update();
+}
+
+QSize Legend::sizeHint() const {
+    return {layout_entries(nullptr), QFontMetrics(font()).height() + 8};
+}
+
+QSize Legend::minimumSizeHint() const {
+    return {0, sizeHint().height()};
+}
+
+void Legend::paintEvent(QPaintEvent* /*event*/) {
+    QPainter painter(this);
+    layout_entries(&painter);
+}
+
+int Legend::layout_entries(QPainter* painter) const {
+    const QFontMetrics metrics(font());
+    int x = 0;
+    const auto add = [&](const QString& text, const std::function<void(const QRect&)>& swatch) {
+        const int text_x = x + swatch_width + gap;
+        const int text_width = metrics.horizontalAdvance(text) + 1;
+        if (painter != nullptr) {
+            swatch(QRect(x, (height() - metrics.height()) / 2, swatch_width, metrics.height()));
+            painter->setPen(palette_.text);
+            painter->drawText(QRect(text_x, 0, text_width, height()), Qt::AlignVCenter, text);
+        }
+        x = text_x + text_width + entry_gap;
+    };
+    for (const Op op : ops_) {
+        add(words(op), [&](const QRect& rect) {
+            const OpStyle style = palette_.style(op);
+            paint_sample(*painter, rect, style);
+            painter->setPen(style.text);
+            painter->drawText(rect, Qt::AlignCenter, style.letter);
+        });
+    }
+    if (has_waits_) {
+        add(tr("waiting"), [&](const QRect& rect) { paint_wait(*painter, rect, palette_); });
+    }
+    if (has_errors_) {
+        add(tr("faster / slower than predicted"),
+            [&](const QRect& rect) { paint_error_sample(*painter, rect, palette_); });
+    }
+    return std::max(0, x - entry_gap);
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,77 @@
+#include <cstdlib>
+#include <iostream>
+
+#include <QApplication>
+#include <QSettings>
+#include <QStyleFactory>
+
+#include "gui/main_window.h"
+#include "gui/options.h"
+
+namespace {
+
+using namespace pipetwin::gui;
+
+/// Qt aborts the process when it finds no display; a sentence is kinder.
+bool display_is_missing() {
+    return qEnvironmentVariableIsEmpty("DISPLAY") &&
+           qEnvironmentVariableIsEmpty("WAYLAND_DISPLAY") &&
+           qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM");
+}
+
+/// Everything at once and on this thread: nobody waits in front of the window.
+int write_screenshot(MainWindow& window, const Options& options) {
+    RunData run = options.run ? load_run(*options.run) : RunData{};
+    for (const std::string& problem : run.problems) {
+        std::cerr << problem << '\n';
+    }
+    const bool complete = run.problems.empty();
+    window.show_run(std::move(run));
+    window.show();
+    QApplication::processEvents();
+    const QString file = QString::fromStdString(options.screenshot->string());
+    if (!window.grab().save(file, "PNG")) {
+        std::cerr << options.screenshot->string() << ": cannot write the picture\n";
+        return EXIT_FAILURE;
+    }
+    return complete ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int run_program(int argc, char** argv, const Options& options) {
+    QApplication::setApplicationName(QStringLiteral("pipetwin-gui"));
+    QApplication::setOrganizationName(QStringLiteral("pipetwin"));
+    QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
+    QApplication const application(argc, argv);
+    QSettings settings;
+    MainWindow window(options.screenshot ? nullptr : &settings);
+    if (options.theme) {
+        window.set_theme(*options.theme);
+    }
+    window.resize(options.width, options.height);
+    if (options.screenshot) {
+        return write_screenshot(window, options);
+    }
+    if (options.run) {
+        window.open(*options.run);
+    }
+    window.show();
+    return QApplication::exec();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const ParsedOptions parsed = parse_options({argv + 1, argv + argc});
+    if (parsed.end) {
+        (parsed.end->exit_code == 0 ? std::cout : std::cerr) << parsed.end->text;
+        return parsed.end->exit_code;
+    }
+    if (parsed.options.screenshot) {
+        qputenv("QT_QPA_PLATFORM", "offscreen");
+    } else if (display_is_missing()) {
+        std::cerr << "no display: neither DISPLAY nor WAYLAND_DISPLAY is set\n"
+                     "hint: --screenshot FILE writes a picture without one\n";
+        return EXIT_FAILURE;
+    }
+    return run_program(argc, argv, parsed.options);
+}

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/palette.h"
+
+namespace pipetwin::gui {
+
+/// The command line of pipetwin-gui.
+struct Options {
+    std::optional<std::filesystem::path> run;
+    std::optional<std::filesystem::path> screenshot;  ///< write a picture and end
+    int width = 1280;
+    int height = 800;
+    std::optional<Theme> theme;
+};
+
+/// Why the program ends before it has begun: --help, --version or wrong usage.
+struct EarlyEnd {
+    int exit_code = 0;
+    std::string text;
+};
+
+struct ParsedOptions {
+    Options options;
+    std::optional<EarlyEnd> end;
+};
+
+/// `arguments` without the program's name. Needs no QApplication, so that --help works without a
+/// display.
+ParsedOptions parse_options(std::vector<std::string> arguments);
+
+}  // namespace pipetwin::gui

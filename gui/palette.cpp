@@ -1,0 +1,164 @@
+#include "gui/palette.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pipetwin::gui {
+
+namespace {
+
+/// Of black and white the one that is read better on both colours.
+QColor text_on(const QColor& fill, const QColor& hatch) {
+    const auto worst = [&](const QColor& text) {
+        return std::min(contrast_ratio(text, fill), contrast_ratio(text, hatch));
+    };
+    const QColor black(Qt::black);
+    const QColor white(Qt::white);
+    return worst(black) >= worst(white) ? black : white;
+}
+
+struct OpLook {
+    QRgb fill;
+    Qt::BrushStyle pattern;
+    const char* letter;
+};
+
+OpLook look_of(Op op) {
+    switch (op) {
+        case Op::Forward:
+            return {0xff0072b2, Qt::NoBrush, "F"};
+        case Op::Backward:
+            return {0xffe69f00, Qt::BDiagPattern, "B"};
+        case Op::BackwardInput:
+            return {0xffd55e00, Qt::VerPattern, "I"};
+        case Op::BackwardWeight:
+            return {0xff009e73, Qt::HorPattern, "W"};
+        case Op::Recompute:
+            return {0xff56b4e9, Qt::Dense6Pattern, "R"};
+        case Op::ReduceGradient:
+            return {0xfff0e442, Qt::CrossPattern, "RG"};
+        case Op::Optimizer:
+            return {0xffcc79a7, Qt::DiagCrossPattern, "OPT"};
+        default:
+            break;
+    }
+    return {0xff9aa0a6, Qt::NoBrush, "\u2192"};
+}
+
+/// Relative luminance of WCAG 2.1.
+double luminance(const QColor& color) {
+    const auto linear = [](double channel) {
+        return channel <= 0.04045 ? channel / 12.92 : std::pow((channel + 0.055) / 1.055, 2.4);
+    };
+    return 0.2126 * linear(color.redF()) + 0.7152 * linear(color.greenF()) +
+           0.0722 * linear(color.blueF());
+}
+
+Palette light() {
+    return {.theme = Theme::Light,
+            .window = QColor(0xf6f7f9),
+            .background = QColor(0xffffff),
+            .row = QColor(0xeef0f3),
+            .grid = QColor(0xd5d9df),
+            .text = QColor(0x16191d),
+            .faint_text = QColor(0x565d66),
+            .wait_fill = QColor(0xf3f4f6),
+            .wait_hatch = QColor(0xaeb5be),
+            .wait_text = QColor(0x16191d),
+            .selection = QColor(0x16191d),
+            .faster = QColor(0x0072b2),
+            .slower = QColor(0xd55e00),
+            .banner = QColor(0xfbe3d6),
+            .banner_text = QColor(0x5a2400)};
+}
+
+Palette dark() {
+    return {.theme = Theme::Dark,
+            .window = QColor(0x1d2025),
+            .background = QColor(0x15171b),
+            .row = QColor(0x262a31),
+            .grid = QColor(0x3a4049),
+            .text = QColor(0xeceff3),
+            .faint_text = QColor(0xa6aeb9),
+            .wait_fill = QColor(0x22262c),
+            .wait_hatch = QColor(0x565e6a),
+            .wait_text = QColor(0xffffff),
+            .selection = QColor(0xffffff),
+            .faster = QColor(0x56b4e9),
+            .slower = QColor(0xee8a3a),
+            .banner = QColor(0x54270b),
+            .banner_text = QColor(0xffe6d6)};
+}
+
+}  // namespace
+
+OpStyle Palette::style(Op op) const {
+    const OpLook look = look_of(op);
+    const QColor fill = QColor::fromRgb(look.fill);
+    // Lighter lines under black text, darker ones under white: the hatching never costs contrast.
+    const bool black_text = text_on(fill, fill) == QColor(Qt::black);
+    const QColor hatch = black_text ? mixed(fill, Qt::white, 0.32) : mixed(fill, Qt::black, 0.30);
+    return {.fill = fill,
+            .hatch = hatch,
+            .text = text_on(fill, hatch),
+            .pattern = look.pattern,
+            .letter = QString::fromUtf8(look.letter)};
+}
+
+Palette palette_of(Theme theme) {
+    return theme == Theme::Light ? light() : dark();
+}
+
+std::vector<Op> legend_ops() {
+    return {Op::Forward,
+            Op::Backward,
+            Op::BackwardInput,
+            Op::BackwardWeight,
+            Op::Recompute,
+            Op::ReduceGradient,
+            Op::Optimizer,
+            Op::SendForward};
+}
+
+QPalette widget_palette(const Palette& palette) {
+    const bool is_light = palette.theme == Theme::Light;
+    const QColor accent(is_light ? 0x0072b2 : 0x56b4e9);
+    const QColor disabled = mixed(palette.window, palette.text, 0.45);
+
+    QPalette colors;
+    colors.setColor(QPalette::Window, palette.window);
+    colors.setColor(QPalette::WindowText, palette.text);
+    colors.setColor(QPalette::Base, palette.background);
+    colors.setColor(QPalette::AlternateBase, palette.row);
+    colors.setColor(QPalette::Text, palette.text);
+    colors.setColor(QPalette::Button, palette.window);
+    colors.setColor(QPalette::ButtonText, palette.text);
+    colors.setColor(QPalette::BrightText, palette.slower);
+    colors.setColor(QPalette::ToolTipBase, palette.window);
+    colors.setColor(QPalette::ToolTipText, palette.text);
+    colors.setColor(QPalette::PlaceholderText, palette.faint_text);
+    colors.setColor(QPalette::Link, accent);
+    colors.setColor(QPalette::Highlight, accent);
+    colors.setColor(QPalette::HighlightedText, is_light ? Qt::white : Qt::black);
+    for (const auto role : {QPalette::WindowText, QPalette::Text, QPalette::ButtonText}) {
+        colors.setColor(QPalette::Disabled, role, disabled);
+    }
+    return colors;
+}
+
+double contrast_ratio(const QColor& a, const QColor& b) {
+    const double first = luminance(a);
+    const double second = luminance(b);
+    return (std::max(first, second) + 0.05) / (std::min(first, second) + 0.05);
+}
+
+QColor mixed(const QColor& under, const QColor& over, double share) {
+    const auto mix = [share](int from, int to) {
+        return static_cast<int>(std::lround(from + share * (to - from)));
+    };
+    return {mix(under.red(), over.red()),
+            mix(under.green(), over.green()),
+            mix(under.blue(), over.blue())};
+}
+
+}  // namespace pipetwin::gui

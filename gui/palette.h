@@ -1,0 +1,61 @@
+#pragma once
+
+#include <vector>
+
+#include <QColor>
+#include <QPalette>
+
+#include "core/action.h"
+
+namespace pipetwin::gui {
+
+enum class Theme { Light, Dark };
+
+/// How one kind of action looks. Colour is never alone: every kind also has its letter and its
+/// hatching.
+struct OpStyle {
+    QColor fill;
+    QColor hatch;  ///< lines of the hatching, a shade off the fill
+    QColor text;   ///< black or white, at least 4.5 : 1 on fill and on hatch
+    Qt::BrushStyle pattern = Qt::NoBrush;
+    QString letter;
+};
+
+/// Every colour of the program. The hues are those of the report's pictures: Okabe and Ito, "Color
+/// Universal Design" (2008), which stay apart for colour-blind readers.
+struct Palette {
+    Theme theme{};
+    QColor window;      ///< behind panels and labels
+    QColor background;  ///< behind the rows
+    QColor row;         ///< an empty row: the rank does nothing
+    QColor grid;
+    QColor text;
+    QColor faint_text;  ///< second rank, but still at least 4.5 : 1 on window and background
+    QColor wait_fill;
+    QColor wait_hatch;
+    QColor wait_text;
+    QColor selection;
+    QColor faster;  ///< measured faster than predicted
+    QColor slower;
+    QColor banner;
+    QColor banner_text;
+
+    OpStyle style(Op op) const;
+};
+
+Palette palette_of(Theme theme);
+
+/// The kinds of action in the order of the legend: F, B, I, W, R, OPT, then messages (one for all
+/// of them).
+std::vector<Op> legend_ops();
+
+/// The colours of Qt's own widgets.
+QPalette widget_palette(const Palette& palette);
+
+/// WCAG 2.1, from 1 (the same) to 21 (black on white).
+double contrast_ratio(const QColor& a, const QColor& b);
+
+/// `share` of `over` mixed into `under`, in the colour space of the screen.
+QColor mixed(const QColor& under, const QColor& over, double share);
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,149 @@
+#include "gui/action_details.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const Action b2_of_0{.op = Op::Backward, .stage = 0, .micro_batch = 2};
+const Action recv_b2_of_0{.op = Op::RecvBackward, .stage = 0, .micro_batch = 2};
+
+const DetailLine& line(const std::vector<DetailLine>& lines, std::string_view name) {
+    for (const DetailLine& candidate : lines) {
+        if (candidate.name == name) {
+            return candidate;
+        }
+    }
+    throw std::out_of_range("no line " + std::string(name));
+}
+
+/// F and B of rank 0, micro-batch 2 take 0 % longer, of micro-batch 0 10 % less (see canned.cpp).
+RunData jittered() {
+    return canned_run({.ranks = 2, .micro_batches = 3, .jitter = 0.1});
+}
+
+TEST(Details, ShowBothSidesWhicheverIsSelected) {
+    const RunData run = jittered();
+    const ActionDetails of_predicted = details_of(run, find(run, Side::Predicted, b2_of_0));
+    const ActionDetails of_measured = details_of(run, find(run, Side::Measured, b2_of_0));
+    EXPECT_EQ(of_predicted.title, "0B2");
+    EXPECT_THAT(of_predicted.subtitle, HasSubstr("rank 0, stage 0, micro-batch 2"));
+    ASSERT_EQ(of_predicted.lines.size(), of_measured.lines.size());
+    for (std::size_t i = 0; i < of_predicted.lines.size(); ++i) {
+        EXPECT_EQ(of_predicted.lines[i].predicted, of_measured.lines[i].predicted);
+        EXPECT_EQ(of_predicted.lines[i].measured, of_measured.lines[i].measured);
+        EXPECT_EQ(of_predicted.lines[i].error, of_measured.lines[i].error);
+    }
+}
+
+TEST(Details, HoldBeginDurationErrorAndIdleTime) {
+    const RunData run = jittered();
+    const Action b0{.op = Op::Backward, .stage = 0, .micro_batch = 0};
+    const ActionDetails details = details_of(run, find(run, Side::Measured, b0));
+    const DetailLine& duration = line(details.lines, "duration");
+    EXPECT_EQ(duration.predicted, format_duration(std::chrono::milliseconds(2)));
+    EXPECT_EQ(duration.measured, format_duration(std::chrono::microseconds(1800)));
+    EXPECT_EQ(duration.error, "+11.1 %");
+    EXPECT_EQ(line(details.lines, "begin").predicted,
+              format_duration(std::chrono::milliseconds(10)));
+}
+
+TEST(Details, IdleBeforeAnActionIsTheTimeSinceTheOneBefore) {
+    const RunData run = canned_run();
+    const ActionDetails details = details_of(run, find(run, Side::Predicted, b2_of_0));
+    // Rank 0 ends 0F2 at 3 ms; 1B2 ends at 6 ms.
+    EXPECT_EQ(line(details.lines, "idle before").predicted,
+              format_duration(std::chrono::milliseconds(3)));
+}
+
+TEST(Details, AMessageSaysHowLongItWaitedAndForWhom) {
+    const RunData run = canned_run();
+    const ActionDetails details = details_of(run, find(run, Side::Measured, recv_b2_of_0));
+    EXPECT_EQ(line(details.lines, "of it waiting").measured,
+              format_duration(std::chrono::milliseconds(3)));
+    EXPECT_EQ(details.note, "The other end is 1SEND_B2 on rank 1.");
+}
+
+TEST(Details, OfAMissingSideAreEmptyTexts) {
+    RunData run = canned_run();
+    run.twin.measured.reset();
+    run.measured.reset();
+    run.comparison.reset();
+    const ActionDetails details = details_of(run, find(run, Side::Predicted, b2_of_0));
+    for (const DetailLine& each : details.lines) {
+        EXPECT_FALSE(each.predicted.empty());
+        EXPECT_TRUE(each.measured.empty());
+        EXPECT_TRUE(each.error.empty());
+    }
+}
+
+TEST(Details, OfNothingAreEmpty) {
+    const RunData run = canned_run();
+    EXPECT_THAT(details_of(run, {.rank = 99}).lines, IsEmpty());
+    EXPECT_THAT(sentence_of(run, {.cell = 99}), IsEmpty());
+    EXPECT_THAT(details_of(RunData{}, {}).title, IsEmpty());
+}
+
+TEST(Details, NameTheMedianWhereThereAreSeveralSteps) {
+    RunData run = jittered();
+    run.measured->steps = 12;
+    const ActionDetails details = details_of(run, find(run, Side::Predicted, b2_of_0));
+    EXPECT_EQ(line(details.lines, "median").predicted,
+              format_duration(std::chrono::milliseconds(2)));
+    EXPECT_THAT(details.note, HasSubstr("12 steps"));
+}
+
+TEST(Sentence, SaysWhatAScreenReaderNeeds) {
+    const RunData run = jittered();
+    const Action b0{.op = Op::Backward, .stage = 0, .micro_batch = 0};
+    const std::string sentence = sentence_of(run, find(run, Side::Measured, b0));
+    EXPECT_THAT(sentence, HasSubstr("0B0"));
+    EXPECT_THAT(sentence, HasSubstr("micro-batch 0"));
+    EXPECT_THAT(sentence, HasSubstr("measured"));
+    EXPECT_THAT(sentence, HasSubstr("error +11.1 %"));
+}
+
+TEST(StepLines, CompareStepAndPipelineAndBubble) {
+    const RunData run = jittered();
+    const std::vector<DetailLine> lines = step_lines(run);
+    EXPECT_EQ(line(lines, "step").predicted, format_duration(step_time(*run.twin.predicted)));
+    EXPECT_EQ(line(lines, "pipeline").measured, format_duration(pipeline_time(*run.twin.measured)));
+    // 2 ranks, 3 micro-batches: (K - 1) / (M + K - 1) = 1/4.
+    EXPECT_EQ(line(lines, "bubble.total").predicted, "25.0 %");
+}
+
+TEST(BreakdownLines, LeaveOutWhatIsZeroOnBothSides) {
+    RunData run = canned_run();
+    EXPECT_THAT(breakdown_lines(run), IsEmpty());
+    Breakdown predicted;
+    predicted.forward = std::chrono::milliseconds(3);
+    run.comparison->predicted_breakdown = predicted;
+    const std::vector<DetailLine> lines = breakdown_lines(run);
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_EQ(lines[0].name, "forward");
+    EXPECT_EQ(lines[0].measured, "");
+}
+
+TEST(PlanLine, CountsInWords) {
+    EXPECT_EQ(plan_line(canned_run({.ranks = 4, .micro_batches = 8})),
+              "gpipe, 4 ranks, 8 micro-batches");
+    EXPECT_EQ(plan_line(canned_run({.ranks = 1, .micro_batches = 1})),
+              "gpipe, 1 rank, 1 micro-batch");
+}
+
+TEST(PercentText, LeavesOutWhatIsNoNumber) {
+    EXPECT_EQ(percent_text(2.84), "+2.8 %");
+    EXPECT_EQ(percent_text(-0.04), "0.0 %");
+    EXPECT_EQ(percent_text(std::numeric_limits<double>::infinity()), "");
+}
+
+}  // namespace
+}  // namespace pipetwin::gui

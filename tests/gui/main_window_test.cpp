@@ -1,0 +1,232 @@
+#include "gui/main_window.h"
+
+#include <fstream>
+
+#include <QAbstractButton>
+#include <QApplication>
+#include <QDropEvent>
+#include <QFrame>
+#include <QLabel>
+#include <QMenu>
+#include <QMimeData>
+#include <QSettings>
+#include <QSignalSpy>
+#include <QStatusBar>
+#include <QTemporaryDir>
+#include <QTest>
+#include <gtest/gtest.h>
+
+#include "gui/timeline_view.h"
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+const Action f1_of_0{.op = Op::Forward, .stage = 0, .micro_batch = 1};
+
+/// All text of the labels that can be seen.
+QString visible_text(const QWidget& widget) {
+    QApplication::processEvents();  // labels added to a layout are shown by an event
+    QStringList texts;
+    for (const QLabel* const label : widget.findChildren<QLabel*>()) {
+        if (label->isVisible()) {
+            texts += label->text();
+        }
+    }
+    return texts.join('\n');
+}
+
+class MainWindowTest : public testing::Test {
+  protected:
+    MainWindowTest() : settings_(folder_.filePath("settings.ini"), QSettings::IniFormat) {
+        window_.resize(1280, 720);
+        window_.show();
+        QApplication::setActiveWindow(&window_);
+    }
+
+    void show_canned() { window_.show_run(canned_run({.jitter = 0.1})); }
+
+    void key(Qt::Key key) { QTest::keyClick(&window_, key); }
+
+    std::string selected() {
+        const auto ref = window_.timeline().selection();
+        return ref ? to_string(window_.run().twin.span(*ref)->action) : "";
+    }
+
+    std::filesystem::path file_with(const char* name, const char* content) {
+        const std::filesystem::path path = folder_.filePath(name).toStdString();
+        std::ofstream(path) << content;
+        return path;
+    }
+
+    void open_and_wait(const std::filesystem::path& path) {
+        QSignalSpy opened(&window_, &MainWindow::opened);
+        window_.open(path);
+        ASSERT_TRUE(opened.wait());
+    }
+
+    QTemporaryDir folder_;
+    QSettings settings_;
+    MainWindow window_{&settings_};
+};
+
+TEST_F(MainWindowTest, InvitesToOpenARun) {
+    EXPECT_TRUE(visible_text(window_).contains("No run is open"));
+    EXPECT_TRUE(window_.run().empty());
+}
+
+TEST_F(MainWindowTest, ShowsBothStepTimesAndTheErrorInTheStatusBar) {
+    show_canned();
+    const QString text = visible_text(*window_.statusBar());
+    const RunData& run = window_.run();
+    const auto contains = [&](const char* what, Duration step) {
+        return text.contains(QString::fromStdString(what + format_duration(step)));
+    };
+    EXPECT_TRUE(contains("predicted ", run.predicted->step)) << text.toStdString();
+    EXPECT_TRUE(contains("measured ", run.measured->step)) << text.toStdString();
+    EXPECT_TRUE(text.contains("error")) << text.toStdString();
+}
+
+TEST_F(MainWindowTest, KeysZoomAndPan) {
+    show_canned();
+    const ViewTransform whole = window_.timeline().transform();
+    key(Qt::Key_W);
+    EXPECT_LT(window_.timeline().transform().ns_per_pixel, whole.ns_per_pixel);
+    const ViewTransform zoomed = window_.timeline().transform();
+    key(Qt::Key_D);
+    EXPECT_GT(window_.timeline().transform().origin, zoomed.origin);
+    key(Qt::Key_A);
+    EXPECT_EQ(window_.timeline().transform().origin, zoomed.origin);
+    key(Qt::Key_S);
+    key(Qt::Key_Z);
+    EXPECT_EQ(window_.timeline().transform(), whole);
+}
+
+TEST_F(MainWindowTest, ArrowsWalkThroughActionsAndRows) {
+    show_canned();
+    key(Qt::Key_Right);
+    EXPECT_EQ(selected(), "0F0");
+    key(Qt::Key_Right);
+    EXPECT_EQ(selected(), "0F1");
+    key(Qt::Key_Left);
+    EXPECT_EQ(selected(), "0F0");
+    key(Qt::Key_Down);
+    EXPECT_EQ(window_.timeline().selection()->side, Side::Measured);
+    key(Qt::Key_Up);
+    EXPECT_EQ(window_.timeline().selection()->side, Side::Predicted);
+    key(Qt::Key_Escape);
+    EXPECT_EQ(selected(), "");
+}
+
+TEST_F(MainWindowTest, TSwapsToTheTwinAndECyclesTheSides) {
+    show_canned();
+    key(Qt::Key_Right);
+    key(Qt::Key_T);
+    EXPECT_EQ(window_.timeline().selection()->side, Side::Measured);
+    EXPECT_EQ(selected(), "0F0");
+    for (const Sides sides : {Sides::Predicted, Sides::Measured, Sides::Both}) {
+        key(Qt::Key_E);
+        EXPECT_EQ(window_.timeline().sides(), sides);
+    }
+}
+
+TEST_F(MainWindowTest, FFitsTheSelection) {
+    show_canned();
+    key(Qt::Key_Right);
+    key(Qt::Key_F);
+    const QRect place = window_.timeline().place_of(*window_.timeline().selection());
+    EXPECT_GT(place.width(), window_.timeline().width() / 2);
+}
+
+TEST_F(MainWindowTest, SelectingFillsTheDetails) {
+    show_canned();
+    window_.timeline().select(find(window_.run(), Side::Measured, f1_of_0));
+    const QString text = visible_text(window_);
+    EXPECT_TRUE(text.contains("Action 0F1"));
+    EXPECT_TRUE(text.contains("rank 0, stage 0, micro-batch 1"));
+    EXPECT_TRUE(text.contains("duration"));
+}
+
+TEST_F(MainWindowTest, ABrokenFileBecomesABannerAndTheWindowLives) {
+    show_canned();
+    open_and_wait(file_with("broken.json", "{\"traceEvents\": [oops"));
+    EXPECT_TRUE(visible_text(window_).contains("broken.json"));
+    EXPECT_FALSE(window_.run().empty()) << "the run before it stays";
+    key(Qt::Key_Right);
+    EXPECT_EQ(selected(), "0F0");
+}
+
+TEST_F(MainWindowTest, AMissingFileAndAnEmptyFolderBecomeBanners) {
+    open_and_wait(folder_.filePath("not-there").toStdString());
+    EXPECT_TRUE(visible_text(window_).contains("not-there"));
+    open_and_wait(folder_.path().toStdString());
+    EXPECT_TRUE(visible_text(window_).contains("neither predicted.trace.json"));
+    EXPECT_TRUE(window_.run().empty());
+}
+
+TEST_F(MainWindowTest, TheBannerShowsTextAsItIs) {
+    RunData run = canned_run();
+    run.problems = {"<b>x</b> & y"};
+    window_.show_run(std::move(run));
+    EXPECT_TRUE(visible_text(window_).contains("<b>x</b> & y"));
+    show_canned();
+    EXPECT_FALSE(visible_text(window_).contains("<b>"));
+}
+
+TEST_F(MainWindowTest, RemembersRunsThatCouldBeOpened) {
+    RunData run = canned_run();
+    run.path = "/somewhere/a&b";
+    window_.show_run(std::move(run));
+    open_and_wait(folder_.filePath("not-there").toStdString());
+    EXPECT_EQ(settings_.value("recent").toStringList(), QStringList{"/somewhere/a&b"});
+}
+
+TEST_F(MainWindowTest, AcceptsADroppedFolder) {
+    QMimeData data;
+    data.setUrls({QUrl::fromLocalFile(folder_.path())});
+    QSignalSpy opened(&window_, &MainWindow::opened);
+    QDragEnterEvent enter({100, 100}, Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+    QApplication::sendEvent(&window_, &enter);
+    ASSERT_TRUE(enter.isAccepted());
+    QDropEvent drop({100, 100}, Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+    QApplication::sendEvent(&window_, &drop);
+    ASSERT_TRUE(opened.wait());
+    EXPECT_TRUE(visible_text(window_).contains("neither predicted.trace.json"));
+}
+
+TEST_F(MainWindowTest, RemembersTheTheme) {
+    window_.set_theme(Theme::Light);
+    QTest::keyClick(&window_, Qt::Key_L, Qt::ControlModifier);
+    EXPECT_EQ(settings_.value("theme").toString(), "dark");
+    const MainWindow next(&settings_);
+    EXPECT_LT(QApplication::palette().color(QPalette::Window).lightness(), 80);
+}
+
+TEST_F(MainWindowTest, EveryControlHasAName) {
+    show_canned();
+    for (const QMenu* const menu : window_.findChildren<QMenu*>()) {
+        for (const QAction* const action : menu->actions()) {
+            EXPECT_FALSE(action->text().isEmpty() && !action->isSeparator())
+                << menu->title().toStdString();
+        }
+    }
+    EXPECT_FALSE(window_.timeline().accessibleName().isEmpty());
+    for (const QAbstractButton* const button : window_.findChildren<QAbstractButton*>()) {
+        const bool qts_own = button->objectName().startsWith("qt_");
+        EXPECT_TRUE(qts_own || !button->text().isEmpty() || !button->accessibleName().isEmpty());
+    }
+}
+
+TEST_F(MainWindowTest, NoTwoActionsShareAKey) {
+    QList<QKeySequence> seen;
+    for (const QAction* const action : window_.findChildren<QAction*>()) {
+        for (const QKeySequence& keys : action->shortcuts()) {
+            EXPECT_FALSE(seen.contains(keys)) << keys.toString().toStdString();
+            seen += keys;
+        }
+    }
+    EXPECT_GE(seen.size(), 20);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui

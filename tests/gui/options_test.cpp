@@ -1,0 +1,63 @@
+#include "gui/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pipetwin::gui {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Options, NothingIsAWindowWithoutARun) {
+    const ParsedOptions parsed = parse_options({});
+    EXPECT_FALSE(parsed.end);
+    EXPECT_FALSE(parsed.options.run);
+    EXPECT_FALSE(parsed.options.screenshot);
+}
+
+TEST(Options, AreAllRead) {
+    const ParsedOptions parsed = parse_options(
+        {"runs/1", "--screenshot", "a.png", "--size", "1920x1080", "--theme", "dark"});
+    ASSERT_FALSE(parsed.end);
+    EXPECT_EQ(parsed.options.run, "runs/1");
+    EXPECT_EQ(parsed.options.screenshot, "a.png");
+    EXPECT_EQ(parsed.options.width, 1920);
+    EXPECT_EQ(parsed.options.height, 1080);
+    EXPECT_EQ(parsed.options.theme, Theme::Dark);
+}
+
+TEST(Options, HelpEndsWellAndNamesEveryOption) {
+    const ParsedOptions parsed = parse_options({"--help"});
+    ASSERT_TRUE(parsed.end);
+    EXPECT_EQ(parsed.end->exit_code, 0);
+    for (const char* const option : {"RUN or FILE", "--screenshot", "--size", "--theme"}) {
+        EXPECT_THAT(parsed.end->text, HasSubstr(option));
+    }
+}
+
+class BadSize : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Options,
+    BadSize,
+    testing::Values(
+        "", "1920", "1920x", "x1080", "1920x1080x3", "0x500", "-5x500", "1e9x400", "99999x400"));
+
+TEST_P(BadSize, IsAUsageErrorThatSaysWhatWasExpected) {
+    const ParsedOptions parsed = parse_options({"--size", GetParam()});
+    ASSERT_TRUE(parsed.end);
+    EXPECT_EQ(parsed.end->exit_code, 2);
+}
+
+TEST(Options, WrongOnesAreUsageErrors) {
+    for (const auto& arguments : std::vector<std::vector<std::string>>{
+             {"--theme", "pink"}, {"--nonsense"}, {"one", "two"}, {"--screenshot"}}) {
+        const ParsedOptions parsed = parse_options(arguments);
+        ASSERT_TRUE(parsed.end) << arguments.front();
+        EXPECT_EQ(parsed.end->exit_code, 2) << arguments.front();
+        EXPECT_FALSE(parsed.end->text.empty());
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::gui

@@ -1,0 +1,180 @@
+#include "gui/run_data.h"
+
+#include <fstream>
+
+#include <QTemporaryDir>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/formats/chrome_trace.h"
+#include "sim/simulate.h"
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// GPipe on four ranks, eight micro-batches, F 10 ms, B 20 ms, as both engines would write it.
+class RunFolder : public testing::Test {
+  protected:
+    static Plan plan(ScheduleKind schedule = ScheduleKind::GPipe) {
+        PlainCosts costs;
+        costs.schedule = schedule;
+        costs.shape = {.ranks = 4, .micro_batches = 8};
+        costs.forward.assign(4, std::chrono::milliseconds(10));
+        costs.backward.assign(4, std::chrono::milliseconds(20));
+        return make_plan(costs);
+    }
+
+    static Trace trace(Origin origin, std::vector<Timeline> steps, const Plan& the_plan = plan()) {
+        Trace result;
+        result.plan_hash = the_plan.hash();
+        result.schedule_name = "gpipe";
+        result.schedule = the_plan->schedule;
+        for (Timeline& step : steps) {
+            step.origin = origin;
+        }
+        result.timelines.steps = std::move(steps);
+        return result;
+    }
+
+    /// The step with every time `percent` longer, and begun `late`.
+    static Timeline slower(Timeline step, int percent, Duration late) {
+        for (std::vector<Span>& row : step.ranks) {
+            for (Span& span : row) {
+                for (Duration* const time : {&span.begin, &span.ready, &span.end}) {
+                    *time += *time * percent / 100 + late;
+                }
+            }
+        }
+        step.links.clear();
+        return step;
+    }
+
+    std::filesystem::path write(const char* name, const std::string& content) const {
+        const std::filesystem::path path = folder() / name;
+        std::ofstream(path) << content;
+        return path;
+    }
+
+    void write_both() const {
+        const Timeline step = sim::simulate(plan());
+        write("predicted.trace.json", print_chrome_trace(trace(Origin::Predicted, {step})));
+        const Duration late = std::chrono::milliseconds(3);
+        write("measured.trace.json",
+              print_chrome_trace(
+                  trace(Origin::Measured,
+                        {slower(step, 30, late), slower(step, 10, late), slower(step, 5, late)})));
+    }
+
+    std::filesystem::path folder() const { return folder_.path().toStdString(); }
+
+    QTemporaryDir folder_;
+};
+
+TEST_F(RunFolder, GivesBothSidesAlignedAndCompared) {
+    write_both();
+    const RunData run = load_run(folder());
+    EXPECT_THAT(run.problems, IsEmpty());
+    ASSERT_TRUE(run.predicted && run.measured && run.comparison);
+    EXPECT_EQ(run.schedule_name, "gpipe");
+    EXPECT_EQ(run.micro_batches, 8);
+    EXPECT_EQ(run.twin.rank_count(), 4);
+    EXPECT_EQ(run.predicted->step, std::chrono::milliseconds(330));  // (8 + 3) * 30
+    EXPECT_EQ(run.twin.span({.side = Side::Measured})->begin, Duration{0});
+}
+
+TEST_F(RunFolder, DrawsTheStepNearestTheMedian) {
+    write_both();
+    const RunData run = load_run(folder());
+    EXPECT_EQ(run.measured->steps, 3);
+    EXPECT_EQ(run.measured->step, std::chrono::milliseconds(363));  // 10 % slower
+}
+
+TEST_F(RunFolder, HasTheUtilisationOfTheClosedForm) {
+    write_both();
+    const RunData run = load_run(folder());
+    for (const RankSummary& rank : run.predicted->ranks) {
+        EXPECT_DOUBLE_EQ(rank.utilisation, 8.0 / 11);  // M / (M + K - 1)
+    }
+}
+
+TEST_F(RunFolder, WithOneTraceHasOneSide) {
+    write_both();
+    std::filesystem::remove(folder() / "predicted.trace.json");
+    const RunData run = load_run(folder());
+    EXPECT_THAT(run.problems, IsEmpty());
+    EXPECT_FALSE(run.predicted);
+    EXPECT_TRUE(run.measured);
+    EXPECT_FALSE(run.comparison);
+}
+
+TEST_F(RunFolder, WithOneBrokenTraceShowsTheOtherAndSaysWhatIsWrong) {
+    write_both();
+    write("measured.trace.json", "{\"traceEvents\": [");
+    const RunData run = load_run(folder());
+    EXPECT_TRUE(run.predicted);
+    EXPECT_FALSE(run.measured);
+    EXPECT_THAT(run.problems, ElementsAre(HasSubstr("measured.trace.json")));
+}
+
+TEST_F(RunFolder, OfTwoDifferentPlansIsShownButNotCompared) {
+    write_both();
+    const Plan other = plan(ScheduleKind::OneFOneB);
+    Timeline step = sim::simulate(other);
+    step.links.clear();
+    write("measured.trace.json", print_chrome_trace(trace(Origin::Measured, {step}, other)));
+    const RunData run = load_run(folder());
+    EXPECT_TRUE(run.predicted && run.measured);
+    EXPECT_FALSE(run.comparison);
+    EXPECT_THAT(run.problems, ElementsAre(HasSubstr("cannot compare")));
+}
+
+TEST_F(RunFolder, WithoutTracesSaysWhatWasExpected) {
+    const RunData run = load_run(folder());
+    EXPECT_TRUE(run.empty());
+    EXPECT_THAT(run.problems, ElementsAre(HasSubstr("pipetwin run")));
+}
+
+TEST_F(RunFolder, ATraceFileOpensAsTheSideItIsOf) {
+    write_both();
+    EXPECT_TRUE(load_run(folder() / "predicted.trace.json").predicted);
+    EXPECT_TRUE(load_run(folder() / "measured.trace.json").measured);
+}
+
+TEST_F(RunFolder, AnEmulatedTraceSaysSo) {
+    const auto file =
+        write("x.json", print_chrome_trace(trace(Origin::Emulated, {sim::simulate(plan())})));
+    const RunData run = load_run(file);
+    EXPECT_EQ(side_name(run, Side::Measured), "emulated");
+    EXPECT_EQ(side_name(run, Side::Predicted), "");
+}
+
+TEST_F(RunFolder, NothingThatLiesThereThrows) {
+    write_both();
+    std::ifstream whole_file(folder() / "predicted.trace.json");
+    const std::string whole{std::istreambuf_iterator<char>(whole_file), {}};
+    const std::size_t step = whole.size() / 40;
+    for (std::size_t size = 0; size < whole.size() - 2; size += step) {
+        const RunData run = load_run(write("cut.json", whole.substr(0, size)));
+        EXPECT_TRUE(run.empty());
+        EXPECT_FALSE(run.problems.empty()) << size;
+    }
+    EXPECT_FALSE(load_run("/dev/null").problems.empty());
+    EXPECT_FALSE(load_run("").problems.empty());
+}
+
+TEST(Summary, OfATimelineWithoutTimeIsZero) {
+    Timeline timeline;
+    timeline.ranks.resize(2);
+    const SideData data = summarize(timeline, 1);
+    EXPECT_EQ(data.step, Duration{0});
+    ASSERT_EQ(data.ranks.size(), 2U);
+    EXPECT_EQ(data.ranks[0].utilisation, 0);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui

@@ -1,0 +1,297 @@
+#include "gui/timeline_view.h"
+
+#include <cmath>
+
+#include <QApplication>
+#include <QMouseEvent>
+#include <QScrollBar>
+#include <QSignalSpy>
+#include <QTest>
+#include <QWheelEvent>
+#include <gtest/gtest.h>
+
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+const Action f1_of_0{.op = Op::Forward, .stage = 0, .micro_batch = 1};
+const Action b2_of_1{.op = Op::Backward, .stage = 1, .micro_batch = 2};
+
+class TimelineViewTest : public testing::Test {
+  protected:
+    TimelineViewTest() {
+        view_.resize(1000, 420);
+        view_.show_run(&run_);
+        view_.show();
+    }
+
+    SpanRef find_span(Side side, const Action& action) const { return find(run_, side, action); }
+
+    void click(QPoint at) { QTest::mouseClick(view_.viewport(), Qt::LeftButton, {}, at); }
+
+    void wheel(QPoint at, int delta, Qt::KeyboardModifiers modifiers = Qt::NoModifier) {
+        const QPointF position(at);
+        QWheelEvent event(position,
+                          view_.viewport()->mapToGlobal(position),
+                          QPoint(),
+                          QPoint(0, delta),
+                          Qt::NoButton,
+                          modifiers,
+                          Qt::NoScrollPhase,
+                          false);
+        QApplication::sendEvent(view_.viewport(), &event);
+    }
+
+    void drag(QPoint from, QPoint to) {
+        QTest::mousePress(view_.viewport(), Qt::LeftButton, {}, from);
+        for (const QPointF at : {QPointF(from + to) / 2, QPointF(to)}) {
+            // QTest::mouseMove moves the cursor of the screen, which an off-screen one does not
+            // report.
+            QMouseEvent move(QEvent::MouseMove,
+                             at,
+                             view_.viewport()->mapToGlobal(at),
+                             Qt::NoButton,
+                             Qt::LeftButton,
+                             Qt::NoModifier);
+            QApplication::sendEvent(view_.viewport(), &move);
+        }
+        QTest::mouseRelease(view_.viewport(), Qt::LeftButton, {}, to);
+    }
+
+    QImage picture() { return view_.viewport()->grab().toImage(); }
+
+    RunData run_ = canned_run({.ranks = 2, .micro_batches = 3, .jitter = 0.1});
+    TimelineView view_;
+};
+
+TEST_F(TimelineViewTest, ShowsTheWholeRunAtFirst) {
+    const ViewTransform& shown = view_.transform();
+    EXPECT_LT(shown.origin, Duration{0});
+    EXPECT_GT(shown.time_at(view_.viewport()->width()), run_.twin.length());
+}
+
+TEST_F(TimelineViewTest, KeepsShowingTheWholeRunWhenResized) {
+    view_.resize(600, 420);
+    const QRect last = view_.place_of(find_span(Side::Predicted, {.op = Op::Optimizer}));
+    EXPECT_LT(last.right(), view_.viewport()->width());
+    view_.zoom(2);
+    const double scale = view_.transform().ns_per_pixel;
+    view_.resize(900, 420);
+    EXPECT_DOUBLE_EQ(view_.transform().ns_per_pixel, scale);
+}
+
+TEST_F(TimelineViewTest, PaintsAnActionInTheColourOfItsKindWithItsLetter) {
+    const QRect place = view_.place_of(find_span(Side::Predicted, f1_of_0));
+    const OpStyle style = palette_of(Theme::Light).style(Op::Forward);
+    const QImage image = picture();
+    EXPECT_EQ(image.pixelColor(place.left() + 3, place.top() + 3), style.fill);
+    bool text = false;
+    for (int x = place.left(); x < place.right() - 1; ++x) {
+        text = text || image.pixelColor(x, place.center().y()).lightness() > 200;
+    }
+    EXPECT_TRUE(text);
+}
+
+TEST_F(TimelineViewTest, PaintsPredictedAboveMeasured) {
+    const QRect predicted = view_.place_of(find_span(Side::Predicted, f1_of_0));
+    const QRect measured = view_.place_of(find_span(Side::Measured, f1_of_0));
+    EXPECT_LT(predicted.bottom(), measured.top());
+    EXPECT_EQ(predicted.height(), measured.height());
+}
+
+TEST_F(TimelineViewTest, HatchesWaits) {
+    const Action wait{.op = Op::RecvBackward, .stage = 0, .micro_batch = 2};
+    const QRect place = view_.place_of(find_span(Side::Predicted, wait));
+    const Palette palette = palette_of(Theme::Light);
+    const QImage image = picture().copy(place.adjusted(2, 2, -2, -2));
+    int fill = 0;
+    int hatch = 0;
+    for (int x = 0; x < image.width(); ++x) {
+        fill += image.pixelColor(x, 1) == palette.wait_fill ? 1 : 0;
+        hatch += image.pixelColor(x, 1) == palette.wait_hatch ? 1 : 0;
+    }
+    EXPECT_GT(fill, 0);
+    EXPECT_GT(hatch, 0);
+}
+
+TEST_F(TimelineViewTest, AClickSelectsAndAClickBesideClears) {
+    const QSignalSpy changed(&view_, &TimelineView::selection_changed);
+    const SpanRef wanted = find_span(Side::Measured, b2_of_1);
+    click(view_.place_of(wanted).center());
+    EXPECT_EQ(view_.selection(), wanted);
+    click(QPoint(view_.place_of(wanted).center().x(), view_.viewport()->height() - 3));
+    EXPECT_EQ(view_.selection(), std::nullopt);
+    EXPECT_EQ(changed.count(), 2);
+}
+
+TEST_F(TimelineViewTest, TheWheelZoomsAtTheCursor) {
+    const SpanRef ref = find_span(Side::Predicted, f1_of_0);
+    const QPoint at = view_.place_of(ref).center();
+    const double before = view_.transform().ns_per_pixel;
+    wheel(at, 240);
+    EXPECT_NEAR(view_.transform().ns_per_pixel, before / 1.44, before * 1e-6);
+    EXPECT_NEAR(view_.place_of(ref).center().x(), at.x(), 1);
+    wheel(at, -240);
+    EXPECT_NEAR(view_.transform().ns_per_pixel, before, before * 1e-6);
+}
+
+TEST_F(TimelineViewTest, ShiftAndTheWheelPan) {
+    view_.zoom(4);
+    const ViewTransform before = view_.transform();
+    wheel({600, 100}, -120, Qt::ShiftModifier);
+    EXPECT_GT(view_.transform().origin, before.origin);
+    EXPECT_EQ(view_.transform().ns_per_pixel, before.ns_per_pixel);
+}
+
+TEST_F(TimelineViewTest, DraggingPansAndSelectsNothing) {
+    view_.zoom(4);
+    view_.pan(0.1);
+    const SpanRef ref = find_span(Side::Predicted, {.op = Op::Backward, .micro_batch = 2});
+    const int before = view_.place_of(ref).x();
+    drag({700, 100}, {640, 100});
+    EXPECT_EQ(view_.place_of(ref).x(), before - 60);
+    EXPECT_EQ(view_.selection(), std::nullopt);
+}
+
+TEST_F(TimelineViewTest, FitSelectionFillsTheWindowWithIt) {
+    const SpanRef ref = find_span(Side::Measured, b2_of_1);
+    view_.select(ref);
+    view_.fit_selection();
+    EXPECT_GT(view_.place_of(ref).width(), 0.7 * view_.viewport()->width());
+    view_.show_whole_run();
+    EXPECT_LT(view_.place_of(ref).width(), 0.3 * view_.viewport()->width());
+}
+
+TEST_F(TimelineViewTest, FitWithoutASelectionShowsTheWholeRun) {
+    const ViewTransform whole = view_.transform();
+    view_.zoom(7);
+    view_.fit_selection();
+    EXPECT_EQ(view_.transform(), whole);
+}
+
+TEST_F(TimelineViewTest, NoKeyLosesTheRun) {
+    for (int i = 0; i < 60; ++i) {
+        view_.zoom(1.5);
+        view_.pan(1);
+    }
+    EXPECT_GE(view_.transform().ns_per_pixel, 1);
+    for (int i = 0; i < 60; ++i) {
+        view_.zoom(1 / 1.5);
+        view_.pan(-1);
+    }
+    const Duration middle = view_.transform().time_at(view_.viewport()->width() / 2.0);
+    EXPECT_LE(middle, run_.twin.length());
+    picture();
+}
+
+TEST_F(TimelineViewTest, SteppingBringsTheSelectionIntoSight) {
+    view_.select(find_span(Side::Predicted, f1_of_0));
+    view_.fit_selection();
+    for (int i = 0; i < 4; ++i) {
+        view_.select_next(+1);
+    }
+    const QRect place = view_.place_of(*view_.selection());
+    EXPECT_GT(place.right(), 0);
+    EXPECT_LT(place.left(), view_.viewport()->width());
+}
+
+TEST_F(TimelineViewTest, TheFirstStepSelectsTheFirstAction) {
+    view_.select_next(+1);
+    ASSERT_TRUE(view_.selection());
+    EXPECT_EQ(to_string(run_.twin.span(*view_.selection())->action), "0F0");
+    view_.select_in_next_row(+1);
+    EXPECT_EQ(view_.selection()->side, Side::Measured);
+}
+
+TEST_F(TimelineViewTest, SwapGoesToTheTwinAndBack) {
+    const SpanRef ref = find_span(Side::Predicted, f1_of_0);
+    view_.select(ref);
+    view_.swap_to_twin();
+    EXPECT_EQ(view_.selection(), find_span(Side::Measured, f1_of_0));
+    view_.swap_to_twin();
+    EXPECT_EQ(view_.selection(), ref);
+}
+
+TEST_F(TimelineViewTest, SwapShowsTheSideItGoesTo) {
+    view_.select(find_span(Side::Predicted, f1_of_0));
+    view_.set_sides(Sides::Predicted);
+    view_.swap_to_twin();
+    EXPECT_EQ(view_.sides(), Sides::Measured);
+    EXPECT_EQ(view_.selection(), find_span(Side::Measured, f1_of_0));
+}
+
+TEST_F(TimelineViewTest, HidingASideMovesTheSelectionToItsTwin) {
+    view_.select(find_span(Side::Predicted, f1_of_0));
+    view_.set_sides(Sides::Measured);
+    EXPECT_EQ(view_.selection(), find_span(Side::Measured, f1_of_0));
+    EXPECT_TRUE(view_.place_of(find_span(Side::Predicted, f1_of_0)).isEmpty());
+}
+
+TEST_F(TimelineViewTest, ManyRanksScroll) {
+    const RunData many = canned_run({.ranks = 24, .micro_batches = 4});
+    view_.show_run(&many);
+    EXPECT_GT(view_.verticalScrollBar()->maximum(), 0);
+    const SpanRef last = find(many, Side::Measured, {.op = Op::Forward, .stage = 23});
+    EXPECT_GT(view_.place_of(last).top(), view_.viewport()->height());
+    view_.select(last);
+    EXPECT_LE(view_.place_of(last).bottom(), view_.viewport()->height());
+    view_.show_run(nullptr);
+}
+
+TEST_F(TimelineViewTest, TheWheelOverTheLabelsScrollsTheRanks) {
+    const RunData many = canned_run({.ranks = 24, .micro_batches = 4});
+    view_.show_run(&many);
+    const ViewTransform before = view_.transform();
+    wheel({20, 200}, -240);
+    EXPECT_GT(view_.verticalScrollBar()->value(), 0);
+    EXPECT_EQ(view_.transform(), before);
+    view_.show_run(nullptr);
+}
+
+TEST_F(TimelineViewTest, WithoutARunEveryKeyIsHarmless) {
+    view_.show_run(nullptr);
+    view_.zoom(2);
+    view_.pan(1);
+    view_.select_next(1);
+    view_.select_in_next_row(1);
+    view_.swap_to_twin();
+    view_.fit_selection();
+    view_.show_whole_run();
+    view_.set_sides(Sides::Measured);
+    click({200, 100});
+    wheel({200, 100}, 120);
+    EXPECT_EQ(view_.selection(), std::nullopt);
+    EXPECT_FALSE(picture().isNull());
+}
+
+TEST_F(TimelineViewTest, ASideThatIsMissingLeavesOnlyTheOther) {
+    RunData alone = canned_run();
+    alone.twin.measured.reset();
+    alone.measured.reset();
+    alone.comparison.reset();
+    view_.show_run(&alone);
+    view_.select_next(+1);
+    view_.swap_to_twin();
+    EXPECT_EQ(view_.selection()->side, Side::Predicted);
+    EXPECT_FALSE(picture().isNull());
+    view_.show_run(nullptr);
+}
+
+TEST_F(TimelineViewTest, TellsAScreenReaderWhatIsSelected) {
+    EXPECT_TRUE(view_.accessibleName().contains("nothing selected"));
+    view_.select(find_span(Side::Measured, b2_of_1));
+    EXPECT_TRUE(view_.accessibleName().contains("1B2"));
+    EXPECT_TRUE(view_.accessibleName().contains("micro-batch 2"));
+    EXPECT_TRUE(view_.accessibleName().contains("measured"));
+}
+
+TEST_F(TimelineViewTest, TheDarkThemePaintsADarkGround) {
+    view_.set_colors(palette_of(Theme::Dark));
+    const QImage image = picture();
+    const QPoint corner(image.width() - 2, image.height() - 2);
+    EXPECT_LT(image.pixelColor(corner).lightness(), 60);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui

@@ -1,0 +1,118 @@
+#include "gui/twin.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+const Action f0_of_1{.op = Op::Forward, .stage = 1, .micro_batch = 0};
+const Action b2_of_0{.op = Op::Backward, .stage = 0, .micro_batch = 2};
+
+TEST(Sides, CycleThroughAllThree) {
+    EXPECT_EQ(next(Sides::Both), Sides::Predicted);
+    EXPECT_EQ(next(Sides::Predicted), Sides::Measured);
+    EXPECT_EQ(next(Sides::Measured), Sides::Both);
+}
+
+TEST(Sides, ShowWhatTheyName) {
+    EXPECT_TRUE(shows(Sides::Both, Side::Predicted));
+    EXPECT_TRUE(shows(Sides::Both, Side::Measured));
+    EXPECT_TRUE(shows(Sides::Measured, Side::Measured));
+    EXPECT_FALSE(shows(Sides::Measured, Side::Predicted));
+    EXPECT_FALSE(shows(Sides::Predicted, Side::Measured));
+}
+
+TEST(Twin, AnEmptyOneAnswersNothing) {
+    const Twin twin;
+    EXPECT_EQ(twin.rank_count(), 0);
+    EXPECT_EQ(twin.length(), Duration{0});
+    EXPECT_EQ(twin.span({}), nullptr);
+    EXPECT_EQ(twin.row(Side::Measured, 0), nullptr);
+    EXPECT_EQ(first_action(twin, Sides::Both), std::nullopt);
+}
+
+TEST(Twin, LengthIsThatOfTheLongerSide) {
+    const RunData run = canned_run({.jitter = 0.1});
+    EXPECT_EQ(run.twin.length(),
+              std::max(step_time(*run.twin.predicted), step_time(*run.twin.measured)));
+}
+
+TEST(Navigation, StepsThroughTheRowPassingOverWhatTakesNoTime) {
+    const RunData run = canned_run();
+    std::optional<SpanRef> at = first_action(run.twin, Sides::Both);
+    std::string walk;
+    for (; at; at = next_in_row(run.twin, *at, +1)) {
+        walk += to_string(run.twin.span(*at)->action) + " ";
+    }
+    // Sends and the receives of the later gradients take no time.
+    EXPECT_EQ(walk, "0F0 0F1 0F2 0RECV_B2 0B2 0B1 0B0 0OPT ");
+}
+
+TEST(Navigation, StepsBackTheSameWay) {
+    const RunData run = canned_run();
+    const SpanRef from = find(run, Side::Measured, b2_of_0);
+    const auto forth = next_in_row(run.twin, from, +1);
+    ASSERT_TRUE(forth);
+    EXPECT_EQ(next_in_row(run.twin, *forth, -1), from);
+}
+
+TEST(Navigation, EndsAtTheEndsOfTheRow) {
+    const RunData run = canned_run();
+    const SpanRef first = *first_action(run.twin, Sides::Both);
+    EXPECT_EQ(next_in_row(run.twin, first, -1), std::nullopt);
+}
+
+TEST(Navigation, TheTwinOfTheTwinIsTheAction) {
+    const RunData run = canned_run({.jitter = 0.1});
+    const SpanRef here = find(run, Side::Predicted, f0_of_1);
+    const auto there = twin_of(run.twin, here);
+    ASSERT_TRUE(there);
+    EXPECT_EQ(there->side, Side::Measured);
+    EXPECT_EQ(run.twin.span(*there)->action, f0_of_1);
+    EXPECT_EQ(twin_of(run.twin, *there), here);
+}
+
+TEST(Navigation, AnActionThatTheOtherSideLacksHasNoTwin) {
+    RunData run = canned_run();
+    const SpanRef here = find(run, Side::Predicted, f0_of_1);
+    run.twin.measured->ranks[1].clear();
+    EXPECT_EQ(twin_of(run.twin, here), std::nullopt);
+    run.twin.measured.reset();
+    EXPECT_EQ(twin_of(run.twin, here), std::nullopt);
+}
+
+TEST(Navigation, DownGoesToTheSameTimeOnTheRowBelow) {
+    const RunData run = canned_run();
+    const SpanRef here = find(run, Side::Measured, b2_of_0);  // 6 to 8 ms
+    const auto below = in_next_row(run.twin, Sides::Both, here, +1);
+    ASSERT_TRUE(below);
+    EXPECT_EQ(below->rank, 1);
+    EXPECT_EQ(below->side, Side::Predicted);
+    EXPECT_EQ(to_string(run.twin.span(*below)->action), "1B1");
+}
+
+TEST(Navigation, DownSkipsHiddenRowsAndEndsAtTheLast) {
+    const RunData run = canned_run();
+    const SpanRef here = find(run, Side::Measured, b2_of_0);
+    const auto below = in_next_row(run.twin, Sides::Measured, here, +1);
+    ASSERT_TRUE(below);
+    EXPECT_EQ(below->side, Side::Measured);
+    EXPECT_EQ(in_next_row(run.twin, Sides::Measured, *below, +1), std::nullopt);
+    EXPECT_EQ(in_next_row(run.twin, Sides::Measured, here, -1), std::nullopt);
+}
+
+TEST(Navigation, AReceiveKnowsItsSendAndBack) {
+    const RunData run = canned_run();
+    const SpanRef receive =
+        find(run, Side::Measured, {.op = Op::RecvBackward, .stage = 0, .micro_batch = 2});
+    const auto send = partner_of(run.twin, receive);
+    ASSERT_TRUE(send);
+    EXPECT_EQ(to_string(run.twin.span(*send)->action), "1SEND_B2");
+    EXPECT_EQ(partner_of(run.twin, *send), receive);
+    EXPECT_EQ(partner_of(run.twin, find(run, Side::Measured, f0_of_1)), std::nullopt);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
