@@ -5,11 +5,12 @@
 #include <optional>
 #include <stdexcept>
 
+#include "exec/spin.h"
 #include "exec/tensor.h"
 
 namespace pipetwin::exec {
 
-/// What a blocked worker sees when a channel is closed under it: somebody else failed.
+/// What a blocked worker sees when the other end of its channel has stopped: somebody else failed.
 class ChannelClosed : public std::runtime_error {
   public:
     ChannelClosed();
@@ -26,24 +27,34 @@ struct Message {
 /// One edge: one boundary, one direction, one producer, one consumer, first in first out.
 class Channel {
   public:
+    Channel() = default;
+    Channel(const Channel&) = delete;
+    Channel& operator=(const Channel&) = delete;
     virtual ~Channel() = default;
-    /// Blocks while `capacity` messages wait (capacity 0: until the receiver takes this one). Returns when the channel took
-    /// the message. Throws ChannelClosed.
+
+    /// Blocks while `capacity` messages wait (capacity 0: until the receiver takes this one).
+    /// Returns when the channel took the message. Throws ChannelClosed.
     virtual TimePoint send(Message message) = 0;
-    /// Blocks until a message is there. `arrived` is when it was. Throws ChannelClosed.
+
     struct Received {
         Message message;
-        TimePoint arrived;
+        TimePoint arrived;  ///< when it was sent, or when it became available if that is later
     };
+    /// Blocks until a message is there and available. Throws ChannelClosed.
     virtual Received receive() = 0;
-    /// Ends every blocked and later send and receive with ChannelClosed. Any thread.
+
+    /// One end stops. Ends a blocked send and every later one with ChannelClosed; a receiver still
+    /// gets what was sent before, then ChannelClosed. Any thread, any number of times.
     virtual void close() = 0;
+
     /// Empties and opens it again, when no thread is inside.
     virtual void reopen() = 0;
-    virtual int capacity() const = 0;
+
+    /// None: unbounded.
+    virtual std::optional<int> capacity() const = 0;
 };
 
-/// Between threads of this process: spins briefly, then blocks. No capacity: unbounded.
-std::unique_ptr<Channel> make_local_channel(std::optional<int> capacity);
+/// Between threads of this process. Hands the tensor over without copying it.
+std::unique_ptr<Channel> make_local_channel(std::optional<int> capacity, Spin spin = Spin::Briefly);
 
 }  // namespace pipetwin::exec

@@ -23,6 +23,13 @@ class Device {
     /// The time on this device's clock.
     virtual TimePoint now() = 0;
 
+    /// Returns when `moment`, which lies a little ahead, has come on this device's clock: the start
+    /// of a step.
+    virtual void wait_until(TimePoint moment) {
+        while (now() < moment) {
+        }
+    }
+
     /// Called when the host has issued all of `action`, which was planned to last `planned`;
     /// returns the moment at which its result is complete.
     virtual TimePoint complete(const Action& action, TimePoint begin, Duration planned) = 0;

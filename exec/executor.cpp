@@ -1,1 +1,387 @@
 #include "exec/executor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <cmath>
+#include <exception>
+#include <future>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "exec/cores.h"
+#include "exec/schedule_order.h"
+#include "exec/worker.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The earliest failure in schedule order. Any thread.
+class FirstFailure {
+  public:
+    /// Keeps `error` if it comes before what is kept.
+    void report(int order, int rank, const Action& action, std::exception_ptr error) {
+        const std::lock_guard lock(mutex_);
+        if (order < order_) {
+            order_ = order;
+            rank_ = rank;
+            action_ = action;
+            error_ = std::move(error);
+        }
+    }
+
+    /// Whether a worker may still turn to the action with this place in the order.
+    bool allows(int order) const { return order <= order_; }
+
+    int rank() const { return rank_; }
+    const Action& action() const { return action_; }
+    /// Null if nothing failed.
+    const std::exception_ptr& error() const { return error_; }
+
+  private:
+    std::mutex mutex_;
+    std::atomic<int> order_ = std::numeric_limits<int>::max();
+    int rank_ = 0;
+    Action action_;
+    std::exception_ptr error_;
+};
+
+std::string message_of(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& exception) {
+        return exception.what();
+    } catch (...) {
+        return "an exception that is no std::exception";
+    }
+}
+
+void refuse_what_cannot_be_executed(const Plan& plan, const Model& model, Backend backend) {
+    if (backend == Backend::Cuda) {
+        throw Error(ErrorKind::Unavailable,
+                    "cluster.backend",
+                    "the CUDA backend cannot train yet",
+                    "set backend = \"cpu\" or \"paced\"");
+    }
+    if (!model.is_executable()) {
+        throw Error(ErrorKind::BadInput,
+                    "model",
+                    "it is known by its costs only, so it can be simulated but not executed",
+                    "describe the model as gpt, mlp or layers");
+    }
+    PIPETWIN_EXPECT(plan->partition && plan->partition->layer_count() == model.layer_count(),
+                    "the plan's partition is one of this model");
+    PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
+}
+
+template <class T>
+bool all_finite(const T* values, std::int64_t count) {
+    return std::all_of(values, values + count, [](T value) { return std::isfinite(value); });
+}
+
+bool all_finite(const Tensor& tensor) {
+    switch (tensor.dtype()) {
+        case DType::F32:
+            return all_finite(tensor.as<float>(), tensor.size());
+        case DType::F64:
+            return all_finite(tensor.as<double>(), tensor.size());
+        case DType::I32:
+            break;
+    }
+    return true;
+}
+
+/// Looks for the first layer whose output is not finite, once it is switched on.
+struct FiniteWatch {
+    bool on = false;
+    std::optional<int> layer;
+
+    void look(int index, Op part, const Tensor* result) {
+        if (on && !layer && part == Op::Forward && result != nullptr && !all_finite(*result)) {
+            layer = index;
+        }
+    }
+};
+
+}  // namespace
+
+struct Executor::Impl {
+    Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options)
+        : plan(std::move(plan_to_walk)),
+          model(trained_model),
+          options(std::move(executor_options)) {
+        refuse_what_cannot_be_executed(plan, model, options.backend);
+        const std::vector<int> cores = allowed_cores();
+        const bool own_core = options.backend == Backend::Cpu &&
+                              static_cast<std::size_t>(plan.rank_count()) <= cores.size();
+        spin = own_core ? Spin::Briefly : Spin::Never;
+        connect();
+        const Worker::Settings settings{.options = &options,
+                                        .after_layer =
+                                            [this](int layer, Op part, const Tensor* result) {
+                                                watch.look(layer, part, result);
+                                                if (options.after_layer) {
+                                                    options.after_layer(layer, part, result);
+                                                }
+                                            },
+                                        .cores = own_core ? cores : std::vector<int>{}};
+        for (int rank = 0; rank < plan.rank_count(); ++rank) {
+            workers.push_back(std::make_unique<Worker>(plan, model, rank, edges, settings));
+        }
+        order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
+    }
+
+    void connect();
+    TimePoint walk_rows(const StepInput& input, FirstFailure& failure);
+    bool walk_row(std::size_t rank, const StepInput& input, FirstFailure& failure);
+    StepResult result(TimePoint start);
+    double grad_norm() const;
+    [[noreturn]] void clean_up_and_throw(const StepInput& input, const FirstFailure& failure);
+    std::string first_not_finite(int micro_batch, const StepInput& input);
+    Worker& worker_of(int stage) const {
+        const int rank = plan->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
+        return *workers[static_cast<std::size_t>(rank)];
+    }
+
+    Plan plan;
+    Model model;
+    ExecutorOptions options;
+    Spin spin = Spin::Never;
+    FiniteWatch watch;
+    Edges edges;
+    std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]
+    std::vector<std::vector<int>> order;           ///< [rank][cell]
+    std::optional<Failure> last_failure;
+};
+
+void Executor::Impl::connect() {
+    for (std::size_t boundary = 0; boundary + 1 < plan->schedule.rank_of_stage.size(); ++boundary) {
+        const auto& rank_of_stage = plan->schedule.rank_of_stage;
+        const bool between_ranks = rank_of_stage[boundary] != rank_of_stage[boundary + 1];
+        for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
+            Edge& edge = direction->emplace_back();
+            edge.link = plan->links[boundary];
+            if (between_ranks) {
+                edge.channel = make_local_channel(plan->channel_capacity, spin);
+            }
+        }
+    }
+}
+
+/// One thread per rank, from the first action to the last. Returns when all are joined; the start
+/// of the step.
+TimePoint Executor::Impl::walk_rows(const StepInput& input, FirstFailure& failure) {
+    TimePoint start;
+    const auto begin_together = [this, &start]() noexcept {
+        // Spinning workers meet at a moment that lies a little ahead, so that none is late for
+        // having been woken last.
+        constexpr std::chrono::microseconds wake_up{100};
+        start = Clock::now() + (spin == Spin::Briefly ? wake_up : std::chrono::microseconds{0});
+    };
+    std::barrier all_ready(std::ssize(workers), begin_together);
+    const auto work = [&](std::size_t rank) {
+        Worker& worker = *workers[rank];
+        try {
+            worker.prepare();
+        } catch (...) {
+            failure.report(-1, static_cast<int>(rank), {}, std::current_exception());
+        }
+        all_ready.arrive_and_wait();
+        worker.start(start);
+        if (!walk_row(rank, input, failure)) {
+            worker.close_channels();
+        }
+    };
+    std::vector<std::jthread> threads;
+    threads.reserve(workers.size());
+    try {
+        for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+            threads.emplace_back(work, rank);
+        }
+    } catch (...) {  // the system has no thread left; those that exist must not wait for the others
+        failure.report(-1, static_cast<int>(threads.size()), {}, std::current_exception());
+        for (std::size_t missing = threads.size(); missing < workers.size(); ++missing) {
+            all_ready.arrive_and_drop();
+        }
+    }
+    threads.clear();
+    return start;
+}
+
+/// False if the row was not walked to its end, because an action of it or of another rank failed.
+bool Executor::Impl::walk_row(std::size_t rank, const StepInput& input, FirstFailure& failure) {
+    const std::vector<Action>& row = plan->schedule.ranks[rank];
+    for (std::size_t cell = 0; cell < row.size(); ++cell) {
+        if (!failure.allows(order[rank][cell])) {
+            return false;
+        }
+        try {
+            if (options.before_action) {
+                options.before_action(static_cast<int>(rank), row[cell]);
+            }
+            workers[rank]->perform(row[cell], input);
+        } catch (const ChannelClosed&) {
+            return false;  // the failure is its neighbour's
+        } catch (...) {
+            failure.report(
+                order[rank][cell], static_cast<int>(rank), row[cell], std::current_exception());
+            return false;
+        }
+    }
+    return true;
+}
+
+StepResult Executor::Impl::result(TimePoint start) {
+    StepResult result;
+    result.loss = worker_of(plan.stage_count() - 1).stage(plan.stage_count() - 1).loss();
+    result.grad_norm = grad_norm();
+    result.timeline.origin =
+        options.backend == Backend::Paced ? Origin::Emulated : Origin::Measured;
+    Duration wall{};
+    Duration cpu{};
+    for (const auto& worker : workers) {
+        result.timeline.ranks.push_back(worker->recorder().spans(start));
+        result.peak.push_back(worker->arena().peak());
+        wall += worker->recorder().compute_wall();
+        cpu += worker->recorder().compute_cpu();
+    }
+    // A paced device only makes believe that it computes all the time.
+    const bool real = options.backend != Backend::Paced;
+    result.stolen =
+        real && wall > Duration{} ? std::max(0.0, 1.0 - to_seconds(cpu) / to_seconds(wall)) : 0;
+    return result;
+}
+
+/// Stage by stage, so in model order whatever the partition.
+double Executor::Impl::grad_norm() const {
+    double sum = 0;
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        for (const double squares : worker_of(stage).stage(stage).gradient_squares()) {
+            sum += squares;
+        }
+    }
+    return std::sqrt(sum);
+}
+
+void Executor::Impl::clean_up_and_throw(const StepInput& input, const FirstFailure& failure) {
+    for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
+        for (Edge& edge : *direction) {
+            if (edge.channel) {
+                edge.channel->reopen();
+            }
+        }
+    }
+    for (const auto& worker : workers) {
+        worker->abandon();
+    }
+    last_failure = Failure{.rank = failure.rank(),
+                           .step = input.step,
+                           .action = failure.action(),
+                           .message = message_of(failure.error())};
+    const std::string place = place_of(*last_failure);
+    try {
+        std::rethrow_exception(failure.error());
+    } catch (const Error& error) {
+        if (error.kind() == ErrorKind::NotFinite && failure.action().op == Op::Forward) {
+            const int micro_batch = failure.action().micro_batch;
+            throw Error(error.kind(),
+                        place,
+                        error.text() + first_not_finite(micro_batch, input),
+                        error.hint());
+        }
+        throw error.at(place);
+    }
+}
+
+/// Runs the micro-batch through all stages once more, now looking at every layer's output.
+std::string Executor::Impl::first_not_finite(int micro_batch, const StepInput& input) {
+    watch = {.on = true, .layer = {}};
+    std::async(std::launch::async,
+               [&] {  // a thread of its own: the device sets it up for computing
+                   Tensor boundary;
+                   for (int stage = 0; stage < plan.stage_count() && !watch.layer; ++stage) {
+                       Worker& worker = worker_of(stage);
+                       worker.device().enter_thread();
+                       if (!boundary.empty()) {
+                           boundary.detach();
+                           boundary.attach(worker.arena(), MemoryKind::Boundary);
+                       }
+                       boundary = worker.stage(stage).forward(
+                           micro_batch,
+                           std::move(boundary),
+                           input.data[static_cast<std::size_t>(micro_batch)],
+                           false);
+                   }
+               })
+        .get();
+    for (const auto& worker : workers) {
+        worker->abandon();
+    }
+    const int layer = watch.layer.value_or(model.layer_count() - 1);
+    watch = {};
+    return fmt::format("; the first output that is not finite is that of layer '{}' in stage {}",
+                       model.layer(layer).spec.name,
+                       plan->partition->stage_of_layer(layer));
+}
+
+std::string place_of(const Failure& failure) {
+    return fmt::format(
+        "rank {}, step {}, {}", failure.rank, failure.step, to_string(failure.action));
+}
+
+Executor::Executor(Plan plan, const Model& model, ExecutorOptions options)
+    : impl_(std::make_unique<Impl>(std::move(plan), model, std::move(options))) {}
+
+Executor::~Executor() = default;
+
+StepResult Executor::run_step(const Batch& batch, int step) {
+    impl_->last_failure.reset();
+    PIPETWIN_EXPECT(batch.samples == impl_->plan.samples(), "a batch of the plan's size");
+    const StepInput input{.data = split(batch, impl_->plan->micro_batch_sizes),
+                          .optimizer = impl_->options.optimizer,
+                          .step = step};
+    FirstFailure failure;
+    const TimePoint start = impl_->walk_rows(input, failure);
+    if (failure.error()) {
+        impl_->clean_up_and_throw(input, failure);
+    }
+    return impl_->result(start);
+}
+
+std::optional<Failure> Executor::last_failure() const {
+    return impl_->last_failure;
+}
+
+const Plan& Executor::plan() const {
+    return impl_->plan;
+}
+
+Stage& Executor::stage(int index) {
+    return impl_->worker_of(index).stage(index);
+}
+
+std::vector<Parameter*> Executor::parameters() {
+    std::vector<Parameter*> parameters;
+    for (int index = 0; index < impl_->plan.stage_count(); ++index) {
+        const std::vector<Parameter*> own = stage(index).parameters();
+        parameters.insert(parameters.end(), own.begin(), own.end());
+    }
+    return parameters;
+}
+
+const Tensor& Executor::input_gradient(int micro_batch) {
+    return impl_->worker_of(0).input_gradient(micro_batch);
+}
+
+MemoryUse Executor::resident(int rank) const {
+    return impl_->workers.at(static_cast<std::size_t>(rank))->arena().live();
+}
+
+}  // namespace pipetwin::exec

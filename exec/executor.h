@@ -19,11 +19,11 @@
 namespace pipetwin::exec {
 
 struct StepResult {
-    double loss = 0;                    ///< mean over the mini-batch, before the update
-    double grad_norm = 0;               ///< per tensor, then over tensors in model order, in double
-    Timeline timeline;                  ///< Measured or Emulated; rows as in the plan
-    std::vector<MemoryUse> peak;        ///< per rank, during this step
-    double stolen = 0;                  ///< 1 - thread CPU time / wall time over all compute spans
+    double loss = 0;              ///< mean over the mini-batch, before the update
+    double grad_norm = 0;         ///< per tensor, then over tensors in model order, in double
+    Timeline timeline;            ///< Measured or Emulated; rows as in the plan
+    std::vector<MemoryUse> peak;  ///< per rank, during this step
+    double stolen = 0;            ///< 1 - thread CPU time / wall time over all compute spans
 };
 
 /// Where a worker failed.
@@ -33,31 +33,43 @@ struct Failure {
     Action action;
     std::string message;
 };
+/// "rank 1, step 3, 1F2".
+std::string place_of(const Failure& failure);
 
 struct ExecutorOptions {
     Backend backend = Backend::Cpu;
     Precision precision = Precision::Fp32;
     std::uint64_t seed = 1;
     OptimizerSettings optimizer;
-    bool input_gradient = false;        ///< the first stage produces the gradient of its input, too
-    /// Called by every worker before every action; what it throws is that action's failure. For tests of failing and for
-    /// pacing without a model.
+    bool input_gradient = false;  ///< the first stage produces the gradient of its input, too
+    /// Called by every worker before every action; what it throws is that action's failure. For the
+    /// profiler, and for tests of failing.
     std::function<void(int rank, const Action&)> before_action;
+    /// Called on the thread of the layer's rank; for the profiler.
+    LayerObserver after_layer;
 };
 
-/// Trains one partitioned model by walking the plan's rows: one worker thread per rank, each with its own device and
-/// arena, channels between them. A worker never decides an order.
+/// Trains one partitioned model by walking the plan's rows: one worker thread per rank, each with
+/// its own device and arena, channels between them. A worker never decides an order.
 ///
-/// The first error in schedule order wins (C31): every channel is closed, all workers are joined, and run_step throws the
-/// original exception - an Error with rank, step and action put before its place, any other type untouched (C30);
-/// last_failure() tells where it was. After a failure the gradients are cleared, and the next run_step works (C32).
+/// The first error in schedule order wins (C31; the order is exec/schedule_order.h's): the other
+/// workers go on with what comes before it in that order and stop there, all are joined, and
+/// run_step throws the original exception - an Error with rank, step and action put before its
+/// place, any other type untouched (C30); last_failure() tells where it was. After a failure the
+/// gradients are cleared, the stashes freed, and the next run_step works (C32). After a failure in
+/// the forward part all weights are as before; later, stages that had ended their backward part may
+/// have been updated.
+///
+/// Where there are as many cores as ranks, each worker is bound to its own.
 class Executor {
   public:
     Executor(Plan plan, const Model& model, ExecutorOptions options);
     ~Executor();
 
-    /// One optimizer step over `batch`, whose samples must be the plan's. Throws Error(NotFinite), naming the first stage,
-    /// if the loss is not finite; the weights are not updated then.
+    /// One optimizer step over `batch`, whose samples must be the plan's; `step` counts from 0.
+    /// Throws Error(NotFinite) if a loss is not finite, naming the first stage and layer and the
+    /// micro-batch: no weights are updated then. A gradient that is not finite although the losses
+    /// are is found by the OPT of its stage, whose weights are lost.
     StepResult run_step(const Batch& batch, int step);
 
     std::optional<Failure> last_failure() const;
@@ -65,6 +77,11 @@ class Executor {
     Stage& stage(int index);
     /// All parameters in model order; names do not depend on the partition (C39).
     std::vector<Parameter*> parameters();
+    /// The gradient of the model's input, of the last step; empty unless
+    /// ExecutorOptions::input_gradient.
+    const Tensor& input_gradient(int micro_batch);
+    /// What the rank holds between two steps.
+    MemoryUse resident(int rank) const;
 
   private:
     struct Impl;

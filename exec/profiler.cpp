@@ -1,1 +1,412 @@
 #include "exec/profiler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <future>
+#include <set>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/plan.h"
+#include "core/timeline.h"
+#include "exec/channel.h"
+#include "exec/cores.h"
+#include "exec/executor.h"
+#include "exec/layer_clock.h"
+#include "exec/random_batch.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds time_budget{8};
+constexpr double most_stolen = 0.01;
+
+/// One step of the pipeline, per micro-batch where a layer's times are meant.
+struct StepSample {
+    std::vector<LayerClock::Laps> layers;
+    Duration dispatch{};  ///< of one compute action
+    std::vector<Duration>
+        hops;  ///< of messages that were waited for, from their sending to their owner
+    double stolen = 0;
+};
+
+/// The steps that were measured at one micro-batch size.
+using Samples = std::vector<StepSample>;
+
+Duration quantile(std::vector<Duration> values, double share) {
+    if (values.empty()) {
+        return {};
+    }
+    std::ranges::sort(values);
+    const auto last = static_cast<double>(values.size() - 1);
+    return values[static_cast<std::size_t>(std::lround(last * share))];
+}
+
+/// `value` of every step.
+template <class Value>
+std::vector<Duration> over_steps(const Samples& samples, const Value& value) {
+    std::vector<Duration> values;
+    std::ranges::transform(samples, std::back_inserter(values), value);
+    return values;
+}
+
+template <class Value>
+Duration median_over(const Samples& samples, const Value& value) {
+    return quantile(over_steps(samples, value), 0.5);
+}
+
+/// The steps that had the cores for themselves; where they are few, the calmest third of all.
+Samples calm(Samples samples) {
+    std::ranges::stable_sort(samples, {}, &StepSample::stolen);
+    const auto clean = std::ranges::count_if(
+        samples, [](const StepSample& sample) { return sample.stolen <= most_stolen; });
+    const std::size_t third = (samples.size() + 2) / 3;
+    samples.resize(std::max(third, static_cast<std::size_t>(clean)));
+    return samples;
+}
+
+int worker_count(const ProfilerOptions& options, const Model& model) {
+    const int cores = static_cast<int>(allowed_cores().size());
+    return std::max(1, std::min({options.busy_workers, cores, model.layer_count()}));
+}
+
+Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
+    Scenario scenario;
+    scenario.training.batch = size * options.micro_batches;
+    scenario.training.precision = options.precision;
+    scenario.training.optimizer = options.optimizer;
+    scenario.training.learning_rate = 1e-6;  // so that random data leads nowhere
+    scenario.pipeline.stages = workers;
+    scenario.pipeline.micro_batches = options.micro_batches;
+    scenario.pipeline.schedule = options.schedule;
+    scenario.pipeline.recompute = options.recompute;
+    scenario.pipeline.recompute_timing = options.recompute_timing;
+    if (workers == options.busy_workers) {
+        scenario.pipeline.partition = options.partition;
+    }
+    return scenario;
+}
+
+/// Everything of a profile that is known without measuring; every layer takes the same time.
+Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
+    const std::int64_t width = options.precision == Precision::Fp64 ? 8 : 4;
+    const std::set<int> sizes(options.micro_batch_sizes.begin(), options.micro_batch_sizes.end());
+    Profile profile;
+    profile.source = CostSource::Measured;
+    profile.device = "this-machine";
+    profile.precision = std::string(to_string(options.precision));
+    profile.tool_version = PIPETWIN_VERSION;
+    profile.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+    for (int index = 0; index < model.layer_count(); ++index) {
+        const Layer& layer = model.layer(index);
+        LayerCost& cost = profile.layers.emplace_back();
+        cost.name = layer.spec.name;
+        cost.kind = std::string(to_string(layer.spec.type));
+        cost.parameter_count = layer.parameter_count;
+        cost.parameter_bytes = Bytes{layer.parameter_count * width};
+        for (const int size : sizes) {
+            const LayerBytes bytes = layer_bytes(layer, size, options.precision);
+            cost.samples.push_back({.micro_batch_size = size,
+                                    .forward = std::chrono::milliseconds(1),
+                                    .backward_input = std::chrono::milliseconds(1),
+                                    .backward_weight = std::chrono::milliseconds(1),
+                                    .input = bytes.input,
+                                    .output = bytes.output,
+                                    .saved = bytes.saved,
+                                    .workspace = bytes.workspace,
+                                    .spread = 0});
+        }
+    }
+    profile.links.push_back({.between = "ranks"});
+    return profile;
+}
+
+/// A pipeline of the model under the clock.
+class MeasuredPipeline {
+  public:
+    MeasuredPipeline(const Plan& plan, const Model& model, const ProfilerOptions& options)
+        : plan_(plan),
+          clock_(plan),
+          batch_(random_batch(model, static_cast<int>(plan.samples().value()), options.seed)),
+          executor_(plan, model, executor_options(options)) {}
+
+    StepSample step() {
+        clock_.restart();
+        const StepResult result = executor_.run_step(batch_, step_++);
+        StepSample sample{.layers = clock_.laps(),
+                          .dispatch = dispatch_of(result.timeline),
+                          .hops = hops_of(result.timeline),
+                          .stolen = result.stolen};
+        average_over_micro_batches(sample.layers);
+        return sample;
+    }
+
+  private:
+    ExecutorOptions executor_options(const ProfilerOptions& options) {
+        ExecutorOptions executor;
+        executor.precision = options.precision;
+        executor.seed = options.seed;
+        executor.optimizer.kind = options.optimizer;
+        executor.optimizer.learning_rate = 1e-6;
+        executor.before_action = [this](int rank, const Action&) { clock_.turn(rank); };
+        executor.after_layer = [this](int layer, Op part, const Tensor*) {
+            clock_.lap(layer, part);
+        };
+        return executor;
+    }
+
+    /// A layer runs forward once for each F and R of its stage, and backward once for each
+    /// micro-batch.
+    void average_over_micro_batches(std::vector<LayerClock::Laps>& layers) const {
+        for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+            const int stage = plan_->partition->stage_of_layer(static_cast<int>(layer));
+            layers[layer].forward /= forward_passes(stage);
+            layers[layer].backward_input /= plan_.micro_batches();
+            layers[layer].backward_weight /= plan_.micro_batches();
+        }
+    }
+
+    std::int64_t forward_passes(int stage) const {
+        const int rank = plan_->schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+        return std::ranges::count_if(
+            plan_->schedule.ranks[static_cast<std::size_t>(rank)], [stage](const Action& action) {
+                return action.stage == stage &&
+                       (action.op == Op::Forward || action.op == Op::Recompute);
+            });
+    }
+
+    /// What is left of the ranks' time when waits and layers are taken out, per compute action.
+    Duration dispatch_of(const Timeline& timeline) const {
+        Duration rest{};
+        std::int64_t actions = 0;
+        for (const std::vector<Span>& row : timeline.ranks) {
+            rest += row.back().end - row.front().begin;
+            for (const Span& span : row) {
+                const bool waited = is_receive(span.action.op) && span.ready > span.begin;
+                rest -= waited ? span.end - span.begin : Duration{};
+                actions += is_compute(span.action.op) || span.action.op == Op::Optimizer ? 1 : 0;
+            }
+        }
+        for (const LayerClock::Laps& laps : clock_.laps()) {
+            rest -= laps.sum();
+        }
+        return std::max(Duration{}, rest / actions);
+    }
+
+    static std::vector<Duration> hops_of(const Timeline& timeline) {
+        std::vector<Duration> hops;
+        for (const std::vector<Span>& row : timeline.ranks) {
+            for (const Span& span : row) {
+                if (is_receive(span.action.op) && span.ready > span.begin) {
+                    hops.push_back(span.end - span.ready);
+                }
+            }
+        }
+        return hops;
+    }
+
+    const Plan plan_;
+    LayerClock clock_;
+    const Batch batch_;
+    Executor executor_;
+    int step_ = 0;
+};
+
+/// Writes what was measured at one size into the profile.
+void fill_in(Profile& profile, int size, const Samples& measured) {
+    const Samples samples = calm(measured);
+    for (std::size_t index = 0; index < profile.layers.size(); ++index) {
+        const auto part = [&](Duration LayerClock::Laps::*member) {
+            return median_over(samples,
+                               [&](const StepSample& step) { return step.layers[index].*member; });
+        };
+        LayerCost& layer = profile.layers[index];
+        LayerSample& sample =
+            *std::ranges::find(layer.samples, size, &LayerSample::micro_batch_size);
+        sample.forward = part(&LayerClock::Laps::forward);
+        sample.backward_input = part(&LayerClock::Laps::backward_input);
+        sample.backward_weight = part(&LayerClock::Laps::backward_weight);
+        layer.optimizer = part(&LayerClock::Laps::optimizer);
+        const std::vector<Duration> totals = over_steps(samples, [&](const StepSample& step) {
+            const LayerClock::Laps& laps = step.layers[index];
+            return laps.forward + laps.backward_input + laps.backward_weight;
+        });
+        const Duration median = quantile(totals, 0.5);
+        sample.spread =
+            median > Duration{}
+                ? to_seconds(quantile(totals, 0.9) - quantile(totals, 0.1)) / to_seconds(median)
+                : 0;
+    }
+    profile.dispatch = median_over(samples, [](const StepSample& step) { return step.dispatch; });
+    std::vector<Duration> hops;
+    for (const StepSample& step : samples) {
+        hops.insert(hops.end(), step.hops.begin(), step.hops.end());
+    }
+    if (!hops.empty()) {
+        profile.links.front().latency = quantile(hops, 0.5);
+    }
+}
+
+/// Half a round trip of an empty message between two threads: the link, where the measured pipeline
+/// has none.
+Duration hop_between_two_threads() {
+    constexpr int trips = 200;
+    const std::vector<int> cores = allowed_cores();
+    const Spin spin = cores.size() > 1 ? Spin::Briefly : Spin::Never;
+    const auto there = make_local_channel(std::nullopt, spin);
+    const auto back = make_local_channel(std::nullopt, spin);
+    const auto echo = std::async(std::launch::async, [&] {
+        for (int trip = 0; trip < trips; ++trip) {
+            there->receive();
+            back->send({});
+        }
+    });
+    std::vector<Duration> hops;
+    for (int trip = 0; trip < trips; ++trip) {
+        const TimePoint begin = Clock::now();
+        there->send({});
+        back->receive();
+        hops.push_back((Clock::now() - begin) / 2);
+    }
+    return quantile(hops, 0.5);
+}
+
+void stretch(Profile& profile, double factor) {
+    const auto scale = [factor](Duration& duration) {
+        duration = Duration(std::llround(static_cast<double>(duration.count()) * factor));
+    };
+    scale(profile.dispatch);
+    for (LayerCost& layer : profile.layers) {
+        scale(layer.optimizer);
+        for (LayerSample& sample : layer.samples) {
+            scale(sample.forward);
+            scale(sample.backward_input);
+            scale(sample.backward_weight);
+        }
+    }
+}
+
+/// Measures a model, size by size.
+class Profiler {
+  public:
+    Profiler(const Model& model, const ProfilerOptions& options)
+        : model_(model),
+          options_(options),
+          workers_(worker_count(options, model)),
+          profile_(unmeasured_profile(model, options)) {}
+
+    Profile run() {
+        if (workers_ == 1) {
+            profile_.links.front().latency = hop_between_two_threads();
+        }
+        const std::set<int> sizes(options_.micro_batch_sizes.begin(),
+                                  options_.micro_batch_sizes.end());
+        for (const int size : sizes) {
+            measure(size, static_cast<int>(sizes.size()));
+            ++sizes_done_;
+        }
+        if (options_.stretch != 1) {
+            stretch(profile_, options_.stretch);
+            profile_.device = fmt::format("this-machine, {:.2f} times slower", options_.stretch);
+        }
+        return profile_;
+    }
+
+  private:
+    /// A balanced partition needs costs: a short look gives them, and then the pipeline has the
+    /// very partition that a plan from this profile will have.
+    void measure(int size, int size_count) {
+        const Duration budget = time_budget / size_count;
+        const Scenario scenario = scenario_of(options_, size, workers_);
+        if (workers_ > 1 && !scenario.pipeline.partition) {
+            fill_in(profile_,
+                    size,
+                    steps(scenario, {.warm_up = 1, .fewest = 2, .most = 5, .budget = budget / 8}));
+        }
+        const int fixed = options_.repeats;
+        fill_in(profile_,
+                size,
+                steps(scenario,
+                      {.warm_up = 2,
+                       .fewest = fixed > 0 ? fixed : 5,
+                       .most = fixed > 0 ? fixed : 60,
+                       .budget = budget}));
+    }
+
+    struct HowMany {
+        int warm_up;
+        int fewest;
+        int most;
+        Duration budget;
+    };
+    Samples steps(const Scenario& scenario, const HowMany& how_many) {
+        MeasuredPipeline pipeline(make_plan(scenario, model_, profile_), model_, options_);
+        const TimePoint begin = Clock::now();
+        for (int step = 0; step < how_many.warm_up; ++step) {
+            pipeline.step();
+        }
+        Samples samples;
+        while (std::ssize(samples) < how_many.fewest ||
+               (std::ssize(samples) < how_many.most && Clock::now() - begin < how_many.budget)) {
+            samples.push_back(pipeline.step());
+            report(to_seconds(Clock::now() - begin) / to_seconds(how_many.budget), scenario);
+        }
+        return samples;
+    }
+
+    void report(double share_of_size, const Scenario& scenario) const {
+        if (options_.progress) {
+            const auto sizes = static_cast<double>(options_.micro_batch_sizes.size());
+            options_.progress(std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
+                              fmt::format("{} samples per mini-batch on {} worker{}",
+                                          scenario.training.batch,
+                                          workers_,
+                                          workers_ == 1 ? "" : "s"));
+        }
+    }
+
+    const Model& model_;
+    const ProfilerOptions& options_;
+    const int workers_;
+    Profile profile_;
+    int sizes_done_ = 0;
+};
+
+}  // namespace
+
+Profile profile_model(const Model& model, const ProfilerOptions& options) {
+    PIPETWIN_EXPECT(!options.micro_batch_sizes.empty(), "a micro-batch size to measure");
+    return Profiler(model, options).run();
+}
+
+ProfilerOptions profiler_options(const Scenario& scenario) {
+    const auto& pipeline = scenario.pipeline;
+    const std::vector<int> sizes =
+        micro_batch_sizes(scenario.training.batch, pipeline.micro_batches.value());
+    const std::set<int> distinct(sizes.begin(), sizes.end());
+    ProfilerOptions options;
+    options.micro_batch_sizes.assign(distinct.begin(), distinct.end());
+    options.micro_batches = static_cast<int>(sizes.size());
+    options.busy_workers = pipeline.stages.value();
+    options.schedule = pipeline.schedule.value();
+    options.recompute = pipeline.recompute.value_or(Recompute::None);
+    options.recompute_timing = pipeline.recompute_timing;
+    options.partition = pipeline.partition;
+    options.precision = scenario.training.precision;
+    options.optimizer = scenario.training.optimizer;
+    options.seed = scenario.training.seed;
+    if (scenario.cluster.backend == Backend::Paced) {
+        // All ranks share the cores, and an action must be done before its time is over.
+        const double cores = static_cast<double>(allowed_cores().size());
+        constexpr double slack = 1.5;
+        options.stretch = slack * std::max(1.0, options.busy_workers / cores);
+    }
+    return options;
+}
+
+}  // namespace pipetwin::exec

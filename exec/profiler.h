@@ -1,31 +1,50 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "core/lower.h"
 #include "core/model.h"
 #include "core/profile.h"
 #include "core/scenario.h"
 
 namespace pipetwin::exec {
 
+/// The pipeline in which the layers are measured.
 struct ProfilerOptions {
-    std::vector<int> micro_batch_sizes;  ///< each is measured
-    int stashes = 1;                     ///< how many micro-batches are alive at once in the schedule
-    int busy_workers = 1;                ///< how many workers run at the same time (interference)
-    int repeats = 0;                     ///< 0: until the spread settles, within a time budget
+    std::vector<int> micro_batch_sizes;  ///< in samples; each is measured
+    int micro_batches = 1;  ///< of a step, so as many stashes are alive as the schedule keeps
+    int busy_workers = 1;   ///< ranks; at most as many as there are cores and layers
+    std::string schedule = "gpipe";
+    Recompute recompute = Recompute::None;
+    RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one
+    int repeats = 0;  ///< measured steps; 0: as many as a time budget holds
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
     std::uint64_t seed = 1;
+    double stretch = 1;  ///< every time is multiplied: what a paced device is to take
     std::function<void(double share, const std::string& what)> progress;
 };
 
-/// Measures per-layer costs on this machine through the executor's own layers, with the schedule's own memory
-/// footprint and with the other cores busy; and the link between two workers. Works on a copy: no weights, gradients or
-/// random state of anybody change (C28). Medians; reports the spread.
+/// Measures per-layer costs on this machine, in a running pipeline: it trains a copy of the model
+/// with random data through the executor, in the very schedule, and reads the clock after every
+/// layer. So the costs are those of the run: cold stashes, tensors that come from another core,
+/// neighbours that use the memory at the same time. (A layer measured alone is up to 50 % too
+/// fast.)
+///
+/// The cost of a layer in a step is its mean over the micro-batches, since the first of them may
+/// find colder caches; the cost in the profile is the median of that over the steps, without steps
+/// that lost more than 1 % of their time to other programs. What is left of a rank's step when
+/// layers and waits are taken out is `dispatch`. The latency of a link is from the send of a
+/// message to the moment its waiting receiver has it.
+///
+/// No weights, gradients or random state of anybody change (C28).
 Profile profile_model(const Model& model, const ProfilerOptions& options);
 
-/// The options that fit a settled scenario: its micro-batch sizes and its in-flight micro-batches.
+/// The options that fit a settled scenario.
 ProfilerOptions profiler_options(const Scenario& scenario);
 
 }  // namespace pipetwin::exec

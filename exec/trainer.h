@@ -21,17 +21,19 @@ struct StepReport {
 
 struct TrainingResult {
     std::vector<StepReport> steps;
-    TimelineSet measured;           ///< the steps that passed the noise gate (at most 32), peaks and noise
+    TimelineSet measured;  ///< the steps that passed the noise gate (at most 32), peaks and noise
 };
 
-/// Opens the data, builds the executor and runs the steps of the scenario. `on_step` is called after each; where it
-/// returns false, training stops there (a signal came) and the result holds what was measured until then.
+/// One step of a run. What a worker throws arrives as Error(WorkerFailed) with rank, step and
+/// action as its place and the worker's own message as its text; Error(NotFinite) arrives as it is.
+StepResult training_step(Executor& executor, const Batch& batch, int step);
+
+/// Opens the data, builds the executor and runs the steps of the scenario. `on_step` is called
+/// after each; where it returns false, training stops there (a signal came) and the result holds
+/// what was measured until then.
 ///
-/// The noise gate drops warm-up steps, steps with more than 1 % stolen time and outliers; see docs/measuring.md. Where
-/// no step passes it, `measured` holds the step nearest the median of all, and noise.steps is 0.
-///
-/// What a worker throws arrives as Error(WorkerFailed) with rank, step and action as its place and the worker's own
-/// message as its text; Error(NotFinite) arrives as it is.
+/// What is measured goes through exec/noise_gate.h: where no step passes it, `measured` holds the
+/// step nearest the median of all, and noise.steps is 0.
 TrainingResult train(const Scenario& scenario,
                      const Model& model,
                      const Plan& plan,

@@ -124,6 +124,7 @@ class Reader {
 
     void read_breakdown(const JsonObject& object) {
         std::vector<string_view> keys;
+        // NOLINTNEXTLINE(misc-const-correctness): written through pointers to members
         Breakdown breakdown;
         for (const BreakdownPart& part : breakdown_parts) {
             keys.push_back(part.key);

@@ -90,6 +90,31 @@ TEST(AddCommunication, C04EagerRecomputeStandsAfterTheBackwardBeforeItAndBeforeI
     EXPECT_EQ(row_text(eager, 1), "1RECV_F0 1F0 1RECV_F1 1F1 1R1 1B1 1SEND_B1 1R0 1B0 1SEND_B0");
 }
 
+TEST(AddCommunication, C04HoldsForEveryShape) {
+    const auto cell_of = [](const std::vector<Action>& row, Op op, int stage, int micro_batch) {
+        const Action action{.op = op, .stage = stage, .micro_batch = micro_batch};
+        return std::ranges::find(row, action) - row.begin();
+    };
+    for (int ranks = 1; ranks <= 6; ++ranks) {
+        for (int m = 1; m <= 12; ++m) {
+            const Schedule schedule = lowered(
+                ScheduleKind::GPipe, {.ranks = ranks, .micro_batches = m}, Recompute::Always);
+            for (int stage = 0; stage < ranks; ++stage) {
+                const auto& row = schedule.ranks[static_cast<std::size_t>(stage)];
+                for (int k = 0; k < m; ++k) {
+                    const auto recompute = cell_of(row, Op::Recompute, stage, k);
+                    if (k + 1 < m) {
+                        EXPECT_GT(recompute, cell_of(row, Op::Backward, stage, k + 1));
+                    }
+                    if (stage + 1 < ranks) {
+                        EXPECT_EQ(recompute + 1, cell_of(row, Op::RecvBackward, stage, k));
+                    }
+                }
+            }
+        }
+    }
+}
+
 TEST(AddCommunication, LazyRecomputeWaitsForTheGradient) {
     const Schedule lazy =
         add_communication(add_recompute(two_by_two, Recompute::Always), RecomputeTiming::Lazy);

@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include "exec/executor.h"
+#include "exec/paced_device.h"
+#include "exec/random_batch.h"
+#include "tests/support/small_training.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr Action forward{.op = Op::Forward, .stage = 0, .micro_batch = 0};
+
+TEST(PacedDevice, AnActionLastsAtLeastWhatThePlanSays) {
+    const auto device = make_paced_device();
+    const TimePoint begin = device->now();
+    const TimePoint end = device->complete(forward, begin, milliseconds(3));
+    EXPECT_GE(end - begin, milliseconds(3));
+    EXPECT_GE(Clock::now() - begin, milliseconds(3));
+}
+
+TEST(PacedDevice, ItsClockNeverGoesBack) {
+    const auto device = make_paced_device();
+    TimePoint last = device->now();
+    for (int action = 0; action < 20; ++action) {
+        const TimePoint end = device->complete(forward, last, std::chrono::microseconds(100));
+        EXPECT_GE(end, last);
+        EXPECT_GE(device->now(), end);
+        last = end;
+    }
+}
+
+TEST(PacedDevice, WhatTakesLongerThanPlannedIsNotHidden) {
+    const auto device = make_paced_device();
+    const TimePoint begin = Clock::now() - milliseconds(50);
+    EXPECT_GE(device->complete(forward, begin, milliseconds(1)) - begin, milliseconds(50));
+}
+
+TEST(PacedExecutor, EveryComputeActionLastsAtLeastWhatThePlanSaysAndTheTraceIsMarkedAsEmulated) {
+    const Model model = test::small_mlp();
+    const test::Shape shape{.stages = 4, .schedule = "1f1b", .backend = Backend::Paced};
+    const Plan plan = test::plan_of(model, shape);
+    Executor executor(plan, model, test::options_of(shape));
+    const StepResult step = executor.run_step(random_batch(model, shape.batch, 1), 0);
+    EXPECT_EQ(step.timeline.origin, Origin::Emulated);
+    EXPECT_EQ(step.stolen, 0);
+    for (const std::vector<Span>& row : step.timeline.ranks) {
+        for (const Span& span : row) {
+            EXPECT_GE(span.end - span.begin, plan.duration(span.action)) << to_string(span.action);
+        }
+    }
+}
+
+TEST(PacedExecutor, AMessageIsUnderWayAtLeastAsLongAsItsLinkSays) {
+    const Model model = test::small_mlp();
+    const test::Shape shape{.stages = 2, .micro_batches = 2, .backend = Backend::Paced};
+    const test::LayerTimes times{.link = {.latency = milliseconds(4)}};
+    Executor executor(test::plan_of(model, shape, times), model, test::options_of(shape));
+    const Timeline timeline = executor.run_step(random_batch(model, shape.batch, 1), 0).timeline;
+    const Span& forward_done = timeline.ranks[0][0];
+    const Span& received = timeline.ranks[1][0];
+    ASSERT_EQ(received.action.op, Op::RecvForward);
+    EXPECT_GE(received.ready - forward_done.end, milliseconds(4));
+}
+
+TEST(PacedExecutor, ComputesTheSameNumbersAsTheCpu) {
+    const Model model = test::small_mlp();
+    test::Shape shape{.stages = 2};
+    const test::LayerTimes quick{.forward = Duration(1000), .backward = Duration(1000)};
+    const Plan plan = test::plan_of(model, shape, quick);
+    Executor cpu(plan, model, test::options_of(shape));
+    shape.backend = Backend::Paced;
+    Executor paced(plan, model, test::options_of(shape));
+    const Batch batch = random_batch(model, shape.batch, 1);
+    EXPECT_EQ(cpu.run_step(batch, 0).loss, paced.run_step(batch, 0).loss);
+    EXPECT_EQ(test::gradients_of(cpu.parameters()), test::gradients_of(paced.parameters()));
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

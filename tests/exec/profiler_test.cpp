@@ -1,1 +1,144 @@
 #include "exec/profiler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/plan.h"
+#include "exec/cores.h"
+#include "exec/executor.h"
+#include "exec/random_batch.h"
+#include "tests/support/small_training.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using test::Shape;
+
+Profile quick_profile(const Model& model, const Shape& shape) {
+    ProfilerOptions options = profiler_options(test::scenario_of(shape));
+    options.repeats = 3;
+    return profile_model(model, options);
+}
+
+TEST(Profiler, MeasuresEveryLayerAtEverySizeOfThePlan) {
+    const Model model = test::small_gpt();
+    const Profile profile = quick_profile(model, {.stages = 2, .micro_batches = 3, .batch = 8});
+    EXPECT_NO_THROW(check_profile(profile, "profile"));
+    EXPECT_EQ(profile.source, CostSource::Measured);
+    EXPECT_EQ(profile.precision, "fp32");
+    ASSERT_EQ(profile.layers.size(), 8U);
+    for (const LayerCost& layer : profile.layers) {
+        ASSERT_EQ(layer.samples.size(), 2U) << layer.name;  // 3 + 3 + 2 samples
+        EXPECT_EQ(layer.samples[0].micro_batch_size, 2);
+        EXPECT_EQ(layer.samples[1].micro_batch_size, 3);
+        EXPECT_GT(layer.optimizer, Duration{}) << layer.name;
+        for (const LayerSample& sample : layer.samples) {
+            EXPECT_GT(sample.forward, Duration{}) << layer.name;
+            EXPECT_GT(sample.backward(), Duration{}) << layer.name;
+        }
+    }
+}
+
+TEST(Profiler, BytesAreTheLayersOwn) {
+    const Model model = test::small_mlp();
+    const Profile profile =
+        quick_profile(model, {.stages = 1, .micro_batches = 2, .precision = Precision::Fp64});
+    for (int index = 0; index < model.layer_count(); ++index) {
+        const LayerCost& layer = profile.layers[static_cast<std::size_t>(index)];
+        const LayerBytes bytes = layer_bytes(model.layer(index), 4, Precision::Fp64);
+        EXPECT_EQ(layer.name, model.layer(index).spec.name);
+        EXPECT_EQ(layer.parameter_bytes.count, 8 * model.layer(index).parameter_count);
+        EXPECT_EQ(layer.samples.front().input, bytes.input);
+        EXPECT_EQ(layer.samples.front().output, bytes.output);
+        EXPECT_EQ(layer.samples.front().saved, bytes.saved);
+        EXPECT_EQ(layer.samples.front().workspace, bytes.workspace);
+    }
+}
+
+TEST(Profiler, APlanCanBeMadeFromWhatItMeasured) {
+    const Model model = test::small_mlp();
+    for (const Recompute recompute : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+        const Shape shape{.stages = 3, .schedule = "1f1b", .recompute = recompute};
+        EXPECT_NO_THROW(make_plan(test::scenario_of(shape), model, quick_profile(model, shape)));
+    }
+}
+
+TEST(Profiler, AWiderLayerCostsMore) {
+    const Model model = mlp_model({8, 8, 256, 256, 4});
+    const Profile profile = quick_profile(model, {.stages = 1, .micro_batches = 2, .batch = 32});
+    EXPECT_GT(profile.layers[2].samples.front().forward, profile.layers[0].samples.front().forward);
+    EXPECT_GT(profile.layers[2].optimizer, profile.layers[0].optimizer);
+}
+
+TEST(Profiler, C28LeavesATrainingUntouched) {
+    const Model model = test::small_mlp();
+    const Shape shape{.stages = 2};
+    Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+    executor.run_step(random_batch(model, shape.batch, 1), 0);
+    const auto weights = test::weights_of(executor.parameters());
+    const auto gradients = test::gradients_of(executor.parameters());
+    const std::vector<int> cores = allowed_cores();
+    quick_profile(model, shape);
+    EXPECT_EQ(test::weights_of(executor.parameters()), weights);
+    EXPECT_EQ(test::gradients_of(executor.parameters()), gradients);
+    EXPECT_EQ(allowed_cores(), cores);
+
+    Executor unprofiled(test::plan_of(model, shape), model, test::options_of(shape));
+    unprofiled.run_step(random_batch(model, shape.batch, 1), 0);
+    EXPECT_EQ(executor.run_step(random_batch(model, shape.batch, 2), 1).loss,
+              unprofiled.run_step(random_batch(model, shape.batch, 2), 1).loss);
+}
+
+TEST(Profiler, TellsHowFarItIs) {
+    const Model model = test::small_mlp();
+    ProfilerOptions options =
+        profiler_options(test::scenario_of({.stages = 1, .micro_batches = 2}));
+    options.repeats = 4;
+    std::vector<double> shares;
+    options.progress = [&](double share, const std::string& what) {
+        shares.push_back(share);
+        EXPECT_THAT(what, testing::HasSubstr("1 worker"));
+    };
+    profile_model(model, options);
+    ASSERT_EQ(shares.size(), 4U);
+    EXPECT_TRUE(std::ranges::is_sorted(shares));
+    EXPECT_LE(shares.back(), 1);
+}
+
+TEST(ProfilerOptions, FollowTheScenario) {
+    Scenario scenario = test::scenario_of({.stages = 2,
+                                           .micro_batches = 4,
+                                           .batch = 10,
+                                           .schedule = "1f1b",
+                                           .recompute = Recompute::Always,
+                                           .precision = Precision::Fp64});
+    const ProfilerOptions options = profiler_options(scenario);
+    EXPECT_EQ(options.micro_batch_sizes, (std::vector<int>{2, 3}));
+    EXPECT_EQ(options.micro_batches, 4);
+    EXPECT_EQ(options.busy_workers, 2);
+    EXPECT_EQ(options.schedule, "1f1b");
+    EXPECT_EQ(options.recompute, Recompute::Always);
+    EXPECT_EQ(options.precision, Precision::Fp64);
+    EXPECT_EQ(options.stretch, 1);
+}
+
+TEST(ProfilerOptions, APacedDeviceTakesLongerThanTheCoresThatItsRanksShare) {
+    const auto cores = static_cast<double>(allowed_cores().size());
+    Scenario scenario = test::scenario_of({.stages = 8, .backend = Backend::Paced});
+    EXPECT_GE(profiler_options(scenario).stretch, 1.5);
+    EXPECT_GE(profiler_options(scenario).stretch, 1.5 * 8 / cores);
+}
+
+TEST(Profiler, AStretchMultipliesEveryTimeAndSaysSo) {
+    const Model model = mlp_model({8, 64, 64, 4});
+    ProfilerOptions options =
+        profiler_options(test::scenario_of({.stages = 1, .micro_batches = 2}));
+    options.repeats = 3;
+    options.stretch = 1000;
+    const Profile profile = profile_model(model, options);
+    EXPECT_THAT(profile.device, testing::HasSubstr("1000.00 times slower"));
+    EXPECT_GT(profile.layers.front().samples.front().forward, std::chrono::microseconds(100));
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

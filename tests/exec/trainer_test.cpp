@@ -1,1 +1,143 @@
 #include "exec/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/footprint.h"
+#include "core/timeline.h"
+#include "exec/random_batch.h"
+#include "tests/support/small_training.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using test::Shape;
+
+Scenario training_of(const Shape& shape, int steps) {
+    Scenario scenario = test::scenario_of(shape);
+    scenario.model.kind = ModelKind::Mlp;
+    scenario.model.sizes = {6, 9, 8, 10, 7, 9, 8, 8, 5};
+    scenario.data.kind = DataKind::Synthetic;
+    scenario.training.steps = steps;
+    return scenario;
+}
+
+const Shape two_stages{.stages = 2, .micro_batches = 3, .batch = 8};
+
+TEST(Trainer, ReportsEveryStepInItsOrder) {
+    const Model model = test::small_mlp();
+    const Plan plan = test::plan_of(model, two_stages);
+    std::vector<int> seen;
+    const TrainingResult result =
+        train(training_of(two_stages, 5), model, plan, [&](const StepReport& step) {
+            seen.push_back(step.step);
+            return true;
+        });
+    EXPECT_THAT(seen, testing::ElementsAre(0, 1, 2, 3, 4));
+    ASSERT_EQ(result.steps.size(), 5U);
+    for (const StepReport& step : result.steps) {
+        EXPECT_GT(step.loss, 0);
+        EXPECT_GT(step.grad_norm, 0);
+        EXPECT_GT(step.step_ms, 0);
+        EXPECT_NEAR(step.samples_per_second.value(),
+                    8 / (step.step_ms / 1000),
+                    1e-3 * *step.samples_per_second);
+        EXPECT_EQ(step.peak_bytes.size(), 2U);
+    }
+}
+
+TEST(Trainer, TheMeasuredSetHoldsStepsOfThePlansRows) {
+    const Model model = test::small_mlp();
+    const Plan plan = test::plan_of(model, two_stages);
+    const TrainingResult result =
+        train(training_of(two_stages, 6), model, plan, [](const StepReport&) { return true; });
+    const TimelineSet& measured = result.measured;
+    ASSERT_FALSE(measured.steps.empty());
+    EXPECT_EQ(measured.noise.steps + measured.noise.dropped_steps, 6);
+    for (const Timeline& timeline : measured.steps) {
+        EXPECT_EQ(timeline.origin, Origin::Measured);
+        ASSERT_EQ(timeline.ranks.size(), plan->schedule.ranks.size());
+        for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+            ASSERT_EQ(timeline.ranks[rank].size(), plan->schedule.ranks[rank].size());
+            for (std::size_t cell = 0; cell < timeline.ranks[rank].size(); ++cell) {
+                EXPECT_EQ(timeline.ranks[rank][cell].action, plan->schedule.ranks[rank][cell]);
+            }
+        }
+    }
+    std::vector<Bytes> predicted;
+    for (const MemoryUse& peak : peak_memory(plan)) {
+        predicted.push_back(peak.total());
+    }
+    EXPECT_EQ(measured.peak_bytes, predicted);
+}
+
+TEST(Trainer, StopsWhereItIsTold) {
+    const Model model = test::small_mlp();
+    const Plan plan = test::plan_of(model, two_stages);
+    const TrainingResult result =
+        train(training_of(two_stages, 100), model, plan, [](const StepReport& step) {
+            return step.step < 3;
+        });
+    EXPECT_EQ(result.steps.size(), 4U);
+    EXPECT_FALSE(result.measured.steps.empty());
+}
+
+TEST(Trainer, ALossThatIsNotFiniteArrivesAsItIs) {
+    const Model model = test::small_mlp();
+    Shape shape = two_stages;
+    shape.optimizer = OptimizerKind::Sgd;
+    Scenario scenario = training_of(shape, 20);
+    scenario.training.learning_rate = 1e30;
+    try {
+        train(scenario, model, test::plan_of(model, shape), [](const StepReport&) { return true; });
+        FAIL() << "expected an error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::NotFinite);
+        EXPECT_THAT(error.place(), testing::MatchesRegex("rank [01], step [0-9]+, .*"));
+    }
+}
+
+class FailedWorker : public testing::Test {
+  protected:
+    Error error_of(const std::function<void()>& failing) {
+        ExecutorOptions options = test::options_of(two_stages);
+        options.before_action = [&](int, const Action& action) {
+            if (action == Action{.op = Op::Backward, .stage = 1, .micro_batch = 1}) {
+                failing();
+            }
+        };
+        Executor executor(test::plan_of(model, two_stages), model, options);
+        try {
+            training_step(executor, random_batch(model, two_stages.batch, 1), 5);
+        } catch (const Error& error) {
+            return error;
+        }
+        throw std::logic_error("expected an error");
+    }
+    const Model model = test::small_mlp();
+};
+
+TEST_F(FailedWorker, KeepsItsMessageAndNamesRankStepAndAction) {
+    const Error error = error_of([] { throw std::runtime_error("out of luck"); });
+    EXPECT_EQ(error.kind(), ErrorKind::WorkerFailed);
+    EXPECT_EQ(error.place(), "rank 1, step 5, 1B1");
+    EXPECT_EQ(error.text(), "out of luck");
+}
+
+TEST_F(FailedWorker, KeepsTextAndHintOfAnError) {
+    const Error error = error_of([] { throw Error(ErrorKind::Io, "disk", "it is gone", "look"); });
+    EXPECT_EQ(error.kind(), ErrorKind::WorkerFailed);
+    EXPECT_THAT(error.place(), testing::StartsWith("rank 1, step 5, 1B1"));
+    EXPECT_EQ(error.text(), "it is gone");
+    EXPECT_EQ(error.hint(), "look");
+}
+
+TEST(TrainingStep, ABatchThatIsNotThePlansIsABugAndNoFailedWorker) {
+    const Model model = test::small_mlp();
+    Executor executor(test::plan_of(model, two_stages), model, test::options_of(two_stages));
+    EXPECT_THROW(training_step(executor, random_batch(model, 7, 1), 0), InternalError);
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

@@ -1,6 +1,7 @@
 #include "core/formats/chrome_trace.h"
 
 #include <fstream>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

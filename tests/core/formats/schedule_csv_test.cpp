@@ -1,11 +1,14 @@
 #include "core/formats/schedule_csv.h"
 
+#include <random>
+
 #include <gmock/gmock.h>
 
 #include "core/error.h"
 #include "core/lower.h"
 #include "core/validate.h"
 #include "tests/support/builders.h"
+#include "tests/support/soak.h"
 
 namespace pipetwin {
 namespace {
@@ -180,6 +183,40 @@ TEST(ScheduleCsv, EmptyFilesAndLinesAreRefused) {
 /// Two cells must not make the program allocate for the billions that lie between them.
 TEST(ScheduleCsv, HugeGapsAreRefusedBeforeAnythingIsAllocated) {
     expect_refused("262143F0,0F65535\n", "", "stage 262143 and micro-batch 65535");
+}
+
+/// Whatever comes in: a schedule that can be validated, walked and printed, or an Error that says
+/// where.
+TEST(ScheduleCsv, DamagedFilesAreReadOrRefusedButNothingElse) {
+    const std::uint64_t seed = tests::seed();
+    constexpr std::string_view damage = "0123456789FBIWR_();,\r\n xSEND";
+    const std::string good =
+        "0F0,0SEND_F0,(0F1;0B0)OVERLAP_F_B,0RECV_B1,0I1,0W1\r\n" +
+        print_schedule_csv(lowered(ScheduleKind::OneFOneB, {.ranks = 2, .micro_batches = 2}));
+    std::mt19937 random(seed);
+    const auto below = [&random](std::size_t limit) {
+        return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
+    };
+    int read = 0;
+    const int cases = tests::soaked(1000);
+    for (int i = 0; i < cases; ++i) {
+        std::string text = good;
+        for (std::size_t k = 0; k < 1 + below(3); ++k) {
+            text[below(text.size())] = damage[below(damage.size())];
+        }
+        try {
+            const Schedule schedule = parse(text);
+            static_cast<void>(validate(schedule));
+            static_cast<void>(find_deadlock(schedule, 1));
+            EXPECT_EQ(parse(print_schedule_csv(schedule)), schedule)
+                << "seed " << seed << ", case " << i;
+            ++read;
+        } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::BadInput) << text;
+            EXPECT_THAT(error.place(), HasSubstr("x.csv"));
+        }
+    }
+    EXPECT_GT(read, 0);
 }
 
 TEST(ScheduleCsv, LongCellsAreCutInErrors) {

@@ -1,6 +1,7 @@
 #include "core/formats/svg.h"
 
-#include <cctype>
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -49,37 +50,43 @@ Timeline every_kind(Origin origin = Origin::Predicted) {
                          span(Op::ReduceGradient, 0, 80, 90)}});
 }
 
-/// Checks that tags nest, attributes are quoted and text is escaped: enough XML for what a program
-/// writes.
-::testing::AssertionResult is_well_formed(const std::string& xml) {
-    std::vector<std::string> open;
-    for (std::size_t at = 0; at < xml.size(); ++at) {
-        if (xml[at] == '&') {
-            const auto end = xml.find(';', at);
-            const std::string name = xml.substr(at + 1, end - at - 1);
-            if (name != "lt" && name != "gt" && name != "amp" && name != "quot") {
-                return ::testing::AssertionFailure() << "a bare & at " << at;
-            }
+/// Whether every & begins one of the names that XML knows by itself.
+bool is_escaped(const std::string& xml) {
+    for (auto at = xml.find('&'); at != std::string::npos; at = xml.find('&', at + 1)) {
+        const std::string name = xml.substr(at + 1, xml.find(';', at) - at - 1);
+        if (name != "lt" && name != "gt" && name != "amp" && name != "quot") {
+            return false;
         }
-        if (xml[at] != '<') {
-            continue;
-        }
-        const auto end = xml.find('>', at);
-        if (end == std::string::npos) {
-            return ::testing::AssertionFailure() << "an open tag at " << at;
-        }
-        const std::string tag = xml.substr(at + 1, end - at - 1);
-        if (tag.find('<') != std::string::npos ||
-            std::count(tag.begin(), tag.end(), '"') % 2 != 0) {
-            return ::testing::AssertionFailure() << "a broken tag: " << tag;
-        }
-        if (tag.front() == '/') {
-            if (open.empty() || open.back() != tag.substr(1)) {
-                return ::testing::AssertionFailure() << "</" << tag.substr(1) << "> closes nothing";
-            }
+    }
+    return true;
+}
+
+/// Follows one tag with the stack of those that are open.
+bool nests(const std::string& tag, std::vector<std::string>& open) {
+    if (tag.front() == '/') {
+        const bool closes = !open.empty() && open.back() == tag.substr(1);
+        if (closes) {
             open.pop_back();
-        } else if (tag.back() != '/') {
-            open.push_back(tag.substr(0, tag.find(' ')));
+        }
+        return closes;
+    }
+    if (tag.back() != '/') {
+        open.push_back(tag.substr(0, tag.find(' ')));
+    }
+    return std::count(tag.begin(), tag.end(), '"') % 2 == 0 && tag.find('<') == std::string::npos;
+}
+
+/// Tags nest, attributes are quoted, text is escaped: enough XML for what a program writes.
+::testing::AssertionResult is_well_formed(const std::string& xml) {
+    if (!is_escaped(xml)) {
+        return ::testing::AssertionFailure() << "a bare &";
+    }
+    std::vector<std::string> open;
+    for (auto at = xml.find('<'); at != std::string::npos; at = xml.find('<', at + 1)) {
+        const auto end = xml.find('>', at);
+        const std::string tag = xml.substr(at + 1, end - at - 1);
+        if (end == std::string::npos || !nests(tag, open)) {
+            return ::testing::AssertionFailure() << "a broken tag: <" << tag.substr(0, 80);
         }
         at = end;
     }

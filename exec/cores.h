@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+namespace pipetwin::exec {
+
+/// The cores that this thread may run on, ascending.
+std::vector<int> allowed_cores();
+
+/// Binds the calling thread to one core. Where the system refuses, it stays where it is: pinning
+/// makes a measurement steadier, nothing depends on it.
+void pin_to(int core);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,50 @@
+#include "exec/layer_clock.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace pipetwin::exec {
+
+using Clock = std::chrono::steady_clock;
+
+LayerClock::LayerClock(const Plan& plan)
+    : watches_(static_cast<std::size_t>(plan.rank_count())),
+      laps_(static_cast<std::size_t>(plan->partition->layer_count())) {
+    for (int layer = 0; layer < plan->partition->layer_count(); ++layer) {
+        const auto stage = static_cast<std::size_t>(plan->partition->stage_of_layer(layer));
+        rank_of_layer_.push_back(static_cast<std::size_t>(plan->schedule.rank_of_stage[stage]));
+    }
+}
+
+void LayerClock::restart() {
+    std::ranges::fill(laps_, Laps{});
+}
+
+void LayerClock::turn(int rank) {
+    watches_[static_cast<std::size_t>(rank)].last = Clock::now();
+}
+
+void LayerClock::lap(int layer, Op part) {
+    const auto index = static_cast<std::size_t>(layer);
+    TimePoint& last = watches_[rank_of_layer_[index]].last;
+    const TimePoint now = Clock::now();
+    Laps& laps = laps_[index];
+    switch (part) {
+        case Op::Forward:
+            laps.forward += now - last;
+            break;
+        case Op::BackwardInput:
+            laps.backward_input += now - last;
+            break;
+        case Op::BackwardWeight:
+            laps.backward_weight += now - last;
+            break;
+        default:
+            laps.optimizer += now - last;
+            break;
+    }
+    last = now;
+}
+
+}  // namespace pipetwin::exec

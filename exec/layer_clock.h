@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "core/action.h"
+#include "core/plan.h"
+#include "exec/device.h"
+
+namespace pipetwin::exec {
+
+/// How long the layers of a pipeline took during one step. Every rank has a watch of its own, which
+/// starts when the rank turns to an action and laps after every layer; a layer belongs to one rank,
+/// so threads do not meet.
+class LayerClock {
+  public:
+    explicit LayerClock(const Plan& plan);
+
+    /// A new step; no thread is inside.
+    void restart();
+    /// The rank turns to an action.
+    void turn(int rank);
+    /// A part of a layer's work is done: Forward, BackwardInput, BackwardWeight or Optimizer.
+    void lap(int layer, Op part);
+
+    struct Laps {
+        Duration forward{};  ///< F and R
+        Duration backward_input{};
+        Duration backward_weight{};
+        Duration optimizer{};
+        Duration sum() const { return forward + backward_input + backward_weight + optimizer; }
+    };
+    /// Sums over the step, one per layer.
+    const std::vector<Laps>& laps() const { return laps_; }
+
+  private:
+    struct alignas(64) Watch {  // a cache line each
+        TimePoint last;
+    };
+    std::vector<std::size_t> rank_of_layer_;
+    std::vector<Watch> watches_;
+    std::vector<Laps> laps_;
+};
+
+}  // namespace pipetwin::exec

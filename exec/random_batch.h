@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/model.h"
+#include "exec/data/batch.h"
+
+namespace pipetwin::exec {
+
+/// A mini-batch of random inputs and targets that fits the model; the same for the same seed.
+Batch random_batch(const Model& model, int samples, std::uint64_t seed);
+
+}  // namespace pipetwin::exec

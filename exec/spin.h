@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+
+namespace pipetwin::exec {
+
+/// How long a wait spins before it blocks. Waking a blocked thread takes tens of microseconds, a
+/// spinning one sees the change within one; but where there are more workers than cores, who spins
+/// takes the core from the one he waits for.
+enum class Spin { Never, Briefly };
+
+constexpr std::chrono::microseconds spin_time{200};
+
+/// Tells the core that this is a spin loop.
+inline void pause_core() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/// Calls `ready` until it is true or the spin time is over; true if it became true.
+template <class Ready>
+bool spin_until(const Ready& ready, Spin spin) {
+    if (ready()) {
+        return true;
+    }
+    if (spin == Spin::Never) {
+        return false;
+    }
+    const auto deadline = std::chrono::steady_clock::now() + spin_time;
+    constexpr int looks_per_clock = 64;
+    do {
+        for (int look = 0; look < looks_per_clock; ++look) {
+            pause_core();
+            if (ready()) {
+                return true;
+            }
+        }
+    } while (std::chrono::steady_clock::now() < deadline);
+    return false;
+}
+
+}  // namespace pipetwin::exec

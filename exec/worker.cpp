@@ -1,0 +1,266 @@
+#include "exec/worker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "exec/cores.h"
+#include "exec/paced_device.h"
+
+namespace pipetwin::exec {
+namespace {
+
+StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
+    const ExecutorOptions& options = *settings.options;
+    return {.precision = options.precision,
+            .seed = options.seed,
+            .micro_batches = plan.micro_batches(),
+            .largest_micro_batch = std::ranges::max(plan->micro_batch_sizes),
+            .optimizer = options.optimizer.kind,
+            .input_gradient = options.input_gradient,
+            .after_layer = settings.after_layer};
+}
+
+void refuse_loss_that_is_not_finite(const Stage& stage, int micro_batch) {
+    if (const double loss = stage.loss(); !std::isfinite(loss)) {
+        throw Error(ErrorKind::NotFinite,
+                    "",
+                    fmt::format("the loss of micro-batch {} is {}", micro_batch, loss),
+                    "lower the learning rate, or look at the data");
+    }
+}
+
+}  // namespace
+
+Worker::Worker(
+    const Plan& plan, const Model& model, int rank, Edges& edges, const Settings& settings)
+    : plan_(plan),
+      rank_(rank),
+      edges_(edges),
+      paced_(settings.options->backend == Backend::Paced),
+      cores_(settings.cores),
+      device_(paced_ ? make_paced_device() : make_cpu_device()),
+      recorder_(plan->schedule.ranks.at(static_cast<std::size_t>(rank))) {
+    const StageOptions options = stage_options(plan, settings);
+    for (int index = 0; index < plan.stage_count(); ++index) {
+        if (plan->schedule.rank_of_stage[static_cast<std::size_t>(index)] != rank) {
+            continue;
+        }
+        const Stage::Place place{.stage = index,
+                                 .first_layer = plan->partition->first_layer(index),
+                                 .layer_count = plan->partition->layers_in(index)};
+        Home& home = homes_.emplace_back();
+        home.index = index;
+        home.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
+        home.slots.resize(static_cast<std::size_t>(plan.micro_batches()));
+    }
+    for (const Action& action : plan->schedule.ranks[static_cast<std::size_t>(rank)]) {
+        if (action.op == Op::Recompute) {
+            slot(action.stage, action.micro_batch).recomputed = true;
+        }
+    }
+    reserve_channel_room(plan);
+}
+
+/// A finite channel promises its sender that there is room: the receiver's memory holds it for the
+/// whole run.
+void Worker::reserve_channel_room(const Plan& plan) {
+    const Bytes room = resident_memory(plan, rank_)[MemoryKind::Boundary];
+    arena_.reserve(MemoryKind::Boundary, room);
+}
+
+void Worker::prepare() {
+    if (!cores_.empty()) {
+        pin_to(cores_[static_cast<std::size_t>(rank_) % cores_.size()]);
+    }
+    device_->enter_thread();
+    for (Home& home : homes_) {
+        for (Slot& slot : home.slots) {
+            slot.gradient = {};  // of the model's input, kept since the last step
+        }
+        home.stage->zero_gradients();
+    }
+    recorder_.restart();
+    arena_.reset_peak();
+}
+
+void Worker::start(TimePoint start) {
+    device_->wait_until(start);
+}
+
+void Worker::perform(const Action& action, const StepInput& step) {
+    const TimePoint begin = device_->now();
+    TimePoint ready = begin;
+    switch (action.op) {
+        case Op::RecvForward:
+            ready = receive(edges_.forward[static_cast<std::size_t>(action.stage - 1)],
+                            slot(action.stage, action.micro_batch).activation);
+            break;
+        case Op::RecvBackward:
+            ready = receive(edges_.backward[static_cast<std::size_t>(action.stage)],
+                            slot(action.stage, action.micro_batch).gradient);
+            break;
+        case Op::SendForward:
+            ready = send(edges_.forward[static_cast<std::size_t>(action.stage)],
+                         action.micro_batch,
+                         std::move(slot(action.stage, action.micro_batch).activation));
+            break;
+        case Op::SendBackward:
+            ready = send(edges_.backward[static_cast<std::size_t>(action.stage - 1)],
+                         action.micro_batch,
+                         std::move(slot(action.stage, action.micro_batch).gradient));
+            break;
+        case Op::Forward:
+        case Op::Recompute:
+        case Op::Backward:
+        case Op::BackwardInput:
+        case Op::BackwardWeight:
+            recorder_.begin_compute();
+            compute(action, step);
+            recorder_.end_compute();
+            break;
+        case Op::Optimizer:
+            update(action, step);
+            break;
+        case Op::ReduceGradient:
+        case Op::Unshard:
+        case Op::Reshard:
+            throw Error(ErrorKind::Unavailable,
+                        "",
+                        fmt::format("the executor has no {} yet", op_text(action.op)),
+                        "take a schedule without data parallelism");
+    }
+    ready = std::max(begin, ready);
+    recorder_.record(begin, ready, device_->complete(action, ready, plan_.duration(action)));
+}
+
+void Worker::compute(const Action& action, const StepInput& step) {
+    Stage& stage = *home(action.stage).stage;
+    Slot& place = slot(action.stage, action.micro_batch);
+    switch (action.op) {
+        case Op::Forward:
+            forward(action, step);
+            break;
+        case Op::Recompute:
+            stage.recompute(action.micro_batch,
+                            step.data[static_cast<std::size_t>(action.micro_batch)]);
+            break;
+        case Op::Backward:
+            place.gradient = stage.backward(action.micro_batch, std::move(place.gradient));
+            pass_gradient_on(action);
+            break;
+        case Op::BackwardInput:
+            place.gradient = stage.backward_input(action.micro_batch, std::move(place.gradient));
+            pass_gradient_on(action);
+            break;
+        default:
+            stage.backward_weight(action.micro_batch);
+            break;
+    }
+}
+
+void Worker::forward(const Action& action, const StepInput& step) {
+    Home& here = home(action.stage);
+    Slot& place = slot(action.stage, action.micro_batch);
+    place.activation = here.stage->forward(action.micro_batch,
+                                           std::move(place.activation),
+                                           step.data[static_cast<std::size_t>(action.micro_batch)],
+                                           !place.recomputed);
+    if (action.stage + 1 == plan_.stage_count()) {
+        // No stage has updated its weights yet: every OPT comes after a backward that needs this
+        // forward.
+        refuse_loss_that_is_not_finite(*here.stage, action.micro_batch);
+    } else if (!edges_.forward[static_cast<std::size_t>(action.stage)].channel) {
+        slot(action.stage + 1, action.micro_batch).activation = std::move(place.activation);
+    }
+}
+
+/// To the stage before, where it lives on this rank; else it waits for its SEND.
+void Worker::pass_gradient_on(const Action& action) {
+    if (action.stage > 0 && !edges_.backward[static_cast<std::size_t>(action.stage - 1)].channel) {
+        slot(action.stage - 1, action.micro_batch).gradient =
+            std::move(slot(action.stage, action.micro_batch).gradient);
+    }
+}
+
+void Worker::update(const Action& action, const StepInput& step) {
+    Home& here = home(action.stage);
+    here.stage->update(step.optimizer, step.step + 1);
+    const std::vector<double>& squares = here.stage->gradient_squares();
+    for (std::size_t index = 0; index < squares.size(); ++index) {
+        if (!std::isfinite(squares[index])) {
+            throw Error(ErrorKind::NotFinite,
+                        "",
+                        fmt::format("the gradient of '{}' in stage {} is not finite",
+                                    here.stage->parameters()[index]->name,
+                                    action.stage),
+                        "lower the learning rate, or look at the data");
+        }
+    }
+}
+
+TimePoint Worker::send(Edge& edge, int micro_batch, Tensor tensor) {
+    Message message{.micro_batch = micro_batch, .tensor = std::move(tensor), .available = {}};
+    if (paced_) {
+        const TimePoint leaves = std::max(edge.link_free, device_->now());
+        edge.link_free = leaves + transfer_time(message.tensor.bytes() + edge.link.half_bandwidth,
+                                                edge.link.bytes_per_second);
+        message.available = edge.link_free + edge.link.latency;
+    }
+    message.tensor.detach();
+    return edge.channel->send(std::move(message));
+}
+
+TimePoint Worker::receive(Edge& edge, Tensor& tensor) {
+    Channel::Received received = edge.channel->receive();
+    tensor = std::move(received.message.tensor);
+    tensor.attach(arena_, MemoryKind::Boundary);
+    return received.arrived;
+}
+
+void Worker::close_channels() {
+    for (const Home& home : homes_) {
+        const auto stage = static_cast<std::size_t>(home.index);
+        for (std::vector<Edge>* edges : {&edges_.forward, &edges_.backward}) {
+            if (stage > 0 && (*edges)[stage - 1].channel) {
+                (*edges)[stage - 1].channel->close();
+            }
+            if (stage < edges->size() && (*edges)[stage].channel) {
+                (*edges)[stage].channel->close();
+            }
+        }
+    }
+}
+
+void Worker::abandon() {
+    for (Home& home : homes_) {
+        for (Slot& slot : home.slots) {
+            slot.activation = {};
+            slot.gradient = {};
+        }
+        home.stage->reset();
+    }
+}
+
+Stage& Worker::stage(int index) {
+    return *home(index).stage;
+}
+
+const Tensor& Worker::input_gradient(int micro_batch) {
+    return slot(0, micro_batch).gradient;
+}
+
+Worker::Home& Worker::home(int stage) {
+    const auto found = std::ranges::find(homes_, stage, &Home::index);
+    PIPETWIN_EXPECT(found != homes_.end(), "a rank works on its own stages only");
+    return *found;
+}
+
+Worker::Slot& Worker::slot(int stage, int micro_batch) {
+    return home(stage).slots.at(static_cast<std::size_t>(micro_batch));
+}
+
+}  // namespace pipetwin::exec

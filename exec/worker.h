@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/model.h"
+#include "core/plan.h"
+#include "exec/channel.h"
+#include "exec/executor.h"
+#include "exec/recorder.h"
+#include "exec/stage.h"
+
+namespace pipetwin::exec {
+
+/// One boundary in one direction, between two ranks.
+struct Edge {
+    std::unique_ptr<Channel> channel;
+    LinkCost link;        ///< how long a message is under way on a paced device
+    TimePoint link_free;  ///< when the paced link has sent its last message; of the sender
+};
+
+/// All edges of a plan; an edge without a channel lies between two stages of one rank.
+struct Edges {
+    std::vector<Edge> forward;   ///< [boundary]: outputs of stage b to stage b + 1
+    std::vector<Edge> backward;  ///< [boundary]: gradients of stage b + 1 to stage b
+};
+
+/// What every worker needs to know about the step.
+struct StepInput {
+    std::vector<MicroBatch> data;
+    OptimizerSettings optimizer;
+    int step = 0;  ///< counts from 0
+};
+
+/// One rank: its device, its memory, its stages, and what lies between two of its actions. Lives as
+/// long as the executor; during a step it belongs to the rank's thread.
+class Worker {
+  public:
+    struct Settings {
+        const ExecutorOptions* options;
+        LayerObserver after_layer;
+        std::vector<int> cores;  ///< the thread is bound to one of them; empty: not bound
+    };
+    Worker(const Plan& plan, const Model& model, int rank, Edges& edges, const Settings& settings);
+
+    /// On the rank's thread, before the step begins.
+    void prepare();
+
+    /// The step begins at `start`, which every worker of the step knows; returns when that moment
+    /// has come.
+    void start(TimePoint start);
+
+    /// One action of the row, from turning to it until its result is complete.
+    void perform(const Action& action, const StepInput& step);
+
+    /// This rank sends and receives no more in this step.
+    void close_channels();
+
+    /// Frees what a failed step has left behind and clears the gradients.
+    void abandon();
+
+    Device& device() { return *device_; }
+    Arena& arena() { return arena_; }
+    const Recorder& recorder() const { return recorder_; }
+    Stage& stage(int index);
+    const Tensor& input_gradient(int micro_batch);
+
+  private:
+    /// What waits at a stage for a micro-batch's next action: the boundary before F, and its result
+    /// until it is sent; the gradients likewise.
+    struct Slot {
+        Tensor activation;
+        Tensor gradient;
+        bool recomputed = false;  ///< the row has an R for it
+    };
+    struct Home {
+        int index = 0;
+        std::unique_ptr<Stage> stage;
+        std::vector<Slot> slots;  ///< [micro-batch]
+    };
+
+    void reserve_channel_room(const Plan& plan);
+    Home& home(int stage);
+    Slot& slot(int stage, int micro_batch);
+    void compute(const Action& action, const StepInput& step);
+    void forward(const Action& action, const StepInput& step);
+    void pass_gradient_on(const Action& action);
+    void update(const Action& action, const StepInput& step);
+    TimePoint send(Edge& edge, int micro_batch, Tensor tensor);
+    TimePoint receive(Edge& edge, Tensor& tensor);
+
+    const Plan& plan_;
+    const int rank_;
+    Edges& edges_;
+    const bool paced_;
+    const std::vector<int> cores_;
+    std::unique_ptr<Device> device_;
+    Arena arena_;
+    std::vector<Home> homes_;  ///< the rank's stages, ascending
+    Recorder recorder_;
+};
+
+}  // namespace pipetwin::exec

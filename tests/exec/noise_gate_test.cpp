@@ -1,0 +1,120 @@
+#include "exec/noise_gate.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace pipetwin::exec {
+namespace {
+
+/// A step of one action that lasted so long.
+StepResult step_of(double milliseconds, double stolen = 0, std::int64_t peak = 100) {
+    const Duration time = from_milliseconds(milliseconds, "a step");
+    StepResult step;
+    step.stolen = stolen;
+    step.timeline.origin = Origin::Measured;
+    step.timeline.ranks = {{{.action = {.op = Op::Forward, .stage = 0, .micro_batch = 0},
+                             .begin = Duration{},
+                             .ready = Duration{},
+                             .end = time}}};
+    step.peak.resize(1);
+    step.peak.front()[MemoryKind::Stash] = Bytes{peak};
+    return step;
+}
+
+class Gate : public testing::Test {
+  protected:
+    void add(int count, double milliseconds, double stolen = 0) {
+        for (int index = 0; index < count; ++index) {
+            gate.add(step_of(milliseconds, stolen));
+        }
+    }
+    NoiseGate gate;
+};
+
+TEST_F(Gate, DropsTheWarmUp) {
+    add(2, 50);
+    add(11, 10);
+    const TimelineSet set = gate.result();
+    EXPECT_EQ(set.noise.steps, 11);
+    EXPECT_EQ(set.noise.dropped_steps, 2);
+    EXPECT_EQ(step_time(set.steps.front()), std::chrono::milliseconds(10));
+}
+
+TEST_F(Gate, DropsStepsWithStolenTime) {
+    add(2, 10);
+    add(5, 10, 0.009);
+    add(4, 10, 0.011);
+    const TimelineSet set = gate.result();
+    EXPECT_EQ(set.noise.steps, 5);
+    EXPECT_EQ(set.noise.dropped_steps, 6);
+    EXPECT_NEAR(set.noise.stolen_percent, 0.9, 1e-9);
+}
+
+TEST_F(Gate, DropsOutliersFromTheMedian) {
+    add(2, 10);
+    add(9, 10);
+    add(1, 11.5);
+    add(1, 8.5);
+    const TimelineSet set = gate.result();
+    EXPECT_EQ(set.noise.steps, 9);
+    EXPECT_EQ(set.noise.p90_over_p10, 1);
+}
+
+TEST_F(Gate, KeepsTheCalmest32InTheirOrder) {
+    add(2, 10);
+    for (int index = 0; index < 100; ++index) {
+        gate.add(step_of(10 + 0.001 * index, index < 60 ? 0.005 : 0.001));
+    }
+    const TimelineSet set = gate.result();
+    ASSERT_EQ(set.noise.steps, 32);
+    EXPECT_EQ(set.noise.dropped_steps, 70);
+    EXPECT_NEAR(set.noise.stolen_percent, 0.1, 1e-9);
+    for (std::size_t index = 1; index < set.steps.size(); ++index) {
+        EXPECT_LT(step_time(set.steps[index - 1]), step_time(set.steps[index]));
+    }
+}
+
+TEST_F(Gate, ReportsTheSpreadOfWhatItKeeps) {
+    add(2, 10);
+    for (int index = 0; index <= 10; ++index) {
+        gate.add(step_of(10 + 0.1 * index));
+    }
+    EXPECT_NEAR(gate.result().noise.p90_over_p10, 10.9 / 10.1, 1e-6);
+}
+
+TEST_F(Gate, WhereNothingPassesItKeepsTheStepNearestTheMedianAndSaysSo) {
+    add(2, 10);
+    add(1, 20, 0.5);
+    add(1, 30, 0.5);
+    add(1, 70, 0.5);
+    const TimelineSet set = gate.result();
+    EXPECT_EQ(set.noise.steps, 0);
+    EXPECT_EQ(set.noise.dropped_steps, 5);
+    ASSERT_EQ(set.steps.size(), 1U);
+    EXPECT_EQ(step_time(set.steps.front()), std::chrono::milliseconds(30));
+    EXPECT_NEAR(set.noise.p90_over_p10, 3.5, 1e-9);
+    EXPECT_NEAR(set.noise.stolen_percent, 50, 1e-9);
+}
+
+TEST_F(Gate, AWarmUpIsBetterThanNothing) {
+    add(1, 10);
+    const TimelineSet set = gate.result();
+    EXPECT_EQ(set.noise.steps, 0);
+    ASSERT_EQ(set.steps.size(), 1U);
+    EXPECT_EQ(step_time(set.steps.front()), std::chrono::milliseconds(10));
+}
+
+TEST_F(Gate, PeaksAreTheHighestOfAllSteps) {
+    gate.add(step_of(10, 0, 100));
+    gate.add(step_of(10, 0, 300));
+    gate.add(step_of(10, 0, 200));
+    EXPECT_EQ(gate.result().peak_bytes, std::vector<Bytes>{Bytes{300}});
+}
+
+TEST_F(Gate, RefusesToJudgeNothing) {
+    EXPECT_THROW(gate.result(), InternalError);
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

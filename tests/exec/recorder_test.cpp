@@ -1,0 +1,57 @@
+#include "exec/recorder.h"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace pipetwin::exec {
+namespace {
+
+constexpr Action forward{.op = Op::Forward, .stage = 1, .micro_batch = 2};
+constexpr Action receive{.op = Op::RecvBackward, .stage = 1, .micro_batch = 2};
+
+TimePoint at(int nanoseconds) {
+    return TimePoint(Duration(nanoseconds));
+}
+
+TEST(Recorder, GivesTheSpansOfItsRowSinceTheStart) {
+    Recorder recorder({forward, receive});
+    recorder.record(at(100), at(100), at(130));
+    recorder.record(at(130), at(150), at(155));
+    EXPECT_THAT(recorder.spans(at(100)),
+                testing::ElementsAre(Span{forward, Duration(0), Duration(0), Duration(30)},
+                                     Span{receive, Duration(30), Duration(50), Duration(55)}));
+}
+
+TEST(Recorder, AnotherStepForgetsTheFirst) {
+    Recorder recorder({forward});
+    recorder.record(at(1), at(1), at(2));
+    recorder.begin_compute();
+    recorder.end_compute();
+    recorder.restart();
+    EXPECT_TRUE(recorder.spans(at(0)).empty());
+    EXPECT_EQ(recorder.compute_wall(), Duration{});
+    recorder.record(at(5), at(5), at(6));
+    EXPECT_EQ(recorder.spans(at(0)).size(), 1U);
+}
+
+TEST(Recorder, RefusesMoreSpansThanTheRowHasActions) {
+    Recorder recorder({forward});
+    recorder.record(at(1), at(1), at(2));
+    EXPECT_THROW(recorder.record(at(2), at(2), at(3)), InternalError);
+}
+
+TEST(Recorder, SleepingIsWallTimeWithoutCpuTime) {
+    Recorder recorder({forward});
+    recorder.begin_compute();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    recorder.end_compute();
+    EXPECT_GE(recorder.compute_wall(), std::chrono::milliseconds(10));
+    EXPECT_LT(recorder.compute_cpu(), std::chrono::milliseconds(5));
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

@@ -1,0 +1,38 @@
+#include "tests/support/accuracy.h"
+
+#include "exec/executor.h"
+#include "exec/noise_gate.h"
+#include "exec/profiler.h"
+#include "exec/random_batch.h"
+#include "sim/simulate.h"
+
+namespace pipetwin::test {
+
+Plan profiled_plan(const Scenario& scenario, const Model& model) {
+    const Plan plan =
+        make_plan(scenario, model, exec::profile_model(model, exec::profiler_options(scenario)));
+    return plan.with_capacity(sim::settled_capacity(plan));
+}
+
+Comparison predicted_against_measured(const Plan& plan,
+                                      const Model& model,
+                                      const Scenario& scenario,
+                                      int steps) {
+    exec::ExecutorOptions options;
+    options.backend = scenario.cluster.backend;
+    options.precision = scenario.training.precision;
+    options.seed = scenario.training.seed;
+    options.optimizer = exec::optimizer_settings(scenario);
+    options.optimizer.learning_rate = 1e-6;  // so that random data leads nowhere
+    exec::Executor executor(plan, model, options);
+    const exec::Batch batch = exec::random_batch(model, scenario.training.batch, 1);
+    exec::NoiseGate gate;
+    for (int step = 0; step < steps; ++step) {
+        gate.add(executor.run_step(batch, step));
+    }
+    const TimelineSet predicted{
+        .steps = {sim::simulate(plan)}, .peak_bytes = {}, .breakdown = {}, .noise = {}};
+    return compare(predicted, gate.result());
+}
+
+}  // namespace pipetwin::test

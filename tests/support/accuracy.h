@@ -1,0 +1,19 @@
+#pragma once
+
+#include "core/compare.h"
+#include "core/model.h"
+#include "core/plan.h"
+#include "core/scenario.h"
+
+namespace pipetwin::test {
+
+/// A plan made from a fresh profile, and its settled capacity.
+Plan profiled_plan(const Scenario& scenario, const Model& model);
+
+/// Predicts a step of the plan, then runs `steps` of them on random data through the noise gate.
+Comparison predicted_against_measured(const Plan& plan,
+                                      const Model& model,
+                                      const Scenario& scenario,
+                                      int steps);
+
+}  // namespace pipetwin::test

@@ -1,0 +1,127 @@
+#include "tests/support/small_training.h"
+
+#include <ostream>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "exec/layers.h"
+
+namespace pipetwin::test {
+
+Model small_mlp() {
+    return mlp_model({6, 9, 8, 10, 7, 9, 8, 8, 5});
+}
+
+Model small_gpt() {
+    return gpt_model({.layers = 3,
+                      .d_model = 8,
+                      .heads = 2,
+                      .context = 6,
+                      .vocabulary = 11,
+                      .feed_forward = 16});
+}
+
+std::string to_string(const Shape& shape) {
+    return fmt::format("{} K={} M={} B={} {}",
+                       shape.schedule,
+                       shape.stages,
+                       shape.micro_batches,
+                       shape.batch,
+                       to_string(shape.recompute));
+}
+
+void PrintTo(const Shape& shape, std::ostream* out) {
+    *out << to_string(shape);
+}
+
+Scenario scenario_of(const Shape& shape) {
+    Scenario scenario;
+    scenario.training.batch = shape.batch;
+    scenario.training.precision = shape.precision;
+    scenario.training.optimizer = shape.optimizer;
+    scenario.training.learning_rate = 1e-2;
+    scenario.pipeline.stages = shape.stages;
+    scenario.pipeline.micro_batches = shape.micro_batches;
+    scenario.pipeline.schedule = shape.schedule;
+    scenario.pipeline.recompute = shape.recompute;
+    scenario.pipeline.recompute_timing = shape.recompute_timing;
+    scenario.pipeline.channel_capacity = shape.channel_capacity;
+    scenario.pipeline.partition = shape.partition;
+    scenario.cluster.backend = shape.backend;
+    return scenario;
+}
+
+Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& times) {
+    const std::vector<int> sizes = micro_batch_sizes(shape.batch, shape.micro_batches);
+    const std::int64_t width = shape.precision == Precision::Fp64 ? 8 : 4;
+    Profile profile;
+    profile.source = CostSource::Estimated;
+    profile.precision = std::string(pipetwin::to_string(shape.precision));
+    profile.links = {times.link};
+    for (int index = 0; index < model.layer_count(); ++index) {
+        const Layer& layer = model.layer(index);
+        LayerCost& cost = profile.layers.emplace_back();
+        cost.name = layer.spec.name;
+        cost.kind = std::string(pipetwin::to_string(layer.spec.type));
+        cost.parameter_count = layer.parameter_count;
+        cost.parameter_bytes = Bytes{layer.parameter_count * width};
+        for (const int size : std::set<int>(sizes.begin(), sizes.end())) {
+            const exec::LayerBytes bytes = exec::layer_bytes(layer, size, shape.precision);
+            cost.samples.push_back({.micro_batch_size = size,
+                                    .forward = times.forward,
+                                    .backward_input = times.backward / 2,
+                                    .backward_weight = times.backward - times.backward / 2,
+                                    .input = bytes.input,
+                                    .output = bytes.output,
+                                    .saved = bytes.saved,
+                                    .workspace = bytes.workspace,
+                                    .spread = 0});
+        }
+    }
+    return profile;
+}
+
+Plan plan_of(const Model& model, const Shape& shape, const LayerTimes& times) {
+    return make_plan(scenario_of(shape), model, even_profile(model, shape, times));
+}
+
+exec::ExecutorOptions options_of(const Shape& shape) {
+    const Scenario scenario = scenario_of(shape);
+    exec::ExecutorOptions options;
+    options.backend = shape.backend;
+    options.precision = shape.precision;
+    options.optimizer = exec::optimizer_settings(scenario);
+    return options;
+}
+
+std::vector<double> values_of(const exec::Tensor& tensor) {
+    const auto size = static_cast<std::size_t>(tensor.size());
+    if (tensor.dtype() == exec::DType::F64) {
+        return {tensor.as<double>(), tensor.as<double>() + size};
+    }
+    return {tensor.as<float>(), tensor.as<float>() + size};
+}
+
+void PrintTo(const NamedValues& values, std::ostream* out) {
+    *out << values.name << " (" << values.values.size() << " numbers, the first "
+         << values.values.front() << ")";
+}
+
+std::vector<NamedValues> gradients_of(const std::vector<exec::Parameter*>& parameters) {
+    std::vector<NamedValues> all;
+    for (const exec::Parameter* parameter : parameters) {
+        all.push_back({.name = parameter->name, .values = values_of(parameter->gradient)});
+    }
+    return all;
+}
+
+std::vector<NamedValues> weights_of(const std::vector<exec::Parameter*>& parameters) {
+    std::vector<NamedValues> all;
+    for (const exec::Parameter* parameter : parameters) {
+        all.push_back({.name = parameter->name, .values = values_of(parameter->value)});
+    }
+    return all;
+}
+
+}  // namespace pipetwin::test

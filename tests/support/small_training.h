@@ -1,0 +1,65 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "core/model.h"
+#include "core/plan.h"
+#include "core/profile.h"
+#include "core/scenario.h"
+#include "exec/executor.h"
+
+/// Models small enough that a step takes milliseconds in a debug build, and what else a test needs
+/// to train them.
+namespace pipetwin::test {
+
+/// Eight layers of unequal widths; 6 numbers in, 5 classes.
+Model small_mlp();
+/// Three blocks, so eight units; 11 tokens, 6 positions.
+Model small_gpt();
+
+/// One plan's settings; the defaults are those of a test that does not care.
+struct Shape {
+    int stages = 1;
+    int micro_batches = 4;
+    int batch = 8;
+    std::string schedule = "gpipe";
+    Recompute recompute = Recompute::None;
+    RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    std::optional<int> channel_capacity = {};
+    std::optional<std::vector<int>> partition = {};
+    Precision precision = Precision::Fp32;
+    OptimizerKind optimizer = OptimizerKind::AdamW;
+    Backend backend = Backend::Cpu;
+};
+/// "gpipe K=2 M=3 B=7 always": for failure messages.
+std::string to_string(const Shape& shape);
+void PrintTo(const Shape& shape, std::ostream* out);
+
+Scenario scenario_of(const Shape& shape);
+
+struct LayerTimes {
+    Duration forward = std::chrono::milliseconds(1);
+    Duration backward = std::chrono::milliseconds(2);
+    LinkCost link = {};
+};
+/// Every layer takes the same time; the bytes are those of the executor's layers.
+Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& times = {});
+
+Plan plan_of(const Model& model, const Shape& shape, const LayerTimes& times = {});
+exec::ExecutorOptions options_of(const Shape& shape);
+
+/// All elements of a tensor, as double.
+std::vector<double> values_of(const exec::Tensor& tensor);
+/// All gradients or weights, by the parameters' names, in model order.
+struct NamedValues {
+    std::string name;
+    std::vector<double> values;
+    bool operator==(const NamedValues&) const = default;
+};
+void PrintTo(const NamedValues& values, std::ostream* out);
+std::vector<NamedValues> gradients_of(const std::vector<exec::Parameter*>& parameters);
+std::vector<NamedValues> weights_of(const std::vector<exec::Parameter*>& parameters);
+
+}  // namespace pipetwin::test
