@@ -227,8 +227,6 @@ std::string to_string(const SampleShape& shape) {
     return shape.width == 0 ? "a loss" : fmt::format("{} x {}", shape.positions, shape.width);
 }
 
-Model::Model(Graph graph) : graph_(std::move(graph)) {}
-
 Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
     if (layers.empty()) {
         throw Error(ErrorKind::BadInput, "model", "no layers, expected at least one");
@@ -241,21 +239,25 @@ Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
                         input.positions,
                         input.width));
     }
+    if (layers.size() > most_layers) {
+        throw Error(ErrorKind::BadInput,
+                    "model",
+                    fmt::format("{} layers, expected at most {}", layers.size(), most_layers));
+    }
     Placement placement;
-    Graph graph;
+    Model model(layers.size());
     std::int64_t parameters = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         LayerSpec& spec = layers[i];
         const Placed placed = placement.place(spec, "", static_cast<int>(i), input);
         parameters = checked_sum(spec.name, parameters, placed.parameters);
-        const auto vertex =
-            add_vertex({std::move(spec), input, placed.output, placed.parameters}, graph);
-        if (vertex > 0) {
-            add_edge(vertex - 1, vertex, graph);
+        model.graph_[i] = {std::move(spec), input, placed.output, placed.parameters};
+        if (i > 0) {
+            add_edge(i - 1, i, model.graph_);
         }
         input = placed.output;
     }
-    return Model(std::move(graph));
+    return model;
 }
 
 namespace {
@@ -345,17 +347,17 @@ Model Model::opaque(const std::vector<Named>& layers) {
     }
     const std::vector<std::vector<std::size_t>> inputs = resolve_inputs(layers);
     const std::vector<std::size_t> order = topological_order(layers, inputs);
-    Graph graph(layers.size());
+    Model model(layers.size());
     std::vector<std::size_t> vertex_of(layers.size());
     for (std::size_t vertex = 0; vertex < order.size(); ++vertex) {
         const std::size_t listed = order[vertex];
         vertex_of[listed] = vertex;
-        graph[vertex].spec.name = layers[listed].name;
+        model.graph_[vertex].spec.name = layers[listed].name;
         for (const std::size_t input : inputs[listed]) {
-            add_edge(vertex_of[input], vertex, graph);
+            add_edge(vertex_of[input], vertex, model.graph_);
         }
     }
-    return Model(std::move(graph));
+    return model;
 }
 
 int Model::layer_count() const {

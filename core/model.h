@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -94,7 +95,9 @@ class Model {
     const Graph& graph() const { return graph_; }
 
   private:
-    explicit Model(Graph graph);
+    /// Layers without edges: the factories fill them in place, since Boost's graphs have no move.
+    explicit Model(std::size_t layer_count) : graph_(layer_count) {}
+
     Graph graph_;
 };
 

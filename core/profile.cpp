@@ -203,6 +203,11 @@ class ProfileCheck {
             refuse(pointer + "/name", "empty, expected a name");
         }
         for (std::size_t i = 0; i < cost.inputs.size(); ++i) {
+            const auto earlier = cost.inputs.begin() + static_cast<std::ptrdiff_t>(i);
+            if (std::find(cost.inputs.begin(), earlier, cost.inputs[i]) != earlier) {
+                refuse(fmt::format("{}/inputs/{}", pointer, i),
+                       fmt::format("'{}' a second time, expected each layer once", cost.inputs[i]));
+            }
             if (!known_.contains(cost.inputs[i])) {
                 refuse(fmt::format("{}/inputs/{}", pointer, i),
                        fmt::format("'{}', expected the name of an earlier layer", cost.inputs[i]),
