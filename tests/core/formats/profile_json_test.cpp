@@ -1,1 +1,232 @@
 #include "core/formats/profile_json.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/code_blocks.h"
+#include "tests/support/error_of.h"
+#include "tests/support/mutate.h"
+#include "tests/support/soak.h"
+
+namespace pipetwin {
+namespace {
+
+using testing::error_of;
+
+/// Every key that there is.
+constexpr std::string_view full = R"({
+ "schema_version": 1, "source": "measured", "device": "this-machine", "precision": "fp64",
+ "tool_version": "0.1.0", "date": "2025-01-01", "dispatch_ns": 900,
+ "layers": [
+  {"name": "embedding", "kind": "embedding", "parameter_count": 512, "parameter_bytes": 4096,
+   "optimizer_ns": 70,
+   "samples": [
+    {"micro_batch_size": 2, "forward_ns": 10, "backward_input_ns": 0, "backward_weight_ns": 30,
+     "input_bytes": 64, "output_bytes": 128, "saved_bytes": 192, "workspace_bytes": 5,
+     "spread": 0.25},
+    {"micro_batch_size": 4, "forward_ns": 20, "backward_ns": 41, "output_bytes": 256,
+     "saved_bytes": 384}]},
+  {"name": "head", "inputs": ["embedding"], "parameter_bytes": 0, "source": "estimated",
+   "samples": [
+    {"micro_batch_size": 2, "forward_ns": 1200.0, "backward_ns": 3, "output_bytes": 0,
+     "saved_bytes": 1}]}],
+ "links": [{"between": "ranks", "latency_ns": 800, "bytes_per_second": 9e9,
+            "half_bandwidth_bytes": 4096}]
+})";
+
+TEST(ParseProfile, ReadsEveryKey) {
+    const Profile expected{.source = CostSource::Measured,
+                           .device = "this-machine",
+                           .precision = "fp64",
+                           .tool_version = "0.1.0",
+                           .date = "2025-01-01",
+                           .dispatch = Duration{900},
+                           .layers = {{.name = "embedding",
+                                       .kind = "embedding",
+                                       .parameter_count = 512,
+                                       .parameter_bytes = Bytes{4096},
+                                       .optimizer = Duration{70},
+                                       .samples = {{.micro_batch_size = 2,
+                                                    .forward = Duration{10},
+                                                    .backward_input = Duration{0},
+                                                    .backward_weight = Duration{30},
+                                                    .input = Bytes{64},
+                                                    .output = Bytes{128},
+                                                    .saved = Bytes{192},
+                                                    .workspace = Bytes{5},
+                                                    .spread = 0.25},
+                                                   {.micro_batch_size = 4,
+                                                    .forward = Duration{20},
+                                                    .backward_input = Duration{20},
+                                                    .backward_weight = Duration{21},
+                                                    .output = Bytes{256},
+                                                    .saved = Bytes{384}}}},
+                                      {.name = "head",
+                                       .inputs = {"embedding"},
+                                       .source = CostSource::Estimated,
+                                       .samples = {{.micro_batch_size = 2,
+                                                    .forward = Duration{1200},
+                                                    .backward_input = Duration{1},
+                                                    .backward_weight = Duration{2},
+                                                    .saved = Bytes{1}}}}},
+                           .links = {{.between = "ranks",
+                                      .latency = Duration{800},
+                                      .bytes_per_second = 9e9,
+                                      .half_bandwidth = Bytes{4096}}}};
+    EXPECT_EQ(parse_profile(full, "x.json"), expected);
+}
+
+TEST(PrintProfile, ParsesBackToTheSame) {
+    const Profile profile = parse_profile(full, "x.json");
+    EXPECT_EQ(parse_profile(print_profile(profile), "x.json"), profile);
+    const Profile smallest{.layers = {{.name = "\"\\\n\xc3\xa4", .samples = {{}}}}};
+    EXPECT_EQ(parse_profile(print_profile(smallest), "x.json"), smallest);
+}
+
+/// The full profile with the value at `pointer` replaced by the JSON text `value`; removed where
+/// that is empty.
+std::string changed(const std::string& pointer, const std::string& value) {
+    nlohmann::json root = nlohmann::json::parse(full);
+    const nlohmann::json::json_pointer at(pointer);
+    if (value.empty()) {
+        root.at(at.parent_pointer()).erase(at.back());
+        return root.dump();
+    }
+    // As text, so that numbers stand in it which no double holds.
+    root[at] = "@";
+    std::string text = root.dump();
+    return text.replace(text.find("\"@\""), 3, value);
+}
+
+struct Breach {
+    std::string pointer;
+    std::string value;
+    std::string text;  ///< part of the error
+};
+
+TEST(ParseProfile, RefusesEveryBreachWithItsPointerAndValue) {
+    const std::string first = "/layers/0/samples/0";
+    std::vector<Breach> breaches{
+        {"/schema_version", "2", "2, expected 1"},
+        {"/schema_version", "", "missing"},
+        {"/source", "\"guess\"", "\"guess\", expected measured, imported, datasheet or estimated"},
+        {"/source", "", "missing"},
+        {"/device", "3", "3, expected a text"},
+        {"/layers", "{}", "expected a list"},
+        {"/layers", "", "missing"},
+        {"/layers", "[]", "0 layers"},
+        {"/layers/0", "3", "3, expected an object"},
+        {"/layers/0/name", "", "missing"},
+        {"/layers/0/name", "null", "null, expected a text"},
+        {"/layers/0/source", "\"x\"", "expected measured"},
+        {"/layers/0/parameter_bytes", "", "missing"},
+        {"/layers/0/samples", "[]", "no sample"},
+        {"/layers/0/samples", "", "no sample"},
+        {"/layers/1/name", "\"embedding\"", "names two layers"},
+        {"/layers/1/inputs", "\"embedding\"", "expected a list"},
+        {"/layers/1/inputs/0", "7", "7, expected a text"},
+        {"/layers/1/inputs/0", "\"tail\"", "expected the name of an earlier layer"},
+        {"/layers/0/samples/1/micro_batch_size", "2", "2 after 2, expected ascending"},
+        {first + "/micro_batch_size", "0", "0, expected a number of samples"},
+        {first + "/micro_batch_size", "4294967297", "4294967297, expected a number of samples"},
+        {first + "/spread", "-0.5", "-0.5, expected a number that is not negative"},
+        {first + "/spread", "\"low\"", "\"low\", expected a number"},
+        {first + "/backward_ns", "7", "either backward_ns or backward_input_ns"},
+        {first + "/backward_input_ns", "", "missing"},
+        {"/links/0/bytes_per_second", "-1", "-1, expected a number that is not negative"},
+        {"/links/0/latency_ns", "true", "true, expected a whole number"},
+    };
+    for (const char* key :
+         {"forward_ns", "backward_weight_ns", "output_bytes", "saved_bytes", "workspace_bytes"}) {
+        breaches.push_back({fmt::format("{}/{}", first, key), "-5", "-5, expected a whole number"});
+        breaches.push_back(
+            {fmt::format("{}/{}", first, key), "1.5", "1.5, expected a whole number"});
+        breaches.push_back({fmt::format("{}/{}", first, key), "\"9\"", "\"9\", expected a whole"});
+        breaches.push_back({fmt::format("{}/{}", first, key), "1e300", "expected a whole number"});
+        breaches.push_back({fmt::format("{}/{}", first, key), "[1]", "[a list], expected a whole"});
+    }
+    for (const Breach& breach : breaches) {
+        const std::string text = changed(breach.pointer, breach.value);
+        const Error error = error_of([&] { parse_profile(text, "x.json"); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_EQ(error.place(), "x.json: " + breach.pointer) << error.what();
+        EXPECT_NE(error.text().find(breach.text), std::string::npos) << error.what();
+    }
+}
+
+TEST(ParseProfile, RefusesNumbersThatNoJsonReaderShouldTake) {
+    for (const char* value : {"1e400",
+                              "-1e400",
+                              "18446744073709551616",
+                              "9007199254740993",
+                              "NaN",
+                              "Infinity",
+                              "0x10"}) {
+        const std::string text = changed("/layers/0/samples/0/forward_ns", value);
+        const Error error = error_of([&] { parse_profile(text, "x.json"); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput) << value;
+        EXPECT_TRUE(error.place().starts_with("x.json:1:")) << error.place();
+    }
+}
+
+TEST(ParseProfile, RefusesUnknownKeysAndNamesTheNearest) {
+    const Error error =
+        error_of([] { parse_profile(changed("/layers/0/samples/0/foward_ns", "1"), "x.json"); });
+    EXPECT_EQ(error.place(), "x.json: /layers/0/samples/0/foward_ns");
+    EXPECT_EQ(error.text(), "unknown key");
+    EXPECT_EQ(error.hint(), "did you mean 'forward_ns'?");
+    EXPECT_THROW(parse_profile(changed("/layer", "[]"), "x.json"), Error);
+    EXPECT_EQ(error_of([] { parse_profile("[]", "x.json"); }).text(),
+              "[a list], expected an object");
+}
+
+TEST(ParseProfile, ReadsTheExampleOfItsDocumentation) {
+    const std::vector<std::string> blocks = testing::code_blocks("docs/formats.md", "json");
+    ASSERT_EQ(blocks.size(), 1U);
+    const Profile profile = parse_profile(blocks[0], "docs/formats.md");
+    EXPECT_EQ(profile.layers[0].samples[0].backward(), Duration{2'000'000});
+}
+
+TEST(ReadProfile, GoesByTheEndingOfTheFile) {
+    const std::filesystem::path folder =
+        std::filesystem::path(::testing::TempDir()) / "pipetwin_profile_test";
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "x.profile.json") << full;
+    std::ofstream(folder / "x.csv")
+        << "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\na,1,2,3,4,5\n";
+    EXPECT_EQ(read_profile(folder / "x.profile.json").layers.size(), 2U);
+    EXPECT_EQ(read_profile(folder / "x.csv").layers[0].name, "a");
+    EXPECT_EQ(error_of([&] { read_profile(folder / "none.json"); }).kind(), ErrorKind::Io);
+    std::filesystem::remove_all(folder);
+}
+
+TEST(ParseProfile, ThrowsNothingButErrorForDamagedTexts) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    std::mt19937_64 random(seed);
+    for (int round = 0; round < tests::soaked(1000); ++round) {
+        const std::string text = testing::mutated(std::string(full), random);
+        try {
+            const Profile profile = parse_profile(text, "x.json");
+            ASSERT_EQ(parse_profile(print_profile(profile), "x.json"), profile) << text;
+        } catch (const Error& error) {
+            ASSERT_FALSE(error.text().empty()) << text;
+        } catch (const std::exception& other) {
+            FAIL() << other.what() << "\nfor\n" << text;
+        }
+    }
+}
+
+TEST(ParseProfile, RefusesEveryShorterText) {
+    for (std::size_t length = 0; length < full.size(); ++length) {
+        EXPECT_THROW(parse_profile(full.substr(0, length), "x.json"), Error) << length;
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin
