@@ -65,17 +65,18 @@ void require_valid(const Schedule& schedule, std::string_view place) {
 void require_deadlock_free(const Schedule& schedule,
                            std::optional<int> capacity,
                            std::string_view place) {
-    const int smallest = smallest_capacity(schedule);
-    if (smallest >= 0 && capacity.value_or(smallest) >= smallest) {
+    const DeadlockReport report =
+        find_deadlock(schedule, capacity.value_or(std::max(1, schedule.micro_batches)));
+    if (report.deadlock_free) {
         return;
     }
-    const int reported = capacity.value_or(std::max(1, schedule.micro_batches));
+    const int smallest = smallest_capacity(schedule);
     throw Error(ErrorKind::Infeasible,
                 std::string(place),
                 fmt::format("deadlock at {}: these actions wait on each other\n{}",
                             capacity ? fmt::format("channel capacity {}", *capacity)
                                      : "any channel capacity",
-                            explain(schedule, find_deadlock(schedule, reported).waiting)),
+                            explain(schedule, report.waiting)),
                 smallest < 0
                     ? "change the order of the actions; no channel capacity helps"
                     : fmt::format("the smallest channel capacity that works is {}", smallest));

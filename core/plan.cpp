@@ -147,6 +147,7 @@ std::vector<int> micro_batch_sizes(int batch, int micro_batches) {
                     "set pipeline.micro_batches to 1 or more");
     }
     const int count = std::min(batch, micro_batches);
+    check_shape({.micro_batches = count});
     std::vector<int> sizes(static_cast<std::size_t>(count), batch / count);
     for (int larger = 0; larger < batch % count; ++larger) {
         ++sizes[static_cast<std::size_t>(larger)];

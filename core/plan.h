@@ -97,7 +97,7 @@ class Plan {
 
 /// Sizes of the micro-batches of a mini-batch: exactly min(batch, micro_batches) of them, differing
 /// by at most 1, the larger ones first (C15). Throws Error(BadInput), naming the value, if either
-/// is below 1 (C17).
+/// is out of range (C17).
 std::vector<int> micro_batch_sizes(int batch, int micro_batches);
 
 /// Plain numbers: uniform or per-stage costs without a model.

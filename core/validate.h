@@ -32,8 +32,7 @@ std::vector<Violation> validate(const Schedule& schedule);
 /// and direction. Capacity 0: a send waits for its receive.
 struct DeadlockReport {
     bool deadlock_free = true;
-    std::vector<Violation>
-        waiting;  ///< the actions that wait on each other, in the order of the cycle
+    std::vector<Violation> waiting;  ///< actions that wait on each other, in the cycle's order
 };
 
 /// One symbolic run, O(actions): ranks are sequential, channels FIFO with one producer and one

@@ -62,6 +62,11 @@ TEST(MicroBatchSizes, C17EmptyBatchesAndMBelowOneAreRefusedNamingTheValue) {
     EXPECT_EQ(error_of([] { micro_batch_sizes(4, -3); }).kind(), ErrorKind::BadInput);
 }
 
+TEST(MicroBatchSizes, TooManyAreRefusedBeforeTheyAreAllocated) {
+    EXPECT_THAT(error_of([] { micro_batch_sizes(2'000'000'000, 2'000'000'000); }).text(),
+                HasSubstr("micro_batches = 2000000000 is out of range"));
+}
+
 // --- Plans from plain numbers. ---
 
 TEST(PlainPlan, IsTheLoweredScheduleWithoutAnUpdate) {
