@@ -1,1 +1,11 @@
-int main() { return 0; }
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+
+int main(int count, char** words) {
+    const std::vector<std::string> args(words + (count > 0 ? 1 : 0), words + count);
+    return pipetwin::cli::run_command_line(
+        args, std::cout, std::cerr, pipetwin::cli::this_terminal());
+}

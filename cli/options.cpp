@@ -1,0 +1,334 @@
+#include "cli/options.h"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/suggest.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::string_view exit_code_text =
+    "Exit codes: 0 fine, 1 other failure, 2 usage, 3 bad input file, 4 infeasible, 5 backend or "
+    "device missing,\n"
+    "6 I/O or folder in use, 7 a worker failed, 8 hang, 9 NaN or infinity, 10 ranks disagree, "
+    "130/143 stopped by a "
+    "signal.\n";
+
+constexpr std::array command_names{std::string_view{"run"},
+                                   std::string_view{"simulate"},
+                                   std::string_view{"profile"},
+                                   std::string_view{"train"},
+                                   std::string_view{"compare"},
+                                   std::string_view{"check"},
+                                   std::string_view{"devices"},
+                                   std::string_view{"view"}};
+
+/// What CLI11 can read, before it becomes CommonOptions.
+struct RawCommon {
+    CommonOptions options;
+    std::vector<std::string> settings;
+    std::optional<std::uint64_t> seed;
+};
+
+void add_common(CLI::App& app, RawCommon& raw) {
+    app.add_flag("--json", raw.options.json, "Print the result as one JSON object");
+    app.add_option("--out", raw.options.out, "Folder to write to")->type_name("DIR");
+    app.add_option(
+           "--set", raw.settings, "Override a key of the scenario; the value is TOML (repeatable)")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->take_all();
+    app.add_option("--seed", raw.seed, "Seed of weights and data (training.seed)")
+        ->type_name("N")
+        ->check(CLI::NonNegativeNumber);
+    CLI::Option* const quiet = app.add_flag("--quiet", raw.options.quiet, "Errors only");
+    app.add_flag("--verbose", raw.options.verbose, "Say more")->excludes(quiet);
+    app.add_option("--color", raw.options.color, "auto, always or never")
+        ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, ColorMode>>{
+                                                {"auto", ColorMode::Auto},
+                                                {"always", ColorMode::Always},
+                                                {"never", ColorMode::Never}})
+                        .description(""))
+        ->type_name("WHEN");
+    app.add_flag("--force", raw.options.force, "Overwrite what is there");
+}
+
+void add_plain(CLI::App& app, PlainOptions& plain) {
+    const std::string group = "Plain numbers instead of a scenario";
+    const auto add = [&](const std::string& name,
+                         auto& value,
+                         const std::string& text,
+                         const std::string& type) {
+        app.add_option(name, value, text)->group(group)->type_name(type);
+    };
+    add("--schedule", plain.schedule, "naive, gpipe, 1f1b (default gpipe)", "NAME");
+    add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
+    add("--stages", plain.stages, "Stages along the pipeline", "P");
+    add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
+    add("--micro-batches", plain.micro_batches, "Micro-batches per step", "M");
+    add("--forward-ms", plain.forward_ms, "Forward of one piece", "X[,X...]");
+    add("--backward-ms", plain.backward_ms, "Full backward of one piece", "X[,X...]");
+    add("--backward-input-ms", plain.backward_input_ms, "Its input gradient", "X[,X...]");
+    add("--backward-weight-ms", plain.backward_weight_ms, "Its weight gradient", "X[,X...]");
+    add("--recompute", plain.recompute, "none, always or except-last (default none)", "MODE");
+    add("--recompute-ms",
+        plain.recompute_ms,
+        "Recompute of one piece (default: as forward)",
+        "X[,X...]");
+    add("--recompute-timing", plain.recompute_timing, "eager or lazy (default eager)", "WHEN");
+    add("--latency-ms", plain.latency_ms, "One-way latency between ranks", "X");
+    add("--bandwidth-gbps", plain.bandwidth_gbps, "Gigabit per second between ranks", "X");
+    add("--boundary-bytes", plain.boundary_bytes, "Size of what one piece hands to the next", "N");
+}
+
+/// Everything that one parse fills in; `selected` turns the chosen command into its struct.
+class Grammar {
+  public:
+    Grammar();
+    Parsed parse(const std::vector<std::string>& args);
+
+  private:
+    CLI::App& add_command(const std::string& name, const std::string& text);
+    void add_training(CLI::App& app, RunOptions& options);
+    Command selected() const;
+    CommonOptions common() const;
+
+    CLI::App app_{"pipetwin: plan, predict and run pipeline-parallel training", "pipetwin"};
+    RawCommon raw_;
+    RunOptions run_;
+    SimulateOptions simulate_;
+    ProfileOptions profile_;
+    CompareOptions compare_;
+    CheckOptions check_;
+    ViewOptions view_;
+};
+
+CLI::App& Grammar::add_command(const std::string& name, const std::string& text) {
+    CLI::App* const command = app_.add_subcommand(name, text);
+    command
+        ->allow_extras();  // told apart after the parse, where the nearest known one can be named
+    add_common(*command, raw_);
+    return *command;
+}
+
+void Grammar::add_training(CLI::App& app, RunOptions& options) {
+    app.add_option("scenario", options.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+    app.add_option("--profile", options.profile, "Costs to plan with (default: measure them first)")
+        ->type_name("FILE");
+    app.add_flag(
+        "--resume", options.resume, "Go on from the newest checkpoint of --out (not built yet)");
+}
+
+Grammar::Grammar() {
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version", "pipetwin " PIPETWIN_VERSION);
+    app_.footer("'pipetwin COMMAND --help' lists a command's options.\n" +
+                std::string(exit_code_text));
+
+    add_training(
+        add_command("run",
+                    "The whole loop: profile, plan, simulate, train, compare; writes a run folder"),
+        run_);
+
+    CLI::App& simulate =
+        add_command("simulate", "Predict time, bubble, memory and throughput of one plan");
+    simulate
+        .add_option("scenario", simulate_.scenario, "Scenario file; left out with plain numbers")
+        ->type_name("SCENARIO.toml");
+    simulate
+        .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or .csv")
+        ->type_name("FILE");
+    add_plain(simulate, simulate_.plain);
+
+    add_command("profile",
+                "Measure the costs of every layer on this machine; writes NAME.profile.json")
+        .add_option("scenario", profile_.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+
+    add_training(
+        add_command("train",
+                    "Train with the real executor, one line per step; writes a run folder"),
+        run_);
+
+    CLI::App& compare = add_command("compare", "Compare two timelines, per device and per action");
+    compare.add_option("predicted", compare_.predicted, "A trace, or a run folder")
+        ->type_name("PREDICTED")
+        ->required();
+    compare.add_option("measured", compare_.measured, "A trace; left out with a run folder")
+        ->type_name("MEASURED");
+
+    CLI::App& check = add_command(
+        "check", "Prove a schedule complete and free of deadlock, or say what is wrong");
+    check.add_option("file", check_.file, "A schedule as CSV, or a scenario")
+        ->type_name("FILE")
+        ->required();
+    check
+        .add_option("--capacity",
+                    check_.capacity,
+                    "Messages that fit into one channel (default: unbounded)")
+        ->type_name("N")
+        ->check(CLI::NonNegativeNumber);
+
+    add_command("devices", "List this machine's devices");
+    add_command("view", "Open the desktop program (pipetwin-gui)")
+        .add_option("file", view_.file, "A run folder or a trace")
+        ->type_name("RUN or FILE");
+}
+
+CommonOptions Grammar::common() const {
+    CommonOptions options = raw_.options;
+    for (const std::string& setting : raw_.settings) {
+        const std::size_t equals = setting.find('=');
+        if (equals == std::string::npos || equals == 0) {
+            throw Error(
+                ErrorKind::Usage,
+                "--set",
+                fmt::format("'{}' is not of the form key=value", setting),
+                "write the key as in the scenario, with its table: --set pipeline.stages=4");
+        }
+        options.overrides.push_back(
+            {.key = setting.substr(0, equals), .value = setting.substr(equals + 1)});
+    }
+    if (raw_.seed) {
+        options.overrides.push_back({.key = "training.seed", .value = std::to_string(*raw_.seed)});
+    }
+    return options;
+}
+
+Command Grammar::selected() const {
+    const std::string name = app_.get_subcommands().front()->get_name();
+    const auto with_common = [this](auto options) {
+        options.common = common();
+        return options;
+    };
+    if (name == "run") {
+        return with_common(run_);
+    }
+    if (name == "train") {
+        return TrainOptions{with_common(run_)};
+    }
+    if (name == "simulate") {
+        return with_common(simulate_);
+    }
+    if (name == "profile") {
+        return with_common(profile_);
+    }
+    if (name == "compare") {
+        return with_common(compare_);
+    }
+    if (name == "check") {
+        return with_common(check_);
+    }
+    if (name == "devices") {
+        return with_common(DevicesOptions{});
+    }
+    return with_common(view_);
+}
+
+/// Refuses what the command did not take, naming the nearest option it knows.
+void refuse_extras(const CLI::App& command) {
+    const std::vector<std::string> extras = command.remaining();
+    if (extras.empty()) {
+        return;
+    }
+    const std::string& extra = extras.front();
+    if (!extra.starts_with('-')) {
+        throw Error(
+            ErrorKind::Usage,
+            "",
+            fmt::format("'{}' is one argument more than '{}' takes", extra, command.get_name()),
+            fmt::format("pipetwin {} --help", command.get_name()));
+    }
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) {
+        if (!option->get_lnames().empty()) {
+            names.push_back("--" + option->get_lnames().front());
+        }
+    }
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    const std::string word = extra.substr(0, extra.find('='));
+    throw Error(ErrorKind::Usage,
+                "",
+                fmt::format("'{}' has no option '{}'", command.get_name(), word),
+                suggestion(word, known));
+}
+
+Parsed Grammar::parse(const std::vector<std::string>& args) {
+    try {
+        app_.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+    } catch (const CLI::CallForHelp&) {
+        return app_.help();
+    } catch (const CLI::CallForVersion&) {
+        return std::string("pipetwin " PIPETWIN_VERSION "\n");
+    } catch (const CLI::ParseError& error) {
+        for (const CLI::App* command : app_.get_subcommands()) {
+            refuse_extras(
+                *command);  // a misspelt option explains better than the value that it left over
+        }
+        throw Error(ErrorKind::Usage, "", error.what(), "pipetwin --help");
+    }
+    refuse_extras(*app_.get_subcommands().front());
+    return selected();
+}
+
+/// The first word must be a command, or an option of the program itself.
+void check_command_word(const std::vector<std::string>& args) {
+    if (args.empty()) {
+        throw Error(ErrorKind::Usage, "", "no command given", "pipetwin --help lists the commands");
+    }
+    const std::string& word = args.front();
+    if (word.starts_with('-')) {
+        if (word != "--help" && word != "-h" && word != "--version") {
+            throw Error(ErrorKind::Usage,
+                        "",
+                        fmt::format("'{}' stands before the command", word),
+                        "pipetwin <command> [SCENARIO.toml] [options]");
+        }
+        return;
+    }
+    if (std::find(command_names.begin(), command_names.end(), word) == command_names.end()) {
+        throw Error(ErrorKind::Usage,
+                    "",
+                    fmt::format("'{}' is not a command", word),
+                    suggestion(word, command_names));
+    }
+}
+
+}  // namespace
+
+bool PlainOptions::any() const {
+    return schedule || !schedule_file.empty() || stages || chunks || micro_batches || forward_ms ||
+           backward_ms || backward_input_ms || backward_weight_ms || recompute || recompute_ms ||
+           recompute_timing || latency_ms || bandwidth_gbps || boundary_bytes;
+}
+
+const CommonOptions& common_options(const Command& command) {
+    return std::visit(
+        [](const auto& options) -> const CommonOptions& {
+            if constexpr (std::is_same_v<std::decay_t<decltype(options)>, TrainOptions>) {
+                return options.run.common;
+            } else {
+                return options.common;
+            }
+        },
+        command);
+}
+
+Parsed parse_options(const std::vector<std::string>& args) {
+    check_command_word(args);
+    return Grammar().parse(args);
+}
+
+}  // namespace pipetwin::cli

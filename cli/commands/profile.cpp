@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include "cli/commands/commands.h"
+#include "cli/prediction.h"
+#include "cli/text_output.h"
+#include "cli/training_run.h"
+#include "core/error.h"
+#include "core/formats/json_text.h"
+#include "core/formats/profile_json.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// --out names a file if it ends in .json, else a folder.
+std::filesystem::path target(const ProfileOptions& options, const Scenario& scenario) {
+    const std::filesystem::path& out = options.common.out;
+    if (out.empty()) {
+        return profile_name(scenario);
+    }
+    if (out.extension() == ".json") {
+        return out;
+    }
+    std::filesystem::create_directories(out);
+    return out / "profile.json";
+}
+
+std::string profile_text(const Profile& profile) {
+    std::vector<std::vector<std::string>> rows{
+        {"layer", "micro-batch", "forward", "backward", "saved", "parameters", "spread"}};
+    for (const LayerCost& layer : profile.layers) {
+        for (const LayerSample& sample : layer.samples) {
+            rows.push_back({layer.name,
+                            std::to_string(sample.micro_batch_size),
+                            format_duration(sample.forward),
+                            format_duration(sample.backward()),
+                            format_bytes(sample.saved),
+                            format_bytes(layer.parameter_bytes),
+                            percent_text(sample.spread)});
+        }
+    }
+    return text_table(rows);
+}
+
+}  // namespace
+
+void execute(const ProfileOptions& options, Console& console) {
+    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
+    require_settled(scenario);
+    if (scenario.model.kind == ModelKind::Profile) {
+        throw Error(
+            ErrorKind::BadInput,
+            "model.kind",
+            "a model of kind 'profile' is known by its costs only, there is nothing to measure",
+            "give a scenario whose model is gpt, mlp or layers");
+    }
+    const std::filesystem::path file = target(options, scenario);
+    if (std::filesystem::exists(file) && !options.common.force) {
+        throw Error(ErrorKind::Io,
+                    file.string(),
+                    "the file is there already",
+                    "overwrite it with --force, or name another with --out FILE");
+    }
+    const Profile profile = measure_profile(scenario, console);
+    const std::string json = print_profile(profile);
+    write_file(file, json);
+    console.note(fmt::format("profile: {}", file.string()));
+    console.result(options.common.json ? json : profile_text(profile));
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,33 @@
+#include <fmt/format.h>
+
+#include "cli/commands/commands.h"
+#include "cli/progress.h"
+#include "cli/run_folder.h"
+#include "cli/text_output.h"
+#include "cli/training_run.h"
+
+namespace pipetwin::cli {
+
+void execute(const RunOptions& options, Console& console) {
+    const int steps = read_scenario(options.scenario, options.common.overrides).training.steps;
+    const FinishedRun run = [&] {
+        Progress progress(console, "training");
+        return train_and_compare(options, console, [&](const exec::StepReport& step) {
+            progress.update((step.step + 1.0) / steps, step_text(step));
+        });
+    }();
+    if (options.common.json) {
+        console.result(report_json_text(run));
+        return;
+    }
+    const auto& training = run.training.steps;
+    console.result(prediction_text(run.prediction, console) + '\n' +
+                   comparison_text(run.comparison, console));
+    console.result(fmt::format("  loss {:.4f} at the first step, {:.4f} at the last of {}\n\n",
+                               training.front().loss,
+                               training.back().loss,
+                               training.size()));
+    console.result(fmt::format("report: {}\n", (run.folder / run_file::report_html).string()));
+}
+
+}  // namespace pipetwin::cli

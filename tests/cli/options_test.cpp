@@ -1,0 +1,138 @@
+#include "cli/options.h"
+
+#include <array>
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/support.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::array commands{
+    "run", "simulate", "profile", "train", "compare", "check", "devices", "view"};
+
+TEST(Help, NamesEveryCommandAndNoneThatIsMissing) {
+    const Outcome outcome = pipetwin({"--help"});
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_EQ(outcome.err, "");
+    for (const char* const command : commands) {
+        EXPECT_THAT(outcome.out, HasSubstr(std::string("\n  ") + command + ' '));
+    }
+    for (const char* const missing : {"plan", "import", "export", "launch"}) {
+        EXPECT_THAT(outcome.out, Not(HasSubstr(std::string("\n  ") + missing + ' '))) << missing;
+    }
+    EXPECT_THAT(outcome.out, HasSubstr("Exit codes"));
+}
+
+TEST(Help, OfEveryCommandListsTheSharedOptions) {
+    for (const char* const command : commands) {
+        const Outcome outcome = pipetwin({command, "--help"});
+        EXPECT_EQ(outcome.code, 0) << command;
+        for (const char* const option :
+             {"--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--color", "--force"}) {
+            EXPECT_THAT(outcome.out, HasSubstr(option)) << command;
+        }
+    }
+}
+
+TEST(Help, VersionGoesToStdout) {
+    const Outcome outcome = pipetwin({"--version"});
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_THAT(outcome.out, ::testing::MatchesRegex("pipetwin [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST(Usage, UnknownCommandNamesTheNearestKnown) {
+    const Outcome outcome = pipetwin({"simulat", "x.toml"});
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.err, "error: 'simulat' is not a command\nhint: did you mean 'simulate'?\n");
+}
+
+TEST(Usage, UnknownOptionNamesTheNearestKnown) {
+    const Outcome outcome = pipetwin({"simulate", "--stagess", "4", "--micro-batches", "8"});
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.err,
+              "error: 'simulate' has no option '--stagess'\nhint: did you mean '--stages'?\n");
+}
+
+TEST(Usage, NoCommandAndOptionsBeforeTheCommandAreRefused) {
+    EXPECT_EQ(pipetwin({}).code, 2);
+    EXPECT_EQ(pipetwin({"--json", "devices"}).code, 2);
+}
+
+struct Misuse {
+    std::vector<std::string> args;
+    std::string says;
+
+    friend void PrintTo(const Misuse& misuse, std::ostream* stream) { *stream << misuse.says; }
+};
+
+class UsageErrors : public ::testing::TestWithParam<Misuse> {};
+
+TEST_P(UsageErrors, ExitWithTwoAndSayWhatIsWrong) {
+    const Outcome outcome = pipetwin(GetParam().args);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr(GetParam().says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All,
+    UsageErrors,
+    ::testing::Values(Misuse{{"run"}, "scenario"},
+                      Misuse{{"check"}, "file"},
+                      Misuse{{"check", "a.csv", "b.csv"}, "'b.csv' is one argument more"},
+                      Misuse{{"check", "a.csv", "--capacity", "-1"}, "capacity"},
+                      Misuse{{"check", "a.csv", "--capacity", "many"}, "capacity"},
+                      Misuse{{"devices", "--quiet", "--verbose"}, "--quiet"},
+                      Misuse{{"devices", "--color", "red"}, "--color"},
+                      Misuse{{"devices", "--set", "stages"},
+                             "'stages' is not of the form key=value"},
+                      Misuse{{"devices", "--set", "=4"}, "'=4' is not of the form key=value"},
+                      Misuse{{"devices", "--seed", "-1"}, "--seed"},
+                      Misuse{{"devices", "--out"}, "--out"},
+                      Misuse{{"compare", "no-such-file"}, "no second timeline"},
+                      Misuse{{"simulate"}, "nothing to simulate"},
+                      Misuse{{"simulate", "x.toml", "--stages", "4"}, "exclude each other"}));
+
+TEST(ParseOptions, KeepsOverridesInOrderAndPutsTheSeedLast) {
+    const Parsed parsed = parse_options({"run",
+                                         "x.toml",
+                                         "--set",
+                                         "training.seed=3",
+                                         "--seed",
+                                         "7",
+                                         "--set",
+                                         "pipeline.schedule=a=b"});
+    const auto& options = std::get<RunOptions>(std::get<Command>(parsed));
+    ASSERT_EQ(options.common.overrides.size(), 3U);
+    EXPECT_EQ(options.common.overrides[0].key, "training.seed");
+    EXPECT_EQ(options.common.overrides[1].key, "pipeline.schedule");
+    EXPECT_EQ(options.common.overrides[1].value, "a=b");
+    EXPECT_EQ(options.common.overrides[2].key, "training.seed");
+    EXPECT_EQ(options.common.overrides[2].value, "7");
+}
+
+TEST(ParseOptions, OneSetTakesOneSetting) {
+    const Parsed parsed = parse_options({"simulate", "--set", "a.b=1", "x.toml"});
+    EXPECT_EQ(std::get<SimulateOptions>(std::get<Command>(parsed)).scenario, "x.toml");
+}
+
+TEST(Colour, IsForTerminalsAndCanBeForcedAndForbidden) {
+    const std::string escape = "\x1b[";
+    const Terminal terminal{.out = true, .err = true};
+    EXPECT_THAT(pipetwin({"nonsense"}).err, Not(HasSubstr(escape)));
+    EXPECT_THAT(pipetwin({"nonsense"}, terminal).err, HasSubstr(escape));
+    EXPECT_THAT(pipetwin({"nonsense"}, {.out = true, .err = true, .no_color = true}).err,
+                Not(HasSubstr(escape)));
+    EXPECT_THAT(pipetwin({"check", "no-such.csv", "--color", "never"}, terminal).err,
+                Not(HasSubstr(escape)));
+    EXPECT_THAT(pipetwin({"check", "no-such.csv", "--color", "always"}).err, HasSubstr(escape));
+}
+
+}  // namespace
+}  // namespace pipetwin::cli

@@ -1,0 +1,118 @@
+#include "cli/report_html.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/builders.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A run of three steps that took exactly as long as predicted.
+FinishedRun example(Origin origin = Origin::Measured) {
+    Prediction prediction =
+        predict(with_settled_capacity(testing::uniform_plan({.ranks = 2, .micro_batches = 3})));
+    exec::TrainingResult training;
+    Timeline measured = prediction.timeline;
+    measured.origin = origin;
+    training.measured.steps.push_back(std::move(measured));
+    training.measured.peak_bytes = {Bytes{1000}, Bytes{2000}};
+    training.measured.noise = {
+        .stolen_percent = 0.25, .p90_over_p10 = 1.02, .dropped_steps = 2, .steps = 1};
+    for (int step = 1; step <= 3; ++step) {
+        exec::StepReport report;
+        report.step = step;
+        report.loss = 6.0 - step;
+        report.step_ms = 120;
+        training.steps.push_back(report);
+    }
+    training.measured.breakdown = prediction.breakdown;
+    TimelineSet predicted = predicted_trace(prediction).timelines;
+    predicted.peak_bytes = training.measured.peak_bytes;
+    Comparison comparison = compare(predicted, training.measured);
+    Scenario scenario;
+    scenario.file = "a<b&c.toml";
+    scenario.model.kind = ModelKind::Mlp;
+    scenario.model.sizes = {4, 2};
+    return {.folder = "runs/x",
+            .scenario = scenario,
+            .profile = {},
+            .prediction = std::move(prediction),
+            .training = std::move(training),
+            .comparison = std::move(comparison)};
+}
+
+TEST(ReportHtml, NeedsNothingFromOutside) {
+    const std::string html = report_html(example());
+    for (const char* const reference : {"src=", "href=", "@import", "<script"}) {
+        EXPECT_THAT(html, Not(HasSubstr(reference)));
+    }
+    for (std::size_t at = html.find("url("); at != std::string::npos;
+         at = html.find("url(", at + 1)) {
+        EXPECT_EQ(html[at + 4], '#') << html.substr(at, 40);  // a pattern of the picture itself
+    }
+}
+
+TEST(ReportHtml, ShowsBothTimelinesAndEveryTable) {
+    const std::string html = report_html(example());
+    for (const char* const text : {"predicted step time",
+                                   "measured step time",
+                                   "+0.00 %",
+                                   "<svg",
+                                   "Where a step&#39;s time goes",
+                                   "Peak memory",
+                                   "Noise of the machine",
+                                   "1.020",
+                                   "all forward",
+                                   "aria-label=\"loss of every step\"",
+                                   "sizes = [",
+                                   "prefers-color-scheme: dark",
+                                   "@media print"}) {
+        EXPECT_THAT(html, HasSubstr(text));
+    }
+}
+
+TEST(ReportHtml, SaysWhereTheTimelineIsEmulated) {
+    EXPECT_THAT(report_html(example(Origin::Emulated)), HasSubstr("emulated step time"));
+    EXPECT_THAT(report_html(example(Origin::Measured)), Not(HasSubstr("emulated")));
+}
+
+TEST(ReportHtml, EscapesWhatTheUserNamed) {
+    const std::string html = report_html(example());
+    EXPECT_THAT(html, HasSubstr("<title>a&lt;b&amp;c - pipetwin</title>"));
+    EXPECT_THAT(html, Not(HasSubstr("a<b")));
+    EXPECT_EQ(html_escaped("<a href=\"x\">'&'"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;");
+}
+
+TEST(ReportHtml, EveryElementIsClosed) {
+    const std::string html = report_html(example());
+    for (const char* const element :
+         {"table", "section", "figure", "svg", "div", "pre", "details", "tr"}) {
+        const auto count = [&html](const std::string& text) {
+            std::size_t found = 0;
+            for (std::size_t at = html.find(text); at != std::string::npos;
+                 at = html.find(text, at + 1)) {
+                ++found;
+            }
+            return found;
+        };
+        const std::string open = std::string("<") + element;
+        EXPECT_EQ(count(open + ">") + count(open + " "), count(std::string("</") + element + ">"))
+            << element;
+    }
+}
+
+TEST(LossCurve, HasAPointPerStepAndStandsALoneStep) {
+    const FinishedRun run = example();
+    const std::string three = loss_curve_svg(run.training.steps);
+    EXPECT_THAT(three, HasSubstr("step 1<"));
+    EXPECT_THAT(three, HasSubstr("step 3<"));
+    EXPECT_THAT(loss_curve_svg({run.training.steps.data(), 1}), HasSubstr("<polyline"));
+    EXPECT_THAT(three, Not(HasSubstr("nan")));
+    EXPECT_THAT(three, Not(HasSubstr("inf")));
+}
+
+}  // namespace
+}  // namespace pipetwin::cli

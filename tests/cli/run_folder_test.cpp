@@ -1,0 +1,79 @@
+#include "cli/run_folder.h"
+
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+
+#include "core/error.h"
+#include "tests/cli/support.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RunFolderTest : public InFolder {};
+
+template <class Work>
+Error error_of(Work work) {
+    try {
+        work();
+    } catch (const Error& error) {
+        return error;
+    }
+    return {ErrorKind::Other, "", "nothing was thrown"};
+}
+
+TEST_F(RunFolderTest, IsCreatedWithItsParents) {
+    const RunFolder run(folder() / "a" / "b", false);
+    EXPECT_TRUE(std::filesystem::is_directory(folder() / "a" / "b"));
+}
+
+TEST_F(RunFolderTest, SecondHolderIsRefusedNamingTheProcess) {
+    const RunFolder first(folder(), false);
+    const Error error = error_of([&] { const RunFolder second(folder(), true); });
+    EXPECT_EQ(error.kind(), ErrorKind::Io);
+    EXPECT_THAT(error.what(), HasSubstr("process " + std::to_string(getpid())));
+}
+
+TEST_F(RunFolderTest, LockGoesWithItsHolder) {
+    { const RunFolder run(folder(), false); }
+    EXPECT_FALSE(std::filesystem::exists(folder() / "lock"));
+    EXPECT_NO_THROW(RunFolder(folder(), false));
+}
+
+TEST_F(RunFolderTest, LockFileOfADeadProcessIsNoObstacle) {
+    file("lock", "999999999\n");
+    EXPECT_NO_THROW(RunFolder(folder(), false));
+}
+
+TEST_F(RunFolderTest, UsedFolderIsRefusedUnlessForced) {
+    file("metrics.jsonl", "{}\n");
+    file("notes.txt", "mine");
+    const Error error = error_of([&] { const RunFolder run(folder(), false); });
+    EXPECT_EQ(error.kind(), ErrorKind::Io);
+    EXPECT_THAT(error.what(), HasSubstr("--force"));
+    EXPECT_TRUE(std::filesystem::exists(folder() / "metrics.jsonl"));
+    { const RunFolder run(folder(), true); }
+    EXPECT_FALSE(std::filesystem::exists(folder() / "metrics.jsonl"));
+    EXPECT_TRUE(std::filesystem::exists(folder() / "notes.txt"));
+}
+
+TEST_F(RunFolderTest, ProfileAloneDoesNotMakeAFolderUsed) {
+    file("profile.json", "{}");
+    EXPECT_NO_THROW(RunFolder(folder(), false));
+    EXPECT_TRUE(std::filesystem::exists(folder() / "profile.json"));
+}
+
+TEST_F(RunFolderTest, FolderWithoutWritePermissionIsRefused) {
+    if (geteuid() == 0) {
+        GTEST_SKIP() << "root may write everywhere";
+    }
+    std::filesystem::permissions(
+        folder(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+    EXPECT_EQ(error_of([&] { const RunFolder run(folder(), false); }).kind(), ErrorKind::Io);
+    std::filesystem::permissions(folder(), std::filesystem::perms::owner_all);
+}
+
+}  // namespace
+}  // namespace pipetwin::cli

@@ -1,0 +1,104 @@
+#include "cli/command_line.h"
+
+#include <filesystem>
+#include <new>
+#include <system_error>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "cli/commands/commands.h"
+#include "cli/options.h"
+#include "cli/stop_signal.h"
+#include "core/error.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// The one table of exit codes; a contract, see docs/cli.md.
+int exit_code(ErrorKind kind) {
+    switch (kind) {
+        case ErrorKind::Other:
+            return 1;
+        case ErrorKind::Usage:
+            return 2;
+        case ErrorKind::BadInput:
+            return 3;
+        case ErrorKind::Infeasible:
+            return 4;
+        case ErrorKind::Unavailable:
+            return 5;
+        case ErrorKind::Io:
+            return 6;
+        case ErrorKind::WorkerFailed:
+            return 7;
+        case ErrorKind::Hang:
+            return 8;
+        case ErrorKind::NotFinite:
+            return 9;
+        case ErrorKind::Disagreement:
+            return 10;
+    }
+    return 1;
+}
+
+/// What was thrown, as an Error: whatever is not ours gets the kind that fits it best.
+Error as_error(const std::exception& exception) {
+    if (const auto* error = dynamic_cast<const Error*>(&exception)) {
+        return *error;
+    }
+    if (dynamic_cast<const std::system_error*>(&exception) != nullptr) {
+        return {ErrorKind::Io, "", exception.what()};
+    }
+    if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) {
+        return {ErrorKind::Other,
+                "",
+                "out of memory",
+                "make the model or the batch smaller, or set cluster.memory_limit to be told "
+                "before the start"};
+    }
+    return {ErrorKind::Other, "", exception.what()};
+}
+
+void run(const std::vector<std::string>& args, Console& console) {
+    const Parsed parsed = parse_options(args);
+    if (const auto* text = std::get_if<std::string>(&parsed)) {
+        console.result(*text);
+    } else {
+        const Command& command = std::get<Command>(parsed);
+        console.configure(common_options(command));
+        std::visit([&console](const auto& options) { execute(options, console); }, command);
+    }
+    console.finish();
+}
+
+}  // namespace
+
+int report_failure(std::exception_ptr failure, Console& console) {
+    try {
+        std::rethrow_exception(std::move(failure));
+    } catch (const Stopped& stopped) {
+        console.note(stopped.what());
+        return 128 + stopped.signal();
+    } catch (const std::exception& exception) {
+        const Error error = as_error(exception);
+        console.error(error);
+        return exit_code(error.kind());
+    }
+}
+
+int run_command_line(const std::vector<std::string>& args,
+                     std::ostream& out,
+                     std::ostream& err,
+                     const Terminal& terminal) {
+    Console console(out, err, terminal);
+    try {
+        run(args, console);
+        return 0;
+    } catch (...) {
+        return report_failure(std::current_exception(), console);
+    }
+}
+
+}  // namespace pipetwin::cli

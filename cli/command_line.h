@@ -1,0 +1,22 @@
+#pragma once
+
+#include <exception>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+
+namespace pipetwin::cli {
+
+/// The whole program but its streams: parses, runs the command, turns what was thrown into text and
+/// an exit code. `args` without the program's name.
+int run_command_line(const std::vector<std::string>& args,
+                     std::ostream& out,
+                     std::ostream& err,
+                     const Terminal& terminal = {});
+
+/// Says on the console what went wrong and returns the exit code for it.
+int report_failure(std::exception_ptr failure, Console& console);
+
+}  // namespace pipetwin::cli

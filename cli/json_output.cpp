@@ -1,0 +1,206 @@
+#include "cli/json_output.h"
+
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "core/footprint.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+template <class Value>
+Json or_null(const std::optional<Value>& value) {
+    return value ? Json(*value) : Json(nullptr);
+}
+
+Json bubble_json(const Bubble& bubble) {
+    return {{"total", bubble.total},
+            {"total_without_recompute", bubble.total_without_recompute},
+            {"ideal", bubble.ideal},
+            {"span", bubble.span}};
+}
+
+Json idle_json(const IdleTime& idle) {
+    return {{"warm_up", to_milliseconds(idle.warm_up)},
+            {"steady", to_milliseconds(idle.steady)},
+            {"drain", to_milliseconds(idle.drain)},
+            {"back_pressure", to_milliseconds(idle.back_pressure)}};
+}
+
+/// All null for plain numbers, which know no bytes.
+Json peak_json(const MemoryUse& peak, bool known) {
+    const auto count = [known](Bytes bytes) { return known ? Json(bytes.count) : Json(nullptr); };
+    Json json;
+    json["total"] = count(peak.total());
+    for (int index = 0; index < memory_kind_count; ++index) {
+        const auto kind = static_cast<MemoryKind>(index);
+        json[std::string(to_string(kind))] = count(peak[kind]);
+    }
+    return json;
+}
+
+/// Names of the layers that a rank holds, in model order; null for plain numbers.
+Json layers_json(const Plan& plan, int rank) {
+    if (!plan->partition) {
+        return nullptr;
+    }
+    Json names = Json::array();
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        if (plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)] != rank) {
+            continue;
+        }
+        const int first = plan->partition->first_layer(stage);
+        for (int layer = first; layer < first + plan->partition->layers_in(stage); ++layer) {
+            names.push_back(plan->layer_names.at(static_cast<std::size_t>(layer)));
+        }
+    }
+    return names;
+}
+
+Json device_json(const Plan& plan, const DeviceMetrics& device) {
+    return {{"rank", device.rank},
+            {"layers", layers_json(plan, device.rank)},
+            {"busy_ms", to_milliseconds(device.busy)},
+            {"idle_ms", to_milliseconds(device.idle)},
+            {"peak_live_activations", device.peak_live_activations},
+            {"peak_bytes", peak_json(device.peak, plan->partition.has_value())}};
+}
+
+Json pair_json(const Pair& pair) {
+    return {{"predicted", to_milliseconds(pair.predicted)},
+            {"measured", to_milliseconds(pair.measured)},
+            {"error_percent", pair.error_percent()}};
+}
+
+Json violation_json(const Violation& violation) {
+    return {{"rank", violation.rank},
+            {"cell", violation.cell >= 0 ? Json(violation.cell) : Json(nullptr)},
+            {"action", violation.action},
+            {"why", violation.why}};
+}
+
+}  // namespace
+
+Json json_head() {
+    return {{"schema_version", 1}, {"tool_version", PIPETWIN_VERSION}};
+}
+
+Json breakdown_json(const Breakdown& breakdown) {
+    return {{"forward", to_milliseconds(breakdown.forward)},
+            {"backward", to_milliseconds(breakdown.backward)},
+            {"backward_input", to_milliseconds(breakdown.backward_input)},
+            {"backward_weight", to_milliseconds(breakdown.backward_weight)},
+            {"recompute", to_milliseconds(breakdown.recompute)},
+            {"communication_wait", to_milliseconds(breakdown.communication_wait)},
+            {"imbalance", to_milliseconds(breakdown.imbalance)},
+            {"bubble", to_milliseconds(breakdown.bubble)},
+            {"reduction", to_milliseconds(breakdown.reduction)},
+            {"optimizer", to_milliseconds(breakdown.optimizer)},
+            {"overhead", to_milliseconds(breakdown.overhead)}};
+}
+
+Json prediction_json(const Prediction& prediction) {
+    const Plan& plan = prediction.plan;
+    const Metrics& metrics = prediction.metrics;
+    Json json = json_head();
+    json["schedule"] = plan->schedule_name;
+    json["stages"] = plan.rank_count();
+    json["chunks"] = plan->chunks;
+    json["micro_batches"] = plan.micro_batches();
+    json["makespan_ms"] = to_milliseconds(metrics.makespan);
+    json["step_ms"] = to_milliseconds(metrics.step);
+    json["samples_per_second"] = or_null(metrics.samples_per_second);
+    json["bubble"] = bubble_json(metrics.bubble);
+    json["breakdown_ms"] = breakdown_json(prediction.breakdown);
+    json["idle_ms"] = idle_json(prediction.idle);
+    json["devices"] = Json::array();
+    for (const DeviceMetrics& device : metrics.devices) {
+        json["devices"].push_back(device_json(plan, device));
+    }
+    json["critical_path"] = Json::array();
+    for (const sim::CriticalStep& step : prediction.critical_path) {
+        json["critical_path"].push_back({{"action", to_string(step.action)},
+                                         {"rank", step.rank},
+                                         {"start_ms", to_milliseconds(step.begin)},
+                                         {"end_ms", to_milliseconds(step.end)}});
+    }
+    return json;
+}
+
+Json step_json(const exec::StepReport& step) {
+    Json json = {{"step", step.step},
+                 {"loss", step.loss},
+                 {"grad_norm", step.grad_norm},
+                 {"step_ms", step.step_ms},
+                 {"samples_per_second", or_null(step.samples_per_second)},
+                 {"peak_bytes", Json::array()}};
+    for (const Bytes bytes : step.peak_bytes) {
+        json["peak_bytes"].push_back(bytes.count);
+    }
+    return json;
+}
+
+Json comparison_json(const Comparison& comparison) {
+    Json json = json_head();
+    json["makespan_ms"] = pair_json(comparison.makespan);
+    json["step_ms"] = pair_json(comparison.step);
+    const double predicted = comparison.predicted_bubble_total;
+    const double measured = comparison.measured_bubble_total;
+    json["bubble_total"] = {
+        {"predicted", predicted},
+        {"measured", measured},
+        {"error_percent",
+         measured != 0 ? Json(100 * (predicted - measured) / measured) : Json(nullptr)}};
+    json["peak_bytes"] = Json::array();
+    for (const PeakDelta& peak : comparison.peaks) {
+        json["peak_bytes"].push_back({{"rank", peak.rank},
+                                      {"predicted", peak.predicted.count},
+                                      {"measured", peak.measured.count},
+                                      {"error_percent", peak.error_percent()}});
+    }
+    for (const Op op :
+         {Op::Forward, Op::Backward, Op::BackwardInput, Op::BackwardWeight, Op::Recompute}) {
+        json["by_action"][std::string(op_text(op))] = nullptr;
+    }
+    for (const Comparison::ByOp& by_op : comparison.by_op) {
+        json["by_action"][std::string(op_text(by_op.op))] = {
+            {"predicted_ms", to_milliseconds(by_op.total.predicted)},
+            {"measured_ms", to_milliseconds(by_op.total.measured)}};
+    }
+    const auto side = [](const std::optional<Breakdown>& breakdown) {
+        return breakdown ? breakdown_json(*breakdown) : Json(nullptr);
+    };
+    json["breakdown_ms"] = {{"predicted", side(comparison.predicted_breakdown)},
+                            {"measured", side(comparison.measured_breakdown)}};
+    json["noise"] = {{"stolen_percent", comparison.noise.stolen_percent},
+                     {"p90_over_p10", comparison.noise.p90_over_p10},
+                     {"dropped_steps", comparison.noise.dropped_steps},
+                     {"steps", comparison.noise.steps}};
+    return json;
+}
+
+Json check_json(const CheckResult& result) {
+    Json json = json_head();
+    json["valid"] = result.violations.empty();
+    json["deadlock_free"] = result.deadlock ? Json(result.deadlock->deadlock_free) : Json(nullptr);
+    json["capacity"] = or_null(result.capacity);
+    json["smallest_capacity"] = or_null(result.smallest_capacity);
+    json["problems"] = Json::array();
+    for (const Violation& violation : result.violations) {
+        json["problems"].push_back(violation_json(violation));
+    }
+    if (result.deadlock) {
+        for (const Violation& waiting : result.deadlock->waiting) {
+            json["problems"].push_back(violation_json(waiting));
+        }
+    }
+    return json;
+}
+
+std::string json_text(const Json& json) {
+    return json.dump(2) + '\n';
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cli/prediction.h"
+#include "core/compare.h"
+#include "core/validate.h"
+#include "exec/cuda_module.h"
+#include "exec/trainer.h"
+
+/// Results as JSON. The keys are a contract (docs/cli.md): they may be added to, and a key whose
+/// value has no meaning is null, never left out.
+namespace pipetwin::cli {
+
+using Json = nlohmann::ordered_json;
+
+/// {"schema_version": 1, "tool_version": "0.1.0"}: how every result begins.
+Json json_head();
+
+Json prediction_json(const Prediction& prediction);
+Json breakdown_json(const Breakdown& breakdown);
+Json step_json(const exec::StepReport& step);
+Json comparison_json(const Comparison& comparison);
+
+/// What `check` found at `capacity` (none: unbounded).
+struct CheckResult {
+    std::optional<int> capacity;
+    std::vector<Violation>
+        violations;  ///< broken rules; a schedule with any is not tried for deadlock
+    std::optional<DeadlockReport> deadlock;
+    std::optional<int> smallest_capacity;  ///< none: invalid, or no capacity is enough
+};
+Json check_json(const CheckResult& result);
+
+/// As text for stdout or a file: indented by two, with a newline at the end.
+std::string json_text(const Json& json);
+
+}  // namespace pipetwin::cli

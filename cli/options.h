@@ -1,0 +1,111 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/scenario.h"
+
+/// What a user may write after `pipetwin`. Parsing fills these structs in and checks nothing that
+/// needs a file.
+namespace pipetwin::cli {
+
+enum class ColorMode { Auto, Always, Never };
+
+/// Shared by every command.
+struct CommonOptions {
+    bool json = false;                ///< the result on stdout as one JSON object
+    std::filesystem::path out;        ///< empty: not given
+    std::vector<Override> overrides;  ///< --set key=value in the order given, then --seed
+    bool quiet = false;
+    bool verbose = false;
+    ColorMode color = ColorMode::Auto;
+    bool force = false;
+};
+
+/// Costs on the command line in place of a scenario, as written; see cli/plain_numbers.h.
+struct PlainOptions {
+    std::optional<std::string> schedule;
+    std::filesystem::path schedule_file;
+    std::optional<int> stages;
+    std::optional<int> chunks;
+    std::optional<int> micro_batches;
+    std::optional<std::string> forward_ms;
+    std::optional<std::string> backward_ms;
+    std::optional<std::string> backward_input_ms;
+    std::optional<std::string> backward_weight_ms;
+    std::optional<std::string> recompute;
+    std::optional<std::string> recompute_ms;
+    std::optional<std::string> recompute_timing;
+    std::optional<std::string> latency_ms;
+    std::optional<std::string> bandwidth_gbps;
+    std::optional<std::string> boundary_bytes;
+
+    /// True if any of them was given.
+    bool any() const;
+};
+
+struct RunOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+    std::filesystem::path profile;  ///< empty: measure
+    bool resume = false;
+};
+
+struct TrainOptions {
+    RunOptions run;
+};
+
+struct SimulateOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;  ///< empty: plain numbers
+    std::filesystem::path profile;
+    PlainOptions plain;
+};
+
+struct ProfileOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+};
+
+struct CompareOptions {
+    CommonOptions common;
+    std::filesystem::path predicted;  ///< a trace, or a run folder
+    std::filesystem::path measured;   ///< empty: the run folder's own
+};
+
+struct CheckOptions {
+    CommonOptions common;
+    std::filesystem::path file;
+    std::optional<int> capacity;
+};
+
+struct DevicesOptions {
+    CommonOptions common;
+};
+
+struct ViewOptions {
+    CommonOptions common;
+    std::filesystem::path file;
+};
+
+using Command = std::variant<RunOptions,
+                             SimulateOptions,
+                             ProfileOptions,
+                             TrainOptions,
+                             CompareOptions,
+                             CheckOptions,
+                             DevicesOptions,
+                             ViewOptions>;
+
+const CommonOptions& common_options(const Command& command);
+
+/// A command, or a text to print in its place (--help, --version).
+using Parsed = std::variant<Command, std::string>;
+
+/// Throws Error(Usage) with the nearest known command or option. `args` without the program's name.
+Parsed parse_options(const std::vector<std::string>& args);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,113 @@
+#include "cli/prediction.h"
+
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/formats/profile_json.h"
+#include "sim/breakdown.h"
+#include "sim/simulate.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+bool is_file(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+}
+
+Trace trace_of(const Plan& plan, TimelineSet timelines) {
+    Trace trace;
+    trace.plan_hash = plan.hash();
+    trace.schedule_name = plan->schedule_name;
+    trace.schedule = plan->schedule;
+    trace.channel_capacity = plan->channel_capacity;
+    trace.samples = plan.samples();
+    trace.timelines = std::move(timelines);
+    if (plan->partition) {  // plain numbers know no bytes
+        for (MemoryCurve& curve : footprint(plan, trace.timelines.steps.front())) {
+            trace.memory.push_back(std::move(curve.points));
+        }
+    }
+    return trace;
+}
+
+}  // namespace
+
+Prediction predict(Plan plan) {
+    Timeline timeline = sim::simulate(plan);
+    Metrics metrics = measure(plan, timeline);
+    const Breakdown breakdown = sim::breakdown(plan, timeline);
+    const IdleTime idle = idle_time(plan, timeline);
+    std::vector<sim::CriticalStep> critical = sim::critical_path(plan, timeline);
+    return {.plan = std::move(plan),
+            .timeline = std::move(timeline),
+            .metrics = std::move(metrics),
+            .breakdown = breakdown,
+            .idle = idle,
+            .critical_path = std::move(critical)};
+}
+
+std::filesystem::path profile_name(const Scenario& scenario) {
+    return scenario.file.stem().string() + ".profile.json";
+}
+
+FoundProfile find_profile(const Scenario& scenario,
+                          const std::filesystem::path& option,
+                          const std::filesystem::path& folder) {
+    std::filesystem::path file = option;
+    if (file.empty() && scenario.model.kind == ModelKind::Profile) {
+        file = scenario.model.profile;
+    }
+    if (file.empty() && !folder.empty() && is_file(folder / "profile.json")) {
+        file = folder / "profile.json";
+    }
+    if (file.empty() && is_file(profile_name(scenario))) {
+        file = profile_name(scenario);
+    }
+    if (file.empty()) {
+        throw Error(
+            ErrorKind::BadInput,
+            scenario.file.string(),
+            "what the layers cost on this machine is not known yet",
+            fmt::format("run 'pipetwin profile {}' first, or name a profile with --profile FILE",
+                        scenario.file.string()));
+    }
+    return {.profile = read_profile(file), .file = file};
+}
+
+Plan with_settled_capacity(Plan plan) {
+    return plan->channel_capacity ? std::move(plan)
+                                  : plan.with_capacity(sim::settled_capacity(plan));
+}
+
+Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile) {
+    Plan plan = with_settled_capacity(make_plan(scenario, model, profile));
+    check_memory(plan);
+    return plan;
+}
+
+Trace predicted_trace(const Prediction& prediction) {
+    TimelineSet timelines;
+    timelines.steps.push_back(prediction.timeline);
+    timelines.breakdown = prediction.breakdown;
+    timelines.noise.steps = 1;
+    if (prediction.plan->partition) {
+        for (const DeviceMetrics& device : prediction.metrics.devices) {
+            timelines.peak_bytes.push_back(device.peak.total());
+        }
+    }
+    return trace_of(prediction.plan, std::move(timelines));
+}
+
+Trace measured_trace(const Plan& plan, TimelineSet measured) {
+    if (!measured.breakdown) {
+        measured.breakdown = sim::breakdown(plan, median_step(measured));
+    }
+    return trace_of(plan, std::move(measured));
+}
+
+}  // namespace pipetwin::cli

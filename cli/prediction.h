@@ -1,0 +1,57 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "cli/console.h"
+#include "core/formats/chrome_trace.h"
+#include "core/metrics.h"
+#include "core/plan.h"
+#include "core/profile.h"
+#include "core/scenario.h"
+#include "sim/critical_path.h"
+
+namespace pipetwin::cli {
+
+/// Everything that the simulator says about a plan.
+struct Prediction {
+    Plan plan;
+    Timeline timeline;
+    Metrics metrics;
+    Breakdown breakdown;
+    IdleTime idle;
+    std::vector<sim::CriticalStep> critical_path;
+};
+
+Prediction predict(Plan plan);
+
+/// Where the costs of a scenario's layers come from, in this order: --profile, the scenario's own
+/// file (kind = "profile"), profile.json in `folder`, and NAME.profile.json in the current folder,
+/// which is what `pipetwin profile` writes. Throws Error(BadInput), saying how to make one, if
+/// there is none.
+struct FoundProfile {
+    Profile profile;
+    std::filesystem::path file;
+};
+FoundProfile find_profile(const Scenario& scenario,
+                          const std::filesystem::path& option,
+                          const std::filesystem::path& folder);
+
+/// "gpt-text.profile.json" for scenarios/gpt-text.toml.
+std::filesystem::path profile_name(const Scenario& scenario);
+
+/// The plan of a scenario with its channel capacity settled and its memory checked. Throws
+/// Error(Infeasible).
+Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile);
+
+/// With the capacity at which no send blocks, unless the plan states one.
+Plan with_settled_capacity(Plan plan);
+
+/// The predicted side as a trace.
+Trace predicted_trace(const Prediction& prediction);
+
+/// What `steps` of the plan measured, as a trace.
+Trace measured_trace(const Plan& plan, TimelineSet measured);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace pipetwin::cli {
+
+/// The files of a run folder; other programs rely on these names.
+namespace run_file {
+constexpr std::string_view scenario = "scenario.toml";
+constexpr std::string_view profile = "profile.json";
+constexpr std::string_view plan = "plan.json";
+constexpr std::string_view schedule = "schedule.csv";
+constexpr std::string_view predicted = "predicted.trace.json";
+constexpr std::string_view measured = "measured.trace.json";
+constexpr std::string_view metrics = "metrics.jsonl";
+constexpr std::string_view report_json = "report.json";
+constexpr std::string_view report_html = "report.html";
+}  // namespace run_file
+
+/// A folder that this process alone writes to: it holds a lock on the file `lock` in it, with its
+/// process id inside, which goes with the process however that ends.
+class RunFolder {
+  public:
+    /// Creates the folder where it is missing. Throws Error(Io) if another process holds it, naming
+    /// the process, or if it holds a run already and `force` is false; with `force` the old run's
+    /// files are removed.
+    RunFolder(std::filesystem::path path, bool force);
+    RunFolder(const RunFolder&) = delete;
+    RunFolder& operator=(const RunFolder&) = delete;
+    ~RunFolder();
+
+    const std::filesystem::path& path() const { return path_; }
+    std::filesystem::path file(std::string_view name) const { return path_ / name; }
+    void write(std::string_view name, std::string_view content) const;
+
+  private:
+    void lock();
+    void refuse_used() const;
+    void remove_old() const;
+
+    std::filesystem::path path_;
+    int lock_file_ = -1;
+};
+
+/// "runs/NAME-N" with the smallest N that is not there yet.
+std::filesystem::path unused_run_folder(const std::string& name);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <csignal>
+#include <stdexcept>
+#include <string>
+
+namespace pipetwin::cli {
+
+/// The user asked to stop and everything that could be kept was written.
+class Stopped : public std::runtime_error {
+  public:
+    Stopped(int signal, const std::string& text) : std::runtime_error(text), signal_(signal) {}
+    int signal() const { return signal_; }
+
+  private:
+    int signal_;
+};
+
+/// While one lives, the first SIGINT or SIGTERM is only noted, so that the current step can be
+/// finished; the second ends the program at once. One at a time.
+class StopSignal {
+  public:
+    StopSignal();
+    StopSignal(const StopSignal&) = delete;
+    StopSignal& operator=(const StopSignal&) = delete;
+    ~StopSignal();
+
+    /// The signal that came, 0 for none.
+    static int received();
+
+  private:
+    struct sigaction old_interrupt_ {};
+    struct sigaction old_terminate_ {};
+};
+
+}  // namespace pipetwin::cli

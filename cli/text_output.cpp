@@ -1,0 +1,258 @@
+#include "cli/text_output.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "core/render_text.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::size_t most_ranks_shown = 32;
+
+constexpr std::array parts{BreakdownPart{"forward", &Breakdown::forward},
+                           BreakdownPart{"backward", &Breakdown::backward},
+                           BreakdownPart{"backward_input", &Breakdown::backward_input},
+                           BreakdownPart{"backward_weight", &Breakdown::backward_weight},
+                           BreakdownPart{"recompute", &Breakdown::recompute},
+                           BreakdownPart{"communication_wait", &Breakdown::communication_wait},
+                           BreakdownPart{"imbalance", &Breakdown::imbalance},
+                           BreakdownPart{"bubble", &Breakdown::bubble},
+                           BreakdownPart{"reduction", &Breakdown::reduction},
+                           BreakdownPart{"optimizer", &Breakdown::optimizer},
+                           BreakdownPart{"overhead", &Breakdown::overhead}};
+
+std::string counted(int count, std::string_view word) {
+    return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+std::string heading(const Plan& plan) {
+    std::string text = fmt::format("{}, {}, {}",
+                                   plan->schedule_name,
+                                   counted(plan.rank_count(), "stage"),
+                                   counted(plan.micro_batches(), "micro-batch"));
+    if (text.ends_with("micro-batchs")) {
+        text.replace(text.size() - 1, 1, "es");
+    }
+    if (plan->chunks > 1) {
+        text += fmt::format(", {} chunks", plan->chunks);
+    }
+    if (plan->recompute != Recompute::None) {
+        text += fmt::format(
+            ", recompute {} ({})", to_string(plan->recompute), to_string(plan->recompute_timing));
+    }
+    return text;
+}
+
+std::string timeline_text(const Prediction& prediction, int width) {
+    if (prediction.timeline.ranks.size() > most_ranks_shown) {
+        return fmt::format("  {} ranks: too many to draw here; --out DIR writes the timeline\n",
+                           prediction.timeline.ranks.size());
+    }
+    constexpr int label_width = 10;
+    return render_timeline_fitted(prediction.timeline, std::max(20, width - label_width)) +
+           "digits forward, letters backward, capitals weight gradient, r recompute, '.' idle\n";
+}
+
+std::string bubble_text(const Bubble& bubble) {
+    const auto line = [](std::string_view name, double share, std::string_view words) {
+        return fmt::format("  {:<24}{:>9}  {}\n", name, percent_text(share), words);
+    };
+    return "  bubble\n" + line("total", bubble.total, "idle share of all device time (GPipe)") +
+           line("total_without_recompute",
+                bubble.total_without_recompute,
+                "the same, with recompute counted as idle") +
+           line("ideal", bubble.ideal, "time over the busiest rank's own work (Megatron)") +
+           line("span", bubble.span, "idle share of the longest rank's span (zero bubble)");
+}
+
+std::string device_table(const Prediction& prediction) {
+    const bool bytes_known = prediction.plan->partition.has_value();
+    std::vector<std::vector<std::string>> rows{{"rank", "busy", "idle", "live"}};
+    if (bytes_known) {
+        rows.front().emplace_back("peak");
+        for (int kind = 0; kind < memory_kind_count; ++kind) {
+            rows.front().emplace_back(to_string(static_cast<MemoryKind>(kind)));
+        }
+    }
+    const auto& devices = prediction.metrics.devices;
+    for (const DeviceMetrics& device : devices) {
+        if (rows.size() > most_ranks_shown) {
+            break;
+        }
+        std::vector<std::string> row{std::to_string(device.rank),
+                                     format_duration(device.busy),
+                                     format_duration(device.idle),
+                                     std::to_string(device.peak_live_activations)};
+        if (bytes_known) {
+            row.push_back(format_bytes(device.peak.total()));
+            for (const Bytes bytes : device.peak.bytes) {
+                row.push_back(format_bytes(bytes));
+            }
+        }
+        rows.push_back(std::move(row));
+    }
+    std::string text = text_table(rows);
+    if (devices.size() > most_ranks_shown) {
+        text += fmt::format("  ... {} ranks more; --json lists all\n",
+                            devices.size() - most_ranks_shown);
+    }
+    return text;
+}
+
+std::string breakdown_table(const Breakdown& breakdown) {
+    std::vector<std::vector<std::string>> rows{{"mean over ranks", "time", "share"}};
+    const auto total = static_cast<double>(std::max<std::int64_t>(1, breakdown.sum().count()));
+    for (const BreakdownPart& part : parts) {
+        const Duration time = breakdown.*part.part;
+        if (time != Duration{}) {
+            rows.push_back({std::string(part.word),
+                            format_duration(time),
+                            percent_text(static_cast<double>(time.count()) / total)});
+        }
+    }
+    rows.push_back({"step", format_duration(breakdown.sum()), ""});
+    return text_table(rows);
+}
+
+std::string critical_path_text(const Prediction& prediction) {
+    std::string text = "\n  critical path\n";
+    for (const sim::CriticalStep& step : prediction.critical_path) {
+        text += fmt::format("  {:>12.3f} .. {:>12.3f} ms  rank {}  {}\n",
+                            to_milliseconds(step.begin),
+                            to_milliseconds(step.end),
+                            step.rank,
+                            to_string(step.action));
+    }
+    return text;
+}
+
+std::vector<std::string> pair_row(std::string name, const Pair& pair) {
+    return {std::move(name),
+            format_duration(pair.predicted),
+            format_duration(pair.measured),
+            fmt::format("{:+.2f} %", pair.error_percent())};
+}
+
+void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std::string>>& rows) {
+    if (!comparison.predicted_breakdown || !comparison.measured_breakdown) {
+        return;
+    }
+    for (const BreakdownPart& part : parts) {
+        const Pair pair{.predicted = *comparison.predicted_breakdown.*part.part,
+                        .measured = *comparison.measured_breakdown.*part.part};
+        if (pair.predicted != Duration{} || pair.measured != Duration{}) {
+            rows.push_back({std::string(part.word),
+                            format_duration(pair.predicted),
+                            format_duration(pair.measured),
+                            ""});
+        }
+    }
+}
+
+}  // namespace
+
+std::span<const BreakdownPart> breakdown_parts() {
+    return parts;
+}
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows) {
+    std::vector<std::size_t> widths(rows.front().size(), 0);
+    for (const auto& row : rows) {
+        for (std::size_t column = 0; column < row.size(); ++column) {
+            widths[column] = std::max(widths[column], row[column].size());
+        }
+    }
+    std::string text;
+    for (const auto& row : rows) {
+        std::string line = fmt::format("  {:<{}}", row.front(), widths.front());
+        for (std::size_t column = 1; column < row.size(); ++column) {
+            line += fmt::format("  {:>{}}", row[column], widths[column]);
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + '\n';
+    }
+    return text;
+}
+
+std::string percent_text(double share) {
+    return fmt::format("{:.2f} %", 100 * share);
+}
+
+std::string prediction_text(const Prediction& prediction, const Console& console) {
+    const Metrics& metrics = prediction.metrics;
+    std::string text = console.styled(Style::Strong, heading(prediction.plan)) + '\n';
+    text += fmt::format("  step {}, pipeline {}",
+                        console.styled(Style::Strong, format_duration(metrics.step)),
+                        format_duration(metrics.makespan));
+    if (metrics.samples_per_second) {
+        text += fmt::format(", {:.1f} samples/s", *metrics.samples_per_second);
+    }
+    text += fmt::format("  ({})\n\n", to_string(prediction.timeline.origin));
+    text += timeline_text(prediction, console.width());
+    text += '\n' + bubble_text(metrics.bubble);
+    text += '\n' + device_table(prediction);
+    text += '\n' + breakdown_table(prediction.breakdown);
+    if (console.verbose()) {
+        text += critical_path_text(prediction);
+    }
+    return text;
+}
+
+std::string step_text(const exec::StepReport& step) {
+    std::string text = fmt::format("step {:>5}  loss {:>8.4f}  |gradient| {:>9.4f}  {:>9.2f} ms",
+                                   step.step,
+                                   step.loss,
+                                   step.grad_norm,
+                                   step.step_ms);
+    if (step.samples_per_second) {
+        text += fmt::format("  {:>8.1f} samples/s", *step.samples_per_second);
+    }
+    return text;
+}
+
+std::string comparison_text(const Comparison& comparison, const Console& console) {
+    std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
+    rows.push_back(pair_row("step", comparison.step));
+    rows.push_back(pair_row("pipeline", comparison.makespan));
+    rows.push_back({"bubble total",
+                    percent_text(comparison.predicted_bubble_total),
+                    percent_text(comparison.measured_bubble_total),
+                    ""});
+    for (const Comparison::ByOp& by_op : comparison.by_op) {
+        rows.push_back(pair_row(fmt::format("all {} ({})", op_text(by_op.op), op_words(by_op.op)),
+                                by_op.total));
+    }
+    append_breakdowns(comparison, rows);
+    for (const PeakDelta& peak : comparison.peaks) {
+        rows.push_back({fmt::format("peak of rank {}", peak.rank),
+                        fmt::format("{} B", peak.predicted.count),
+                        fmt::format("{} B", peak.measured.count),
+                        fmt::format("{:+.2f} %", peak.error_percent())});
+    }
+    std::string text = text_table(rows);
+    const Noise& noise = comparison.noise;
+    text += fmt::format(
+        "\n  noise: {:.2f} % of the time stolen, p90/p10 {:.3f}, {} steps kept, {} dropped\n",
+        noise.stolen_percent,
+        noise.p90_over_p10,
+        noise.steps,
+        noise.dropped_steps);
+    if (noise.steps == 0) {
+        text +=
+            "  the machine was too busy: no step passed the noise gate, so this error says "
+            "little\n";
+    }
+    const double error = comparison.step.error_percent();
+    constexpr double good_percent = 5;
+    text += "  " +
+            console.styled(error < good_percent && error > -good_percent ? Style::Good : Style::Bad,
+                           fmt::format("the step was predicted to {:+.2f} %", error)) +
+            '\n';
+    return text;
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/console.h"
+#include "cli/json_output.h"
+#include "cli/prediction.h"
+#include "core/compare.h"
+#include "exec/trainer.h"
+
+/// Results for people: what the JSON holds, as text.
+namespace pipetwin::cli {
+
+/// Rows of equal length with aligned columns, the first to the left, the others to the right; the
+/// first row is the head. Every line is indented by two.
+std::string text_table(const std::vector<std::vector<std::string>>& rows);
+
+/// "15.79 %".
+std::string percent_text(double share);
+
+std::string prediction_text(const Prediction& prediction, const Console& console);
+
+/// One line per step.
+std::string step_text(const exec::StepReport& step);
+
+std::string comparison_text(const Comparison& comparison, const Console& console);
+
+/// One row per part of a step, in the order of `breakdown_ms`. `word` is its key.
+struct BreakdownPart {
+    std::string_view word;
+    Duration Breakdown::*part;
+};
+std::span<const BreakdownPart> breakdown_parts();
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,168 @@
+#include "cli/training_run.h"
+
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/json_output.h"
+#include "cli/progress.h"
+#include "cli/report_html.h"
+#include "cli/run_folder.h"
+#include "cli/stop_signal.h"
+#include "core/error.h"
+#include "core/formats/plan_json.h"
+#include "core/formats/profile_json.h"
+#include "core/formats/schedule_csv.h"
+#include "exec/cuda_module.h"
+#include "exec/profiler.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario) {
+    if (options.resume) {
+        throw Error(ErrorKind::Unavailable,
+                    "--resume",
+                    "this version writes no checkpoints to go on from",
+                    "leave it out to train from the start");
+    }
+    if (scenario.model.kind == ModelKind::Profile) {
+        throw Error(ErrorKind::BadInput,
+                    "model.kind",
+                    "a model of kind 'profile' is known by its costs only, it cannot be trained",
+                    "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
+    }
+    if (scenario.cluster.backend == Backend::Cuda) {
+        const exec::CudaProbe probe = exec::probe_cuda();
+        const std::string state = probe.state == exec::CudaState::Available
+                                      ? "this version trains on the CPU only"
+                                      : fmt::format("not available here: {}", probe.detail);
+        throw Error(ErrorKind::Unavailable,
+                    "cluster.backend",
+                    fmt::format("cuda: {}", state),
+                    "train with --set cluster.backend=cpu; 'pipetwin devices' lists what is there");
+    }
+}
+
+/// metrics.jsonl: a line per step, on disk before the next step begins.
+class MetricsFile {
+  public:
+    explicit MetricsFile(std::filesystem::path path) : path_(std::move(path)), stream_(path_) {
+        check();
+    }
+
+    void add(const exec::StepReport& step) {
+        stream_ << step_json(step).dump() << '\n' << std::flush;
+        check();
+    }
+
+  private:
+    void check() const {
+        if (!stream_) {
+            throw Error(ErrorKind::Io,
+                        path_.string(),
+                        "the file could not be written",
+                        "is the disk full?");
+        }
+    }
+
+    std::filesystem::path path_;
+    std::ofstream stream_;
+};
+
+Profile costs(const RunOptions& options, const Scenario& scenario, Console& console) {
+    return options.profile.empty() ? measure_profile(scenario, console)
+                                   : read_profile(options.profile);
+}
+
+void write_prediction(const RunFolder& folder, const Prediction& prediction) {
+    folder.write(run_file::plan, print_plan(prediction.plan));
+    folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
+    folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
+}
+
+std::string stopped_text(int signal, const FinishedRun& run) {
+    const std::size_t done = run.training.steps.size();
+    return fmt::format("stopped by {} after {} of {} steps; {} holds what they gave",
+                       signal == SIGINT ? "SIGINT" : "SIGTERM",
+                       done,
+                       run.scenario.training.steps,
+                       run.folder.string());
+}
+
+}  // namespace
+
+Profile measure_profile(const Scenario& scenario, Console& console) {
+    exec::ProfilerOptions options = exec::profiler_options(scenario);
+    Progress progress(console, "profile");
+    options.progress = [&progress](double share, const std::string& what) {
+        progress.update(share, what);
+    };
+    return exec::profile_model(scenario_model(scenario), options);
+}
+
+FinishedRun train_and_compare(const RunOptions& options,
+                              Console& console,
+                              const std::function<void(const exec::StepReport&)>& on_step) {
+    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
+    require_settled(scenario);
+    refuse_what_cannot_run(options, scenario);
+    const RunFolder folder(options.common.out.empty()
+                               ? unused_run_folder(scenario.file.stem().string())
+                               : options.common.out,
+                           options.common.force);
+    folder.write(run_file::scenario, print_scenario(scenario));
+
+    Profile profile = costs(options, scenario, console);
+    folder.write(run_file::profile, print_profile(profile));
+    const Model model = scenario_model(scenario, &profile);
+    Prediction prediction = predict(settled_plan(scenario, model, profile));
+    write_prediction(folder, prediction);
+    console.note(fmt::format("predicted step: {}", format_duration(prediction.metrics.step)));
+
+    const StopSignal stop;
+    MetricsFile metrics(folder.file(run_file::metrics));
+    exec::TrainingResult training =
+        exec::train(scenario, model, prediction.plan, [&](const exec::StepReport& step) {
+            metrics.add(step);
+            on_step(step);
+            return StopSignal::received() == 0;
+        });
+    const int signal = StopSignal::received();
+    PIPETWIN_EXPECT(!training.measured.steps.empty(), "training ended without a measured step");
+
+    const Trace measured = measured_trace(prediction.plan, training.measured);
+    folder.write(run_file::measured, print_chrome_trace(measured));
+    training.measured.breakdown = measured.timelines.breakdown;
+    Comparison comparison = compare(predicted_trace(prediction).timelines, training.measured);
+    FinishedRun run{.folder = folder.path(),
+                    .scenario = scenario,
+                    .profile = std::move(profile),
+                    .prediction = std::move(prediction),
+                    .training = std::move(training),
+                    .comparison = std::move(comparison)};
+    folder.write(run_file::report_json, report_json_text(run));
+    folder.write(run_file::report_html, report_html(run));
+    if (signal != 0) {
+        throw Stopped(signal, stopped_text(signal, run));
+    }
+    return run;
+}
+
+std::string report_json_text(const FinishedRun& run) {
+    Json json = json_head();
+    json["scenario"] = run.scenario.file.filename().string();
+    json["origin"] = std::string(to_string(median_step(run.training.measured).origin));
+    json["predicted"] = prediction_json(run.prediction);
+    json["comparison"] = comparison_json(run.comparison);
+    json["training"] = step_json(run.training.steps.back());
+    json["loss"] = {{"first", run.training.steps.front().loss},
+                    {"last", run.training.steps.back().loss}};
+    return json_text(json);
+}
+
+}  // namespace pipetwin::cli

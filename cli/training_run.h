@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "cli/console.h"
+#include "cli/options.h"
+#include "cli/prediction.h"
+#include "core/compare.h"
+#include "core/scenario.h"
+#include "exec/trainer.h"
+
+namespace pipetwin::cli {
+
+/// Both sides of one training run.
+struct FinishedRun {
+    std::filesystem::path folder;
+    Scenario scenario;
+    Profile profile;
+    Prediction prediction;
+    exec::TrainingResult training;
+    Comparison comparison;
+};
+
+/// The whole loop, which `run` and `train` share: measure costs, plan, predict, train, compare;
+/// everything lands in the run folder as soon as it is known. A first SIGINT or SIGTERM ends the
+/// training after the current step; then everything is written as far as it goes, and Stopped is
+/// thrown.
+FinishedRun train_and_compare(const RunOptions& options,
+                              Console& console,
+                              const std::function<void(const exec::StepReport&)>& on_step);
+
+/// Measures the costs of the scenario's layers on this machine, with a progress line.
+Profile measure_profile(const Scenario& scenario, Console& console);
+
+/// report.json, and the result of `run --json`.
+std::string report_json_text(const FinishedRun& run);
+
+}  // namespace pipetwin::cli

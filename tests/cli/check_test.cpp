@@ -1,0 +1,83 @@
+#include <gmock/gmock.h>
+
+#include "tests/cli/support.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Check : public InFolder {};
+
+TEST_F(Check, ValidScheduleIsFine) {
+    const std::string csv = file("two.csv", "0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n");
+    const Outcome text = pipetwin({"check", csv});
+    EXPECT_EQ(text.code, 0) << text.err;
+    EXPECT_THAT(text.out,
+                HasSubstr("valid and free of deadlock: 2 ranks, 2 stages, 2 micro-batches"));
+    const auto result = pipetwin({"check", csv, "--json"}).json();
+    EXPECT_EQ(result["valid"], true);
+    EXPECT_EQ(result["deadlock_free"], true);
+    EXPECT_TRUE(result["capacity"].is_null());
+    EXPECT_EQ(result["smallest_capacity"], 0);
+    EXPECT_TRUE(result["problems"].empty());
+}
+
+TEST_F(Check, EveryBrokenRuleIsListedByRankAndCell) {
+    // Rank 0 lacks 0B1 and does 0F0 twice; rank 1 runs 1B0 before 1F0.
+    const std::string csv = file("broken.csv", "0F0,0F0,0F1,0B0\n1B0,1F0,1F1,1B1\n");
+    const Outcome outcome = pipetwin({"check", csv, "--json"});
+    EXPECT_EQ(outcome.code, 4);
+    const auto result = outcome.json();
+    EXPECT_EQ(result["valid"], false);
+    EXPECT_TRUE(result["deadlock_free"].is_null());
+    EXPECT_TRUE(result["smallest_capacity"].is_null());
+    EXPECT_GE(result["problems"].size(), 3U);
+    for (const auto& problem : result["problems"]) {
+        for (const char* const key : {"rank", "cell", "action", "why"}) {
+            EXPECT_TRUE(problem.contains(key)) << key;
+        }
+    }
+    const Outcome text = pipetwin({"check", csv});
+    EXPECT_EQ(text.code, 4);
+    EXPECT_THAT(text.out, HasSubstr("0B1"));
+    EXPECT_THAT(text.err, HasSubstr("not a valid schedule"));
+}
+
+TEST_F(Check, OneFOneBDeadlocksWithoutRoomAndNamesTheCycleAndTheCapacityThatWorks) {
+    const std::string csv = file("1f1b.csv", "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
+    EXPECT_EQ(pipetwin({"check", csv}).code, 0);
+    EXPECT_EQ(pipetwin({"check", csv, "--capacity", "1"}).code, 0);
+    const Outcome outcome = pipetwin({"check", csv, "--capacity", "0", "--json"});
+    EXPECT_EQ(outcome.code, 4);
+    const auto result = outcome.json();
+    EXPECT_EQ(result["valid"], true);
+    EXPECT_EQ(result["deadlock_free"], false);
+    EXPECT_EQ(result["capacity"], 0);
+    EXPECT_EQ(result["smallest_capacity"], 1);
+    EXPECT_GE(result["problems"].size(), 2U);
+    EXPECT_THAT(outcome.err, HasSubstr("hint: the smallest capacity that works is 1"));
+    EXPECT_THAT(pipetwin({"check", csv, "--capacity", "0"}).out, HasSubstr("SEND_F"));
+}
+
+TEST_F(Check, ScenarioIsCheckedWithoutAnyCosts) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const Outcome outcome = pipetwin({"check", scenario, "--json", "--capacity", "0"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["smallest_capacity"], 0);  // gpipe
+    EXPECT_EQ(
+        pipetwin({"check", scenario, "--set", "pipeline.schedule=1f1b", "--capacity", "0"}).code,
+        4);
+}
+
+TEST_F(Check, GrammarErrorsNameFileLineAndColumn) {
+    const std::string csv = file("odd.csv", "0F0,0B0\n1F0,1Q0\n");
+    const Outcome outcome = pipetwin({"check", csv});
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr(csv + ":2:"));
+    EXPECT_THAT(outcome.err, HasSubstr("1Q0"));
+}
+
+}  // namespace
+}  // namespace pipetwin::cli

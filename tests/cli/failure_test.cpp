@@ -1,0 +1,193 @@
+#include <csignal>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+
+#include <gmock/gmock.h>
+
+#include "cli/command_line.h"
+#include "cli/stop_signal.h"
+#include "core/error.h"
+#include "tests/cli/support.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Reported {
+    int code = -1;
+    std::string err;
+};
+
+template <class Failure>
+Reported report(const Failure& failure) {
+    std::ostringstream out;
+    std::ostringstream err;
+    Console console(out, err, {});
+    const int code = report_failure(std::make_exception_ptr(failure), console);
+    EXPECT_EQ(out.str(), "");
+    return {.code = code, .err = err.str()};
+}
+
+TEST(ExitCodes, FollowTheTableOfTheContract) {
+    const std::vector<std::pair<ErrorKind, int>> table{{ErrorKind::Other, 1},
+                                                       {ErrorKind::Usage, 2},
+                                                       {ErrorKind::BadInput, 3},
+                                                       {ErrorKind::Infeasible, 4},
+                                                       {ErrorKind::Unavailable, 5},
+                                                       {ErrorKind::Io, 6},
+                                                       {ErrorKind::WorkerFailed, 7},
+                                                       {ErrorKind::Hang, 8},
+                                                       {ErrorKind::NotFinite, 9},
+                                                       {ErrorKind::Disagreement, 10}};
+    for (const auto& [kind, code] : table) {
+        EXPECT_EQ(report(Error(kind, "here", "text", "do that")).code, code);
+    }
+    EXPECT_EQ(report(Stopped(SIGINT, "stopped")).code, 130);
+    EXPECT_EQ(report(Stopped(SIGTERM, "stopped")).code, 143);
+}
+
+TEST(ExitCodes, OfWhatIsNoErrorOfOurs) {
+    EXPECT_EQ(report(std::runtime_error("odd")).code, 1);
+    EXPECT_EQ(report(InternalError("row out of range")).code, 1);
+    EXPECT_EQ(report(std::bad_alloc()).code, 1);
+    EXPECT_EQ(report(std::system_error(std::make_error_code(std::errc::permission_denied))).code,
+              6);
+}
+
+TEST(ErrorText, NamesPlaceTextAndHintAndNothingElse) {
+    EXPECT_EQ(
+        report(
+            Error(
+                ErrorKind::BadInput, "x.toml:3:1", "'stagess' is no key", "did you mean 'stages'?"))
+            .err,
+        "error: x.toml:3:1: 'stagess' is no key\nhint: did you mean 'stages'?\n");
+    EXPECT_EQ(report(Error(ErrorKind::Other, "", "odd")).err, "error: odd\n");
+}
+
+TEST(Console, ResultThatCannotBeWrittenIsAnError) {
+    std::ostringstream out;
+    std::ostringstream err;
+    out.setstate(std::ios::badbit);
+    EXPECT_EQ(run_command_line({"--version"}, out, err), 6);
+    EXPECT_THAT(err.str(), HasSubstr("stdout"));
+}
+
+TEST(StopSignal, FirstSignalIsNotedAndTheOldHandlerComesBack) {
+    {
+        const StopSignal stop;
+        EXPECT_EQ(StopSignal::received(), 0);
+        std::raise(SIGTERM);
+        EXPECT_EQ(StopSignal::received(), SIGTERM);
+    }
+    struct sigaction now {};
+    sigaction(SIGTERM, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, SIG_DFL);
+}
+
+TEST(StopSignal, SecondSignalEndsTheProgramAtOnce) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(
+        {
+            const StopSignal stop;
+            std::raise(SIGINT);
+            std::raise(SIGINT);
+        },
+        ::testing::ExitedWithCode(130),
+        "");
+}
+
+class Failures : public InFolder {};
+
+TEST_F(Failures, MissingScenarioIsAnInputOutputError) {
+    const Outcome outcome = pipetwin({"run", path("none.toml")});
+    EXPECT_EQ(outcome.code, 6);
+    EXPECT_THAT(outcome.err, HasSubstr("none.toml"));
+}
+
+TEST_F(Failures, BadScenarioNamesFileLineColumnAndTheNearestKey) {
+    const std::string scenario =
+        file("bad.toml", "[model]\nkind = \"mlp\"\nsizes = [8, 4]\n[pipeline]\nstagess = 2\n");
+    for (const char* const command : {"run", "simulate", "train", "profile", "check"}) {
+        const Outcome outcome = pipetwin({command, scenario});
+        EXPECT_EQ(outcome.code, 3) << command;
+        EXPECT_EQ(outcome.out, "");
+        EXPECT_THAT(outcome.err, HasSubstr(scenario + ":5:1")) << command;
+        EXPECT_THAT(outcome.err, HasSubstr("did you mean 'stages'?")) << command;
+    }
+}
+
+TEST_F(Failures, AutoThatIsNotPlannedYetIsRefusedNamingTheValueToSet) {
+    const std::string scenario = file("auto.toml", small_scenario);
+    const Outcome outcome =
+        pipetwin({"run", scenario, "--out", path("run"), "--set", "pipeline.stages=auto"});
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err, HasSubstr("stages = "));
+    EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(Failures, CudaBackendIsMissingHere) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const Outcome outcome =
+        pipetwin({"train", scenario, "--out", path("run"), "--set", "cluster.backend=cuda"});
+    EXPECT_EQ(outcome.code, 5);
+    EXPECT_THAT(outcome.err, HasSubstr("cluster.backend: cuda"));
+    EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(Failures, ResumeIsRefusedClearly) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const Outcome outcome = pipetwin({"train", scenario, "--out", path("run"), "--resume"});
+    EXPECT_EQ(outcome.code, 5);
+    EXPECT_THAT(outcome.err, HasSubstr("--resume"));
+}
+
+TEST_F(Failures, OutThatIsNoFolderIsAnInputOutputError) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string occupied = file("occupied", "");
+    EXPECT_EQ(pipetwin({"train", scenario, "--out", occupied}).code, 6);
+}
+
+TEST_F(Failures, ModelKnownByItsCostsOnlyCanBeSimulatedButNotRun) {
+    file("costs.csv", small_profile);
+    const std::string scenario =
+        file("costs.toml",
+             "[model]\nkind = \"profile\"\nfile = \"costs.csv\"\n"
+             "[training]\nbatch = 2\n[pipeline]\nstages = 2\nmicro_batches = 2\n");
+    EXPECT_EQ(pipetwin({"simulate", scenario}).code, 0) << pipetwin({"simulate", scenario}).err;
+    EXPECT_EQ(pipetwin({"profile", scenario}).code, 3);
+    EXPECT_EQ(pipetwin({"run", scenario, "--out", path("run")}).code, 3);
+    EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(Failures, WorkerThatFailsOrDivergesGivesItsOwnCode) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string profile = file("small.csv", small_profile);
+    const Outcome outcome = pipetwin({"train",
+                                      scenario,
+                                      "--profile",
+                                      profile,
+                                      "--out",
+                                      path("run"),
+                                      "--set",
+                                      "training.learning_rate=1e6",
+                                      "--set",
+                                      "training.steps=200"});
+    EXPECT_EQ(outcome.code, 9) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("stage"));
+    EXPECT_TRUE(std::filesystem::exists(folder() / "run" / "metrics.jsonl"));
+}
+
+TEST_F(Failures, DevicesNeverFail) {
+    const Outcome outcome = pipetwin({"devices", "--json"});
+    EXPECT_EQ(outcome.code, 0);
+    const auto result = outcome.json();
+    EXPECT_GE(result["machine"]["cores"].get<int>(), 1);
+    EXPECT_GT(result["machine"]["memory_bytes"].get<std::int64_t>(), 0);
+    EXPECT_TRUE(result["cuda"].contains("state"));
+    EXPECT_THAT(pipetwin({"devices"}).out, HasSubstr("this-machine"));
+}
+
+}  // namespace
+}  // namespace pipetwin::cli

@@ -1,0 +1,414 @@
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/support.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<std::string> numbers(std::vector<std::string> more) {
+    std::vector<std::string> args{"simulate", "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+}
+
+/// A plan of equal stages from plain numbers.
+struct Equal {
+    std::string schedule;
+    int stages;
+    int micro_batches;
+    std::string forward = "1";
+    std::string backward = "2";
+    std::vector<std::string> more{};
+
+    nlohmann::json simulate() const {
+        std::vector<std::string> args = numbers({"--schedule",
+                                                 schedule,
+                                                 "--stages",
+                                                 std::to_string(stages),
+                                                 "--micro-batches",
+                                                 std::to_string(micro_batches),
+                                                 "--forward-ms",
+                                                 forward,
+                                                 "--backward-ms",
+                                                 backward});
+        args.insert(args.end(), more.begin(), more.end());
+        const Outcome outcome = pipetwin(args);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome.json();
+    }
+};
+
+TEST(Simulate, BubbleOfGPipeWithFourStagesAndSixteenMicroBatchesIsThreeNineteenths) {
+    const auto result = Equal{.schedule = "gpipe", .stages = 4, .micro_batches = 16}.simulate();
+    EXPECT_DOUBLE_EQ(result["bubble"]["total"].get<double>(), 3.0 / 19.0);
+    EXPECT_DOUBLE_EQ(result["bubble"]["ideal"].get<double>(), 3.0 / 16.0);
+    EXPECT_EQ(result["makespan_ms"], 57.0);
+}
+
+TEST(Simulate, GoldenTimesOfEveryRecomputeMode) {
+    const auto time = [](std::vector<std::string> more) {
+        return Equal{.schedule = "gpipe", .stages = 4, .micro_batches = 8, .more = std::move(more)}
+            .simulate()["makespan_ms"]
+            .get<double>();
+    };
+    EXPECT_EQ(time({}), 33);
+    EXPECT_EQ(time({"--recompute", "none"}), 33);
+    EXPECT_EQ(time({"--recompute", "always"}), 41);
+    EXPECT_EQ(time({"--recompute", "always", "--recompute-timing", "eager"}), 41);
+    EXPECT_EQ(time({"--recompute", "always", "--recompute-timing", "lazy"}), 44);
+    EXPECT_EQ(time({"--recompute", "except-last"}), 40);
+    EXPECT_EQ(time({"--recompute", "always", "--recompute-ms", "1,1,1,1"}), 41);
+}
+
+TEST(Simulate, GoldenTimesOfTheOtherSchedules) {
+    const auto time = [](const Equal& plan) {
+        return plan.simulate()["makespan_ms"].get<double>();
+    };
+    EXPECT_EQ(time({.schedule = "naive", .stages = 4, .micro_batches = 1}), 12);
+    EXPECT_EQ(time({.schedule = "1f1b", .stages = 4, .micro_batches = 8}), 33);
+    EXPECT_EQ(time({.schedule = "1f1b", .stages = 4, .micro_batches = 2}), 15);
+    const std::vector<std::string> latency{"--latency-ms", "0.1"};
+    EXPECT_EQ(time({.schedule = "1f1b", .stages = 4, .micro_batches = 8, .more = latency}), 34.6);
+    EXPECT_EQ(time({.schedule = "1f1b", .stages = 8, .micro_batches = 24, .more = latency}), 98.4);
+    EXPECT_EQ(time({.schedule = "1F1B", .stages = 4, .micro_batches = 8}),
+              33);  // PyTorch's spelling
+}
+
+TEST(Simulate, SlowerStageGivesTheGoldenTimes) {
+    const auto time =
+        [](const std::string& schedule, const std::string& forward, const std::string& backward) {
+            return Equal{schedule, 4, 8, forward, backward}.simulate()["makespan_ms"].get<double>();
+        };
+    EXPECT_EQ(time("1f1b", "1,1,1,1.5", "2,2,2,3"), 45);
+    EXPECT_EQ(time("1f1b", "1.5,1,1,1", "3,2,2,2"), 40.5);
+    EXPECT_EQ(time("gpipe", "1,1,1,1.5", "2,2,2,3"), 45);
+    EXPECT_EQ(time("gpipe", "1.5,1,1,1", "3,2,2,2"), 45);
+}
+
+/// A row of the zero-bubble paper's table of bubble rates, for 1F1B.
+struct Published {
+    int stages;
+    int micro_batches;
+    std::string forward;
+    std::string input;
+    std::string weight;
+    std::string latency;
+    double rate;
+
+    friend void PrintTo(const Published& row, std::ostream* stream) {
+        *stream << row.stages << " stages, " << row.micro_batches << " micro-batches";
+    }
+};
+
+class PublishedBubbleRates : public ::testing::TestWithParam<Published> {};
+
+TEST_P(PublishedBubbleRates, Of1F1BFollowToFourDecimals) {
+    const Published& row = GetParam();
+    const Outcome outcome = pipetwin(numbers({"--schedule",
+                                              "1f1b",
+                                              "--stages",
+                                              std::to_string(row.stages),
+                                              "--micro-batches",
+                                              std::to_string(row.micro_batches),
+                                              "--forward-ms",
+                                              row.forward,
+                                              "--backward-input-ms",
+                                              row.input,
+                                              "--backward-weight-ms",
+                                              row.weight,
+                                              "--latency-ms",
+                                              row.latency}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const double span = outcome.json()["bubble"]["span"].get<double>();
+    EXPECT_DOUBLE_EQ(std::round(span * 1e4), std::round(row.rate * 1e4)) << span;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ZeroBubblePaper,
+    PublishedBubbleRates,
+    ::testing::Values(Published{8, 24, "18.522", "18.086", "9.337", "0.601", 0.2431},
+                      Published{8, 32, "18.513", "18.086", "9.331", "0.626", 0.1985},
+                      Published{16, 48, "11.347", "11.248", "8.132", "0.377", 0.2552},
+                      Published{16, 64, "11.307", "11.254", "8.101", "0.379", 0.2082}));
+
+TEST(Simulate, JsonHasEveryKeyAndNullWhereThereIsNoMeaning) {
+    const auto result = Equal{.schedule = "gpipe", .stages = 2, .micro_batches = 2}.simulate();
+    for (const char* const key : {"schema_version",
+                                  "tool_version",
+                                  "schedule",
+                                  "stages",
+                                  "chunks",
+                                  "micro_batches",
+                                  "makespan_ms",
+                                  "step_ms",
+                                  "samples_per_second",
+                                  "bubble",
+                                  "breakdown_ms",
+                                  "idle_ms",
+                                  "devices",
+                                  "critical_path"}) {
+        EXPECT_TRUE(result.contains(key)) << key;
+    }
+    EXPECT_EQ(result["schema_version"], 1);
+    EXPECT_EQ(result["stages"], 2);
+    EXPECT_EQ(result["chunks"], 1);
+    EXPECT_TRUE(result["samples_per_second"].is_null());
+    const auto& device = result["devices"].at(1);
+    EXPECT_EQ(device["rank"], 1);
+    EXPECT_TRUE(device["layers"].is_null());
+    EXPECT_EQ(device["busy_ms"], 6.0);
+    EXPECT_EQ(device["idle_ms"], 3.0);
+    EXPECT_EQ(device["peak_live_activations"], 2);
+    for (const char* const kind :
+         {"total", "weights", "gradients", "optimizer", "stash", "boundary", "workspace"}) {
+        ASSERT_TRUE(device["peak_bytes"].contains(kind)) << kind;
+        EXPECT_TRUE(device["peak_bytes"][kind].is_null());
+    }
+    for (const char* const key : {"warm_up", "steady", "drain", "back_pressure"}) {
+        EXPECT_TRUE(result["idle_ms"].contains(key)) << key;
+    }
+    ASSERT_FALSE(result["critical_path"].empty());
+    for (const char* const key : {"action", "rank", "start_ms", "end_ms"}) {
+        EXPECT_TRUE(result["critical_path"][0].contains(key)) << key;
+    }
+}
+
+TEST(Simulate, BreakdownSumsToTheStepTime) {
+    const auto result = Equal{.schedule = "gpipe",
+                              .stages = 3,
+                              .micro_batches = 5,
+                              .forward = "1,2,1.5",
+                              .backward = "2,3,4",
+                              .more = {"--recompute", "always", "--latency-ms", "0.3"}}
+                            .simulate();
+    double sum = 0;
+    for (const char* const part : {"forward",
+                                   "backward",
+                                   "backward_input",
+                                   "backward_weight",
+                                   "recompute",
+                                   "communication_wait",
+                                   "imbalance",
+                                   "bubble",
+                                   "reduction",
+                                   "optimizer",
+                                   "overhead"}) {
+        ASSERT_TRUE(result["breakdown_ms"].contains(part)) << part;
+        sum += result["breakdown_ms"][part].get<double>();
+    }
+    EXPECT_NEAR(sum, result["step_ms"].get<double>(), 1e-6);
+}
+
+TEST(Simulate, BandwidthIsInGigabitPerSecond) {
+    const auto result = Equal{.schedule = "naive",
+                              .stages = 2,
+                              .micro_batches = 1,
+                              .more = {"--bandwidth-gbps", "8", "--boundary-bytes", "1000000"}}
+                            .simulate();
+    EXPECT_EQ(result["makespan_ms"], 8.0);  // 6 ms of work, and 1 MB at 1 GB/s each way
+}
+
+TEST(Simulate, TextShowsTheTimelineAndEveryBubble) {
+    const Outcome outcome = pipetwin({"simulate",
+                                      "--stages",
+                                      "4",
+                                      "--micro-batches",
+                                      "4",
+                                      "--forward-ms",
+                                      "1",
+                                      "--backward-ms",
+                                      "1"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    for (const char* const text : {"gpipe, 4 stages, 4 micro-batches",
+                                   "rank 3",
+                                   "42.86 %",
+                                   "GPipe",
+                                   "Megatron",
+                                   "zero bubble",
+                                   "14.000 ms"}) {
+        EXPECT_THAT(outcome.out, HasSubstr(text));
+    }
+}
+
+struct WrongNumbers {
+    std::vector<std::string> args;
+    int code;
+    std::string says;
+
+    friend void PrintTo(const WrongNumbers& wrong, std::ostream* stream) { *stream << wrong.says; }
+};
+
+class PlainNumbers : public ::testing::TestWithParam<WrongNumbers> {};
+
+TEST_P(PlainNumbers, AreRefusedNamingTheOption) {
+    const Outcome outcome = pipetwin(numbers(GetParam().args));
+    EXPECT_EQ(outcome.code, GetParam().code) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr(GetParam().says));
+}
+
+WrongNumbers wrong(std::vector<std::string> more, std::string says, int code = 2) {
+    std::vector<std::string> args{"--stages", "4", "--micro-batches", "8"};
+    args.insert(args.end(), more.begin(), more.end());
+    return {args, code, std::move(says)};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All,
+    PlainNumbers,
+    ::testing::Values(
+        wrong({}, "--forward-ms is missing"),
+        wrong({"--forward-ms", "1"}, "either --backward-ms or both of its parts"),
+        wrong({"--forward-ms", "1", "--backward-input-ms", "1"}, "both of its parts"),
+        wrong({"--forward-ms",
+               "1",
+               "--backward-ms",
+               "1",
+               "--backward-input-ms",
+               "1",
+               "--backward-weight-ms",
+               "1"},
+              "either"),
+        wrong({"--forward-ms", "1,2", "--backward-ms", "1"},
+              "--forward-ms: 2 numbers for 4 pieces"),
+        wrong({"--forward-ms", "1,2,3,", "--backward-ms", "1"}, "'' is not a number"),
+        wrong({"--forward-ms", "-1", "--backward-ms", "1"},
+              "--forward-ms: '-1' is not a number of zero or more"),
+        wrong({"--forward-ms", "nan", "--backward-ms", "1"}, "'nan' is not a number"),
+        wrong({"--forward-ms", "1e400", "--backward-ms", "1"}, "'1e400' is not a number"),
+        wrong({"--forward-ms", "1e300", "--backward-ms", "1"}, "is not a duration"),
+        wrong({"--forward-ms", "1ms", "--backward-ms", "1"}, "'1ms' is not a number"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--schedule", "gpip"},
+              "did you mean 'gpipe'?"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute", "alwys"},
+              "did you mean 'always'?"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute-timing", "later"},
+              "known: eager, lazy"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--boundary-bytes", "1 MX"},
+              "--boundary-bytes"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--latency-ms", "x"}, "--latency-ms"),
+        wrong({"--forward-ms", "1", "--backward-ms", "1", "--schedule", "naive"}, "naive", 4),
+        WrongNumbers{{"--stages", "4", "--forward-ms", "1"}, 2, "--micro-batches is missing"},
+        WrongNumbers{
+            {"--stages", "0", "--micro-batches", "1", "--forward-ms", "1", "--backward-ms", "1"},
+            2,
+            "0"},
+        WrongNumbers{{"--stages",
+                      "1000000000",
+                      "--micro-batches",
+                      "1",
+                      "--forward-ms",
+                      "1",
+                      "--backward-ms",
+                      "1"},
+                     2,
+                     "1000000000"}));
+
+class SimulateFiles : public InFolder {};
+
+TEST_F(SimulateFiles, ScheduleFileGivesTheOrder) {
+    const std::string csv = file("own.csv", "0F0,0F1,0B1,0B0\r\n1F0,1F1,1B1,1B0\r\n");
+    const Outcome outcome =
+        pipetwin(numbers({"--schedule-file", csv, "--forward-ms", "1", "--backward-ms", "2"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["makespan_ms"], 9.0);
+    EXPECT_EQ(outcome.json()["schedule"], "own.csv");
+    EXPECT_EQ(pipetwin(numbers({"--schedule-file",
+                                csv,
+                                "--stages",
+                                "2",
+                                "--forward-ms",
+                                "1",
+                                "--backward-ms",
+                                "2"}))
+                  .code,
+              2);
+}
+
+TEST_F(SimulateFiles, NothingIsWrittenWithoutOut) {
+    const auto old = std::filesystem::current_path();
+    std::filesystem::current_path(folder());
+    const Outcome outcome = pipetwin({"simulate",
+                                      "--stages",
+                                      "2",
+                                      "--micro-batches",
+                                      "2",
+                                      "--forward-ms",
+                                      "1",
+                                      "--backward-ms",
+                                      "1"});
+    std::filesystem::current_path(old);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_TRUE(std::filesystem::is_empty(folder()));
+}
+
+TEST_F(SimulateFiles, OutGetsPlanRowsAndTimeline) {
+    const std::vector<std::string> args{"simulate",
+                                        "--stages",
+                                        "2",
+                                        "--micro-batches",
+                                        "2",
+                                        "--forward-ms",
+                                        "1",
+                                        "--backward-ms",
+                                        "1",
+                                        "--out",
+                                        path("run")};
+    EXPECT_EQ(pipetwin(args).code, 0);
+    for (const char* const name : {"plan.json", "schedule.csv", "predicted.trace.json"}) {
+        EXPECT_TRUE(std::filesystem::exists(folder() / "run" / name)) << name;
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder() / "run" / "lock"));
+    const Outcome again = pipetwin(args);
+    EXPECT_EQ(again.code, 6);
+    EXPECT_THAT(again.err, HasSubstr("--force"));
+}
+
+TEST_F(SimulateFiles, ScenarioNeedsCostsAndSaysHowToGetThem) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const Outcome outcome = pipetwin({"simulate", scenario});
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err, HasSubstr("hint: run 'pipetwin profile " + scenario + "' first"));
+}
+
+TEST_F(SimulateFiles, ScenarioWithCostsGivesThroughputAndBytes) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string profile = file("small.csv", small_profile);
+    const Outcome outcome = pipetwin(
+        {"simulate", scenario, "--profile", profile, "--json", "--set", "training.batch=4"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto result = outcome.json();
+    EXPECT_GT(result["samples_per_second"].get<double>(), 0);
+    EXPECT_EQ(result["devices"][0]["layers"], nlohmann::json::array({"linear0"}));
+    EXPECT_EQ(result["devices"][0]["peak_bytes"]["weights"], 576);
+    EXPECT_GT(result["devices"][0]["peak_bytes"]["total"].get<int>(), 576);
+}
+
+TEST_F(SimulateFiles, ProfileOfTheRunFolderIsUsed) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string profile = file("small.csv", small_profile);
+    ASSERT_EQ(pipetwin({"simulate", scenario, "--profile", profile, "--out", path("run")}).code, 0);
+    const Outcome outcome = pipetwin({"simulate", scenario, "--out", path("run"), "--force"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("profile.json"));
+}
+
+TEST_F(SimulateFiles, PlanOverTheMemoryLimitIsRefusedWithTheTable) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string profile = file("small.csv", small_profile);
+    const Outcome outcome = pipetwin(
+        {"simulate", scenario, "--profile", profile, "--set", "cluster.memory_limit=\"100 B\""});
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_EQ(outcome.out, "");
+    for (const char* const word : {"100 B", "weights", "stash"}) {
+        EXPECT_THAT(outcome.err, HasSubstr(word));
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::cli

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/console.h"
+
+namespace pipetwin::cli {
+
+/// What a command line gave.
+struct Outcome {
+    int code = -1;
+    std::string out;
+    std::string err;
+
+    /// stdout, which must be one JSON value and nothing else.
+    nlohmann::json json() const;
+};
+
+/// Runs the program in this process.
+Outcome pipetwin(const std::vector<std::string>& args, const Terminal& terminal = {});
+
+/// A test with a folder of its own, which is removed afterwards.
+class InFolder : public ::testing::Test {
+  protected:
+    InFolder();
+    ~InFolder() override;
+    InFolder(const InFolder&) = delete;
+    InFolder& operator=(const InFolder&) = delete;
+
+    const std::filesystem::path& folder() const { return folder_; }
+    /// Writes a file into the folder and returns its path.
+    std::string file(std::string_view name, std::string_view content) const;
+    std::string path(std::string_view name) const { return (folder_ / name).string(); }
+
+  private:
+    std::filesystem::path folder_;
+};
+
+std::string content_of(const std::filesystem::path& path);
+
+/// A multi-layer perceptron on synthetic data in two stages, three steps: milliseconds to train.
+extern const std::string_view small_scenario;
+/// Costs for it, so that nothing has to be measured.
+extern const std::string_view small_profile;
+
+}  // namespace pipetwin::cli

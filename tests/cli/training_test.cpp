@@ -1,0 +1,200 @@
+#include <array>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "cli/run_folder.h"
+#include "core/formats/chrome_trace.h"
+#include "tests/cli/support.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Training : public InFolder {
+  protected:
+    std::vector<std::string> command(const std::string& name,
+                                     std::vector<std::string> more = {}) const {
+        std::vector<std::string> args{name,
+                                      file("small.toml", small_scenario),
+                                      "--profile",
+                                      file("small.csv", small_profile),
+                                      "--out",
+                                      path("run")};
+        args.insert(args.end(), more.begin(), more.end());
+        return args;
+    }
+};
+
+constexpr std::array run_folder_files{run_file::scenario,
+                                      run_file::profile,
+                                      run_file::plan,
+                                      run_file::schedule,
+                                      run_file::predicted,
+                                      run_file::measured,
+                                      run_file::metrics,
+                                      run_file::report_json,
+                                      run_file::report_html};
+
+TEST_F(Training, RunWritesTheWholeFolderAndComparesBothSides) {
+    const Outcome outcome = pipetwin(command("run"));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (const std::string_view name : run_folder_files) {
+        EXPECT_TRUE(std::filesystem::exists(folder() / "run" / name)) << name;
+    }
+    for (const char* const text :
+         {"predicted", "measured", "error", "peak of rank 1", "noise", "report.html"}) {
+        EXPECT_THAT(outcome.out, HasSubstr(text));
+    }
+}
+
+TEST_F(Training, RunAsJsonIsTheReport) {
+    const Outcome outcome = pipetwin(command("run", {"--json", "--quiet"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(outcome.out, content_of(folder() / "run" / "report.json"));
+    const auto report = outcome.json();
+    EXPECT_EQ(report["origin"], "measured");
+    EXPECT_TRUE(report["predicted"].contains("makespan_ms"));
+    EXPECT_TRUE(report["comparison"].contains("noise"));
+    EXPECT_EQ(report["training"]["step"], 2);
+}
+
+TEST_F(Training, TrainPrintsALinePerStepAndWritesTheSameToMetrics) {
+    const Outcome outcome = pipetwin(command("train"));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3);
+    EXPECT_THAT(outcome.out, HasSubstr("loss"));
+    std::istringstream metrics(content_of(folder() / "run" / "metrics.jsonl"));
+    int steps = 0;
+    for (std::string line; std::getline(metrics, line); ++steps) {
+        const auto step = nlohmann::json::parse(line);
+        EXPECT_EQ(step["step"], steps);
+        for (const char* const key :
+             {"loss", "grad_norm", "step_ms", "samples_per_second", "peak_bytes"}) {
+            EXPECT_TRUE(step.contains(key)) << key;
+        }
+        EXPECT_EQ(step["peak_bytes"].size(), 2U);
+    }
+    EXPECT_EQ(steps, 3);
+}
+
+TEST_F(Training, TrainAsJsonIsTheLastStep) {
+    const Outcome outcome = pipetwin(command("train", {"--json"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["step"], 2);
+}
+
+TEST_F(Training, UsedFolderIsRefusedAndLeftAlone) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    const std::string metrics = content_of(folder() / "run" / "metrics.jsonl");
+    const Outcome again = pipetwin(command("train"));
+    EXPECT_EQ(again.code, 6);
+    EXPECT_THAT(again.err, HasSubstr("--force"));
+    EXPECT_EQ(content_of(folder() / "run" / "metrics.jsonl"), metrics);
+    EXPECT_EQ(pipetwin(command("train", {"--force"})).code, 0);
+}
+
+TEST_F(Training, FolderInUseIsRefusedNamingTheProcess) {
+    const RunFolder held(path("run"), false);
+    const Outcome outcome = pipetwin(command("train"));
+    EXPECT_EQ(outcome.code, 6);
+    EXPECT_THAT(outcome.err, HasSubstr("in use by process"));
+}
+
+TEST_F(Training, ResolvedScenarioGivesTheSameLosses) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    const Outcome again = pipetwin({"train",
+                                    (folder() / "run" / "scenario.toml").string(),
+                                    "--profile",
+                                    path("small.csv"),
+                                    "--out",
+                                    path("again")});
+    ASSERT_EQ(again.code, 0) << again.err;
+    const auto losses = [this](const char* name) {
+        std::istringstream metrics(content_of(folder() / name / "metrics.jsonl"));
+        std::vector<double> values;
+        for (std::string line; std::getline(metrics, line);) {
+            values.push_back(nlohmann::json::parse(line)["loss"].get<double>());
+        }
+        return values;
+    };
+    EXPECT_EQ(losses("run"), losses("again"));
+}
+
+TEST_F(Training, SeedChangesTheLosses) {
+    const auto loss = [this](const std::string& seed) {
+        return pipetwin(command("train", {"--json", "--force", "--seed", seed}))
+            .json()["loss"]
+            .get<double>();
+    };
+    EXPECT_EQ(loss("5"), loss("5"));
+    EXPECT_NE(loss("5"), loss("6"));
+}
+
+TEST_F(Training, CompareReadsTheRunFolderAndItsTraces) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    const Outcome whole = pipetwin({"compare", path("run"), "--json"});
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    const auto result = whole.json();
+    for (const char* const key : {"makespan_ms",
+                                  "step_ms",
+                                  "bubble_total",
+                                  "peak_bytes",
+                                  "by_action",
+                                  "breakdown_ms",
+                                  "noise"}) {
+        EXPECT_TRUE(result.contains(key)) << key;
+    }
+    for (const char* const op : {"F", "B", "I", "W", "R"}) {
+        EXPECT_TRUE(result["by_action"].contains(op)) << op;
+    }
+    EXPECT_TRUE(result["by_action"]["I"].is_null());
+    EXPECT_GT(result["by_action"]["F"]["measured_ms"].get<double>(), 0);
+    EXPECT_TRUE(result["breakdown_ms"]["measured"].contains("communication_wait"));
+    const Outcome files = pipetwin(
+        {"compare", path("run/predicted.trace.json"), path("run/measured.trace.json"), "--json"});
+    EXPECT_EQ(files.out, whole.out);
+    EXPECT_THAT(pipetwin({"compare", path("run")}).out, HasSubstr("the step was predicted to"));
+}
+
+TEST_F(Training, CompareOfATimelineWithItselfHasNoError) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    const std::string predicted = path("run/predicted.trace.json");
+    const auto result = pipetwin({"compare", predicted, predicted, "--json"}).json();
+    EXPECT_EQ(result["step_ms"]["error_percent"], 0.0);
+    EXPECT_EQ(result["makespan_ms"]["error_percent"], 0.0);
+}
+
+TEST_F(Training, CompareRefusesOtherRows) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    ASSERT_EQ(pipetwin({"simulate",
+                        "--stages",
+                        "2",
+                        "--micro-batches",
+                        "3",
+                        "--forward-ms",
+                        "1",
+                        "--backward-ms",
+                        "1",
+                        "--out",
+                        path("other")})
+                  .code,
+              0);
+    EXPECT_EQ(pipetwin({"compare", path("other/predicted.trace.json"), path("run")}).code, 3);
+}
+
+TEST_F(Training, MeasuredTraceHoldsThePlan) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    const Trace predicted = read_chrome_trace(folder() / "run" / "predicted.trace.json");
+    const Trace measured = read_chrome_trace(folder() / "run" / "measured.trace.json");
+    EXPECT_EQ(predicted.plan_hash, measured.plan_hash);
+    EXPECT_EQ(predicted.schedule, measured.schedule);
+    EXPECT_EQ(predicted.samples, 8);
+    EXPECT_EQ(measured.timelines.peak_bytes.size(), 2U);
+    EXPECT_TRUE(measured.timelines.breakdown.has_value());
+}
+
+}  // namespace
+}  // namespace pipetwin::cli
