@@ -7,7 +7,7 @@
 
 namespace pipetwin {
 
-/// What kind of trouble. `cli/main.cpp` maps each kind to an exit code; nothing else knows exit codes.
+/// What kind of trouble. `cli/command_line.cpp` maps each kind to an exit code; nothing else knows exit codes.
 enum class ErrorKind {
     Other,
     Usage,
