@@ -9,6 +9,7 @@ phase() { printf '\n== %s\n' "$*"; }
 use_fast_tools() {
     if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache >/dev/null; then
         export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+        export CCACHE_SLOPPINESS=pch_defines,time_macros  # what precompiled headers need
     fi
     if [ -z "${LDFLAGS:-}" ] && command -v mold >/dev/null; then
         export LDFLAGS=-fuse-ld=mold
