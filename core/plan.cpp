@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/edge.h"
 #include "core/error.h"
 #include "core/validate.h"
 
@@ -37,13 +38,45 @@ void expect_sizes_agree(const PlanParts& parts) {
         "the rows recompute as the plan says");
 }
 
+/// Both engines and every metric add times as integers, some of them over all ranks. No step lasts
+/// longer than all of its actions and messages one after the other; where that is below the limit,
+/// no sum overflows.
+void require_bounded_time(const Plan& plan) {
+    constexpr double longest_seconds = 1e6;
+    double seconds = 0;
+    for (const auto& row : plan->schedule.ranks) {
+        for (const Action& action : row) {
+            seconds += to_seconds(plan.duration(action));
+            if (is_send(action.op)) {
+                const int boundary = edge_of(action) / 2;
+                const LinkCost& link = plan->links.at(static_cast<std::size_t>(boundary));
+                const Bytes message = plan.cost(boundary, action.micro_batch).output;
+                seconds +=
+                    to_seconds(link.latency) +
+                    to_seconds(transfer_time(message + link.half_bandwidth, link.bytes_per_second));
+            }
+        }
+    }
+    if (seconds > longest_seconds) {
+        throw Error(
+            ErrorKind::BadInput,
+            "plan",
+            fmt::format("the actions of a step last {:.3g} s together, expected at most {:.0f}",
+                        seconds,
+                        longest_seconds),
+            "check the units of the costs and the rate of the links");
+    }
+}
+
 }  // namespace
 
 Plan Plan::make(PlanParts parts) {
     require_valid(parts.schedule, parts.schedule_name);
     expect_sizes_agree(parts);
     require_deadlock_free(parts.schedule, parts.channel_capacity, parts.schedule_name);
-    return Plan(std::move(parts));
+    Plan plan(std::move(parts));
+    require_bounded_time(plan);
+    return plan;
 }
 
 Plan Plan::with_capacity(int capacity) const {

@@ -62,7 +62,8 @@ struct PlanParts {
 /// What every device will do, in order, and what each action costs. Validated; sizes agree.
 class Plan {
   public:
-    /// The only way to get a plan. Throws Error(Infeasible) with `explain` if the schedule breaks a
+    /// The only way to get a plan. Throws Error(BadInput) if a step would last more than 1e6 s, so
+    /// that no sum of times overflows; Error(Infeasible) with `explain` if the schedule breaks a
     /// rule or deadlocks at the stated capacity, InternalError if sizes disagree.
     static Plan make(PlanParts parts);
 

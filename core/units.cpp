@@ -22,7 +22,8 @@ double to_milliseconds(Duration duration) {
 
 Duration from_milliseconds(double milliseconds, std::string_view what) {
     const double nanoseconds = milliseconds * 1e6;
-    constexpr auto largest = static_cast<double>(std::numeric_limits<std::int64_t>::max());
+    // Room for sums of a few durations.
+    constexpr double largest = static_cast<double>(std::numeric_limits<std::int64_t>::max()) / 4;
     if (!std::isfinite(milliseconds) || milliseconds < 0 || nanoseconds >= largest) {
         throw Error(ErrorKind::BadInput,
                     std::string(what),
@@ -36,8 +37,16 @@ Duration transfer_time(Bytes bytes, double bytes_per_second) {
     if (bytes_per_second <= 0 || bytes.count <= 0) {
         return Duration{};
     }
-    return Duration{static_cast<std::int64_t>(
-        std::ceil(static_cast<double>(bytes.count) / bytes_per_second * 1e9))};
+    const double nanoseconds = std::ceil(static_cast<double>(bytes.count) / bytes_per_second * 1e9);
+    if (nanoseconds >= static_cast<double>(std::numeric_limits<std::int64_t>::max())) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("{} at {} bytes per second take more than 292 years",
+                                format_bytes(bytes),
+                                bytes_per_second),
+                    "check the rate of the link");
+    }
+    return Duration{static_cast<std::int64_t>(nanoseconds)};
 }
 
 namespace {
@@ -54,10 +63,11 @@ constexpr std::array decimal_units{std::pair{"TB", 1'000'000'000'000LL},
                                    std::pair{"", 1LL}};
 
 [[noreturn]] void refuse_bytes(std::string_view text) {
-    throw Error(ErrorKind::BadInput,
-                "",
-                fmt::format("'{}' is not an amount of memory", text),
-                "write a number and a unit: B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, as in \"4 GiB\"");
+    throw Error(
+        ErrorKind::BadInput,
+        "",
+        fmt::format("'{}' is not an amount of memory", text),
+        "write a number and a unit: B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, as in \"4 GiB\"");
 }
 
 long long unit_factor(std::string_view unit, std::string_view text) {

@@ -36,11 +36,11 @@ double to_seconds(Duration duration);
 double to_milliseconds(Duration duration);
 
 /// Rounds once, to the nearest nanosecond. Throws Error(BadInput), naming `what` and the value, if
-/// `milliseconds` is negative, not finite or above 292 years.
+/// `milliseconds` is negative, not finite or above 73 years.
 Duration from_milliseconds(double milliseconds, std::string_view what);
 
-/// How long `bytes` take at `bytes_per_second`, rounded up to a nanosecond; zero where the rate is 0
-/// (which stands for "infinitely fast").
+/// How long `bytes` take at `bytes_per_second`, rounded up to a nanosecond; zero where the rate is
+/// 0 (which stands for "infinitely fast"). Throws Error(BadInput) above 292 years.
 Duration transfer_time(Bytes bytes, double bytes_per_second);
 
 /// "4.00 GiB", "512 B".
@@ -49,7 +49,8 @@ std::string format_bytes(Bytes bytes);
 /// "12.345 ms", "850 ns", "3.210 s": three decimals in the unit that fits.
 std::string format_duration(Duration duration);
 
-/// Reads "4 GiB", "80 GB", "1024" (bytes). Throws Error(BadInput) naming the text and the units known.
+/// Reads "4 GiB", "80 GB", "1024" (bytes). Throws Error(BadInput) naming the text and the units
+/// known.
 Bytes parse_bytes(std::string_view text);
 
 }  // namespace pipetwin

@@ -16,6 +16,7 @@ using ::testing::HasSubstr;
 using testing::lowered;
 using testing::row_text;
 using testing::schedule_of;
+using testing::staged_costs;
 using testing::uniform_costs;
 using testing::uniform_plan;
 using Ms = std::chrono::milliseconds;
@@ -261,6 +262,18 @@ TEST(Plan, WithOtherCostsKeepsItsRows) {
     EXPECT_EQ(slower.duration({.op = Op::Forward}), Ms(9));
     EXPECT_EQ(slower.hash(), plan.hash());
     EXPECT_THROW(plan.with_costs({{StageCost{}}}, plan->links), InternalError);
+}
+
+TEST(Plan, RefusesTimesWhoseSumsCouldOverflow) {
+    // Each action alone would do: 400 of them, 50 minutes long, exceed the million seconds.
+    const PlainCosts costs = staged_costs(
+        ScheduleKind::GPipe, 100, {Ms(3'000'000), Ms(3'000'000)}, {Ms(3'000'000), Ms(3'000'000)});
+    const Error error = error_of([&] { make_plan(costs); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(), HasSubstr("last 1.2e+06 s together"));
+    PlainCosts slow = uniform_costs({.ranks = 2, .micro_batches = 2, .bytes_per_second = 1e-9});
+    slow.boundary = Bytes{1};
+    EXPECT_EQ(error_of([&] { make_plan(slow); }).kind(), ErrorKind::BadInput);
 }
 
 TEST(Plan, RefusesSizesThatDisagreeAsABug) {

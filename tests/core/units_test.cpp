@@ -49,6 +49,12 @@ TEST(TransferTime, IsZeroOverAnInfinitelyFastLinkAndForNothing) {
     EXPECT_EQ(transfer_time(Bytes{0}, 1), 0ns);
 }
 
+TEST(TransferTime, RefusesARateThatMakesItEndless) {
+    const Error error = error_of([] { transfer_time(Bytes{1}, 1e-300); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.hint(), "check the rate of the link");
+}
+
 TEST(FormatBytes, ChoosesTheUnitThatFits) {
     EXPECT_EQ(format_bytes(Bytes{0}), "0 B");
     EXPECT_EQ(format_bytes(Bytes{1023}), "1023 B");
