@@ -137,7 +137,7 @@ void DetailsPanel::show_selection(const RunData& run, const std::optional<SpanRe
                             QString::fromStdString(details.subtitle));
     selection_->set_lines(run, details.lines);
     const bool invite = !selection && !run.empty();
-    note_->setText(invite ? tr("Click an action to see its times on both sides.")
+    note_->setText(invite ? tr("Click an action to see its times.")
                           : QString::fromStdString(details.note));
 }
 

@@ -19,6 +19,16 @@ bool display_is_missing() {
            qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM");
 }
 
+/// The off-screen platform complains of every wish for a window's size that it cannot pass on to a
+/// screen.
+void leave_out_complaints(QtMsgType /*type*/,
+                          const QMessageLogContext& /*where*/,
+                          const QString& text) {
+    if (!text.contains(QLatin1String("propagateSizeHints"))) {
+        std::cerr << text.toStdString() << '\n';
+    }
+}
+
 /// Everything at once and on this thread: nobody waits in front of the window.
 int write_screenshot(MainWindow& window, const Options& options) {
     RunData run = options.run ? load_run(*options.run) : RunData{};
@@ -68,6 +78,7 @@ int main(int argc, char** argv) {
     }
     if (parsed.options.screenshot) {
         qputenv("QT_QPA_PLATFORM", "offscreen");
+        qInstallMessageHandler(leave_out_complaints);
     } else if (display_is_missing()) {
         std::cerr << "no display: neither DISPLAY nor WAYLAND_DISPLAY is set\n"
                      "hint: --screenshot FILE writes a picture without one\n";

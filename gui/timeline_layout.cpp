@@ -311,14 +311,14 @@ RowLayout layout_rows(const Twin& twin, Sides sides, const RowMetrics& metrics) 
     return layout;
 }
 
-RowMetrics filling(const Twin& twin, Sides sides, double height, double min_row, double max_row) {
-    for (double row = max_row; row > min_row; --row) {
+RowMetrics filling(const Twin& twin, Sides sides, double height, const RowHeights& rows) {
+    for (int row = rows.most; row > rows.least; --row) {
         const RowMetrics metrics = metrics_for(row);
         if (layout_rows(twin, sides, metrics).height <= height) {
             return metrics;
         }
     }
-    return metrics_for(min_row);
+    return metrics_for(rows.least);
 }
 
 std::vector<Box> boxes_of(const std::vector<Span>& row, const ViewTransform& view, int width) {

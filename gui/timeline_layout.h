@@ -85,9 +85,15 @@ struct RowLayout {
 /// Rank after rank, predicted above measured. A side that is missing takes no room.
 RowLayout layout_rows(const Twin& twin, Sides sides, const RowMetrics& metrics);
 
-/// The metrics with which the rows fill `height`, each between `min_row` and `max_row` high; strip
-/// and gap grow with them.
-RowMetrics filling(const Twin& twin, Sides sides, double height, double min_row, double max_row);
+/// How high a row may be.
+struct RowHeights {
+    int least = 20;
+    int most = 72;
+};
+
+/// The metrics with which the rows fill `height` as far as their limits allow; strip and gap grow
+/// with the rows.
+RowMetrics filling(const Twin& twin, Sides sides, double height, const RowHeights& rows);
 
 enum class BoxKind {
     Action,    ///< a compute action, or the part of a message that is no wait

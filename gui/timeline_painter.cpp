@@ -12,7 +12,7 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int padding = 12;
-constexpr double full_error = 0.2;  // the error at which a bar of the strip has its full height
+constexpr double full_error = 0.1;  // the error at which a bar of the strip has its full height
 
 QFont bold(QFont font) {
     font.setBold(true);
@@ -196,7 +196,7 @@ class ScenePainter {
         }
     }
 
-    /// Up is faster than predicted, down is slower; full height from 20 % on.
+    /// Up is faster than predicted, down is slower; full height from 10 % on.
     void paint_strip(const Strip& strip) {
         const int top =
             scene_.ruler_height + static_cast<int>(std::lround(strip.y)) - scene_.scroll;
@@ -214,7 +214,7 @@ class ScenePainter {
                                         scene_.time_width());
         for (const ErrorBar& bar : bars) {
             const double share = std::min(1.0, std::abs(bar.error) / full_error);
-            const int length = static_cast<int>(std::lround(share * (height / 2 - 1)));
+            const int length = static_cast<int>(std::ceil(share * (height / 2 - 1)));
             const bool faster = bar.error > 0;
             const int gap = bar.width >= 4 ? 1 : 0;
             painter_.fillRect(rect.x() + bar.x,
@@ -341,7 +341,10 @@ class ScenePainter {
             const QString text = qt(tick.label) + ' ' + qt(axis_.unit);
             painter_.setPen(palette().text);
             const int width = painter_.fontMetrics().horizontalAdvance(text) + 2;
-            const int left = std::max(x - width / 2, scene_.label_width + 4);
+            const int left =
+                std::clamp(x - width / 2,
+                           scene_.label_width + 4,
+                           std::max(scene_.label_width + 4, scene_.size.width() - width));
             painter_.drawText(left, 0, width, ruler_text_height(), Qt::AlignCenter, text);
         }
     }

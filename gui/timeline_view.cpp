@@ -20,7 +20,7 @@ namespace {
 constexpr double wheel_notch = 120;
 constexpr double zoom_per_notch = 1.2;
 constexpr double pan_per_notch = 0.1;
-constexpr double max_row_height = 72;
+constexpr int max_row_height = 72;
 
 }  // namespace
 
@@ -268,9 +268,9 @@ void TimelineView::relayout() {
     const int height = std::max(0, scene_.size.height() - scene_.ruler_height);
     if (has_run()) {
         const Twin& twin = scene_.run->twin;
-        const double min_row = metrics.height() + 2;
-        scene_.layout = layout_rows(
-            twin, scene_.sides, filling(twin, scene_.sides, height, min_row, max_row_height));
+        const RowHeights heights{.least = metrics.height() + 2, .most = max_row_height};
+        scene_.layout =
+            layout_rows(twin, scene_.sides, filling(twin, scene_.sides, height, heights));
     } else {
         scene_.layout = {};
     }

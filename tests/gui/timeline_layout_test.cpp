@@ -173,7 +173,8 @@ TEST(Rows, NothingTakesNoRoom) {
 TEST(Rows, FillTheHeightBetweenTheirLimits) {
     const RunData run = canned_run({.ranks = 4});
     for (const double height : {50.0, 300.0, 500.0, 5000.0}) {
-        const RowMetrics metrics = filling(run.twin, Sides::Both, height, 20, 60);
+        const RowMetrics metrics =
+            filling(run.twin, Sides::Both, height, {.least = 20, .most = 60});
         EXPECT_GE(metrics.row_height, 20);
         EXPECT_LE(metrics.row_height, 60);
         if (metrics.row_height > 20) {
