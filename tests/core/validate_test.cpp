@@ -203,11 +203,18 @@ TEST(Validate, FindsWeightsOfAnotherStage) {
     EXPECT_THAT(validate(schedule), ElementsAre(violation(-1, -1, "", "its own weights")));
 }
 
-TEST(Validate, RefusesAnEmptyScheduleAndOneTooLargeToLookAt) {
+TEST(Validate, RefusesAnEmptySchedule) {
     EXPECT_THAT(validate(Schedule{}), ElementsAre(violation(-1, -1, "", "at least one of each")));
+}
+
+/// Two cells that name stage 4095 and micro-batch 7000 once took a minute to look at.
+TEST(Validate, SaysOnceThatMillionsOfActionsAreMissing) {
     Schedule huge = schedule_of({"0F0 0B0"});
     huge.micro_batches = 2'000'000'000;
-    EXPECT_THAT(validate(huge), ElementsAre(violation(-1, -1, "", "more than 64000000 actions")));
+    EXPECT_THAT(
+        validate(huge),
+        ElementsAre(violation(
+            -1, -1, "", "2 actions, but 1 stages x 2000000000 micro-batches need at least")));
 }
 
 TEST(Validate, ReportsAllViolationsAtOnceByRankAndCell) {
