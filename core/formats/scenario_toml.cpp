@@ -33,7 +33,7 @@ std::filesystem::path resolve(const std::filesystem::path& file, const std::stri
     return (std::filesystem::absolute(file).parent_path() / path).lexically_normal();
 }
 
-/// What cli users may write, but this version cannot do yet: anything but `only`.
+/// What users may write, but this version cannot do yet: anything but `only`.
 void expect_only(const TomlTable& table, string_view key, int value, int only, string_view what) {
     if (value != only) {
         table.refuse(key,

@@ -3,8 +3,8 @@
 #include <array>
 #include <string_view>
 
-/// The words of a scenario, in the order of their enums, and those that cli readers know but this
-/// version does not run.
+/// The words of a scenario, in the order of their enums; and those that belong to the language, but
+/// that this version does not run yet.
 namespace pipetwin::words {
 
 using Word = std::string_view;
