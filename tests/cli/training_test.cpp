@@ -1,8 +1,10 @@
 #include <array>
+#include <csignal>
 #include <sstream>
 
 #include <gmock/gmock.h>
 
+#include "cli/command_line.h"
 #include "cli/run_folder.h"
 #include "core/formats/chrome_trace.h"
 #include "tests/cli/support.h"
@@ -78,6 +80,34 @@ TEST_F(Training, TrainPrintsALinePerStepAndWritesTheSameToMetrics) {
         EXPECT_EQ(step["peak_bytes"].size(), 2U);
     }
     EXPECT_EQ(steps, 3);
+}
+
+/// A stdout that sends SIGTERM to this process when the first line comes.
+class SignalOnFirstLine : public std::stringbuf {
+  protected:
+    int sync() override {
+        if (!sent_) {
+            sent_ = true;
+            std::raise(SIGTERM);
+        }
+        return 0;
+    }
+
+  private:
+    bool sent_ = false;
+};
+
+TEST_F(Training, SignalEndsItAfterTheStepAndEverythingIsWritten) {
+    SignalOnFirstLine buffer;
+    std::ostream out(&buffer);
+    std::ostringstream err;
+    EXPECT_EQ(run_command_line(command("train"), out, err), 143);
+    EXPECT_THAT(err.str(), HasSubstr("stopped by SIGTERM after 1 of 3 steps"));
+    const std::string metrics = content_of(folder() / "run" / "metrics.jsonl");
+    EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 1);
+    for (const std::string_view name : run_folder_files) {
+        EXPECT_TRUE(std::filesystem::exists(folder() / "run" / name)) << name;
+    }
 }
 
 TEST_F(Training, TrainAsJsonIsTheLastStep) {
