@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "exec/cuda/module.h"
 
 namespace pipetwin::exec {
@@ -58,7 +60,7 @@ std::optional<fs::path> find_module() {
 }
 
 std::string not_found() {
-    return std::string("no ") + module_file + " beside the program or in PIPETWIN_MODULE_PATH";
+    return fmt::format("no {} beside the program or in PIPETWIN_MODULE_PATH", module_file);
 }
 
 /// The module's functions. The library stays loaded until the program ends: CUDA's own libraries do

@@ -38,7 +38,7 @@ const std::vector<Arrows>& allowed_arrows() {
         {"exec", {"core", "exec"}},
         {"gui", {"core", "sim", "gui"}},
         {"cli", {"core", "sim", "exec", "cli"}},
-        {"bench", {"core", "sim", "exec", "bench"}},
+        {"bench", {"core", "sim", "exec", "bench", "tests"}},
         {"tests", {"core", "sim", "exec", "gui", "cli", "tests"}},
     };
     return arrows;
