@@ -6,7 +6,8 @@
 
 namespace pipetwin {
 
-/// What a rank can do. In the text form: F, B, I, W, R, OPT, SEND_F, ... (PyTorch's words, plus R and OPT).
+/// What a rank can do. In the text form: F, B, I, W, R, OPT, SEND_F, ... (PyTorch's words, plus R
+/// and OPT).
 enum class Op {
     Forward,         ///< F
     Backward,        ///< B: both gradients

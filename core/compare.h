@@ -11,17 +11,18 @@ namespace pipetwin {
 
 /// How noisy the machine was while it measured.
 struct Noise {
-    double stolen_percent = 0;  ///< 1 - thread CPU time / wall time of the compute spans, of the kept steps
-    double p90_over_p10 = 1;    ///< of the kept steps' times
-    int dropped_steps = 0;      ///< steps that the gate refused
-    int steps = 0;              ///< steps that were kept
+    double stolen_percent =
+        0;  ///< 1 - thread CPU time / wall time of the compute spans, of the kept steps
+    double p90_over_p10 = 1;  ///< of the kept steps' times
+    int dropped_steps = 0;    ///< steps that the gate refused
+    int steps = 0;            ///< steps that were kept
 };
 
-/// One side of a comparison: the timelines of one step or several of the same rows, and what only the plan's
-/// owner can know.
+/// One side of a comparison: the timelines of one step or several of the same rows, and what only
+/// the plan's owner can know.
 struct TimelineSet {
-    std::vector<Timeline> steps;          ///< at least one
-    std::vector<Bytes> peak_bytes;        ///< per rank; empty if not known
+    std::vector<Timeline> steps;    ///< at least one
+    std::vector<Bytes> peak_bytes;  ///< per rank; empty if not known
     std::optional<Breakdown> breakdown;
     Noise noise;
 };
@@ -54,20 +55,20 @@ struct Comparison {
     Pair step;
     double predicted_bubble_total = 0;
     double measured_bubble_total = 0;
-    std::vector<PeakDelta> peaks;                                  ///< empty unless both sides know theirs
+    std::vector<PeakDelta> peaks;  ///< empty unless both sides know theirs
     struct ByOp {
         Op op{};
         Pair total;  ///< sum over ranks of the op's durations
     };
-    std::vector<ByOp> by_op;                                       ///< F, B, I, W, R in this order, those that occur
+    std::vector<ByOp> by_op;  ///< F, B, I, W, R in this order, those that occur
     std::vector<ActionDelta> actions;
     std::optional<Breakdown> predicted_breakdown;
     std::optional<Breakdown> measured_breakdown;
     Noise noise;
 };
 
-/// Joins by position with equality of the action as a check. Throws Error(BadInput), naming rank, cell and both
-/// actions, if the rows differ.
+/// Joins by position with equality of the action as a check. Throws Error(BadInput), naming rank,
+/// cell and both actions, if the rows differ.
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured);
 
 /// The step whose time is nearest the median of all: the one to draw.

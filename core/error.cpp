@@ -34,8 +34,11 @@ Error Error::at(std::string_view outer) const {
 void contract_broken(const char* condition,
                      std::string_view text,
                      const std::source_location& where) {
-    throw InternalError(fmt::format(
-        "{}:{}: {} ({}); this is a bug in pipetwin", where.file_name(), where.line(), text, condition));
+    throw InternalError(fmt::format("{}:{}: {} ({}); this is a bug in pipetwin",
+                                    where.file_name(),
+                                    where.line(),
+                                    text,
+                                    condition));
 }
 
 }  // namespace pipetwin

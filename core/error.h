@@ -7,18 +7,19 @@
 
 namespace pipetwin {
 
-/// What kind of trouble. `cli/command_line.cpp` maps each kind to an exit code; nothing else knows exit codes.
+/// What kind of trouble. `cli/command_line.cpp` maps each kind to an exit code; nothing else knows
+/// exit codes.
 enum class ErrorKind {
     Other,
     Usage,
-    BadInput,       ///< a file or value that its grammar refuses
-    Infeasible,     ///< does not fit, deadlock, incomplete schedule
-    Unavailable,    ///< backend, device or feature that is not there
-    Io,             ///< disk full, permission, folder in use
-    WorkerFailed,   ///< a stage threw
+    BadInput,      ///< a file or value that its grammar refuses
+    Infeasible,    ///< does not fit, deadlock, incomplete schedule
+    Unavailable,   ///< backend, device or feature that is not there
+    Io,            ///< disk full, permission, folder in use
+    WorkerFailed,  ///< a stage threw
     Hang,
-    NotFinite,      ///< NaN or infinity
-    Disagreement,   ///< ranks disagree
+    NotFinite,     ///< NaN or infinity
+    Disagreement,  ///< ranks disagree
 };
 
 /// The one exception for an operation that cannot go on. what() is
@@ -55,9 +56,9 @@ class InternalError : public std::logic_error {
 }  // namespace pipetwin
 
 /// Checks a contract in every build type.
-#define PIPETWIN_EXPECT(condition, text)                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
+#define PIPETWIN_EXPECT(condition, text)                                                    \
+    do {                                                                                    \
+        if (!(condition)) {                                                                 \
             ::pipetwin::contract_broken(#condition, text, std::source_location::current()); \
-        }                                                                                 \
+        }                                                                                   \
     } while (false)

@@ -23,25 +23,28 @@ struct MemoryUse {
     bool operator==(const MemoryUse&) const = default;
 };
 
-/// What one action does to the memory of its rank: `during` is held on top of what was there before while
-/// it runs (its high-water mark), `after` is what remains of it (or is freed: negative).
+/// What one action does to the memory of its rank: `during` is held on top of what was there before
+/// while it runs (its high-water mark), `after` is what remains of it (or is freed: negative).
 ///
-///            input at a later stage arrives by RECV_F (boundary), at stage 0 it is loaded by F itself
+///            input at a later stage arrives by RECV_F (boundary), at stage 0 it is loaded by F
+///            itself
 /// RECV_F     boundary + input                      RECV_B  boundary + output
 /// F keep     boundary - input, stash + saved, boundary + output
 /// F drop     boundary - input, stash + input, boundary + output; during: forward_drop_peak
 /// SEND_F     boundary - output                     SEND_B  boundary - input
 /// R          stash + saved - input; during: + output, too
 /// B          stash - saved, boundary - output gradient + input gradient; during: backward_peak
-/// I          boundary + input gradient (not at stage 0)     W  stash - saved, boundary - output gradient
+/// I          boundary + input gradient (not at stage 0)     W  stash - saved, boundary - output
+/// gradient
 struct MemoryChange {
     MemoryUse during;
     MemoryUse after;
 };
 MemoryChange memory_change(const Plan& plan, const Action& action);
 
-/// What the rank holds before its first action: weights, gradients, optimizer state, workspace, and for each of
-/// its incoming boundaries room for `capacity` messages (none while the capacity is unbounded).
+/// What the rank holds before its first action: weights, gradients, optimizer state, workspace, and
+/// for each of its incoming boundaries room for `capacity` messages (none while the capacity is
+/// unbounded).
 MemoryUse resident_memory(const Plan& plan, int rank);
 
 struct MemoryPoint {
@@ -49,13 +52,13 @@ struct MemoryPoint {
     MemoryUse use;
 };
 
-/// Live bytes over time: a step function, each point valid until the next. Every action gives two points, its
-/// begin (with what it holds during) and its end (with what remains).
+/// Live bytes over time: a step function, each point valid until the next. Every action gives two
+/// points, its begin (with what it holds during) and its end (with what remains).
 struct MemoryCurve {
     std::vector<MemoryPoint> points;
-    MemoryUse peak;        ///< composition at the first moment of the highest total
+    MemoryUse peak;  ///< composition at the first moment of the highest total
     Duration peak_time{};
-    int peak_cell = -1;    ///< the action of the row that reached it; -1: before the first
+    int peak_cell = -1;  ///< the action of the row that reached it; -1: before the first
 };
 
 /// One curve per rank. The peak depends on the order of the row alone, never on the times.
@@ -64,11 +67,12 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline);
 /// The peaks alone, without a timeline.
 std::vector<MemoryUse> peak_memory(const Plan& plan);
 
-/// Largest number of (micro-batch, stage) pairs alive on each rank, from the start of F to the end of B (or W).
+/// Largest number of (micro-batch, stage) pairs alive on each rank, from the start of F to the end
+/// of B (or W).
 std::vector<int> peak_live_activations(const Schedule& schedule);
 
-/// Throws Error(Infeasible) with a table of ranks, their bytes by kind and the limit, if the plan has a memory
-/// limit and a rank is above it (C29).
+/// Throws Error(Infeasible) with a table of ranks, their bytes by kind and the limit, if the plan
+/// has a memory limit and a rank is above it (C29).
 void check_memory(const Plan& plan);
 
 }  // namespace pipetwin

@@ -9,19 +9,20 @@
 
 namespace pipetwin {
 
-/// Three definitions of the bubble, and one of them without recompute. T = pipeline time, p = ranks,
-/// work = all F, I, W, B and R of all ranks, ideal = the largest over ranks of the rank's own work.
+/// Three definitions of the bubble, and one of them without recompute. T = pipeline time, p =
+/// ranks, work = all F, I, W, B and R of all ranks, ideal = the largest over ranks of the rank's
+/// own work.
 struct Bubble {
     double total = 0;                    ///< 1 - work / (p T). GPipe, section 2.3
     double total_without_recompute = 0;  ///< the same with R left out of work
     double ideal = 0;                    ///< T / ideal - 1. Megatron's "(p - 1) / m"
-    double span = 0;                     ///< 1 - ideal / (largest over ranks of last end - first start). Zero-bubble
+    double span = 0;  ///< 1 - ideal / (largest over ranks of last end - first start). Zero-bubble
 };
 
 struct DeviceMetrics {
     int rank = 0;
-    Duration busy{};   ///< F, B, I, W and R
-    Duration idle{};   ///< pipeline time - busy
+    Duration busy{};  ///< F, B, I, W and R
+    Duration idle{};  ///< pipeline time - busy
     int peak_live_activations = 0;
     MemoryUse peak;
 };
@@ -34,16 +35,16 @@ struct Metrics {
     std::vector<DeviceMetrics> devices;
 };
 
-/// Compute ends what it measures at compute spans: T runs from the first begin to the last end of the
-/// pipeline's actions (OPT and REDUCE_GRAD excluded).
+/// Compute ends what it measures at compute spans: T runs from the first begin to the last end of
+/// the pipeline's actions (OPT and REDUCE_GRAD excluded).
 Metrics measure(const Plan& plan, const Timeline& timeline);
 
-/// Where a step's time went: the mean over ranks; the parts sum to the step time exactly (in nanoseconds,
-/// the remainder of the division by the number of ranks goes to `overhead`). Words of the command line's
-/// `breakdown_ms`; filled by sim/breakdown.h.
+/// Where a step's time went: the mean over ranks; the parts sum to the step time exactly (in
+/// nanoseconds, the remainder of the division by the number of ranks goes to `overhead`). Words of
+/// the command line's `breakdown_ms`; filled by sim/breakdown.h.
 struct Breakdown {
     Duration forward{};
-    Duration backward{};            ///< merged B only
+    Duration backward{};  ///< merged B only
     Duration backward_input{};
     Duration backward_weight{};
     Duration recompute{};
@@ -52,7 +53,7 @@ struct Breakdown {
     Duration bubble{};              ///< the idle left
     Duration reduction{};
     Duration optimizer{};
-    Duration overhead{};            ///< dispatch, set-up
+    Duration overhead{};  ///< dispatch, set-up
 
     Duration sum() const;
 };

@@ -14,16 +14,18 @@ std::string_view to_string(Origin origin);
 
 /// When each kind of span begins and ends - the same words for the simulator and the executor.
 ///
-/// | op            | begin                          | ready                          | end                        |
+/// | op            | begin                          | ready                          | end |
 /// |---------------|--------------------------------|--------------------------------|----------------------------|
-/// | F B I W R OPT | the rank turns to the action   | = begin                        | its result is complete     |
-/// | SEND          | the rank turns to the action   | the channel took the message   | the rank may go on         |
-/// |               |                                | (waits only at full capacity)  | (= ready when asynchronous)|
-/// | RECV          | the rank turns to the action   | the message has arrived, or    | the rank owns the message  |
-/// |               |                                | begin if it was there before   |                            |
+/// | F B I W R OPT | the rank turns to the action   | = begin                        | its result
+/// is complete     | | SEND          | the rank turns to the action   | the channel took the
+/// message   | the rank may go on         | |               |                                |
+/// (waits only at full capacity)  | (= ready when asynchronous)| | RECV          | the rank turns
+/// to the action   | the message has arrived, or    | the rank owns the message  | | | | begin if
+/// it was there before   |                            |
 ///
-/// Wait = ready - begin. Transfer = end - ready. Idle time is never stored: it is what lies between spans, plus
-/// the waits. Sends and receives are not compute. A row's spans do not overlap and follow each other.
+/// Wait = ready - begin. Transfer = end - ready. Idle time is never stored: it is what lies between
+/// spans, plus the waits. Sends and receives are not compute. A row's spans do not overlap and
+/// follow each other.
 struct Span {
     Action action;
     Duration begin{};  ///< since the start of the step
@@ -38,14 +40,16 @@ struct Timeline {
     Origin origin = Origin::Predicted;
     std::vector<std::vector<Span>> ranks;
 
-    /// The link's own time, a row per boundary and direction that carries messages: [2*b] forward over
-    /// boundary b, [2*b + 1] backward. Action is the send. Predicted timelines only; else empty.
+    /// The link's own time, a row per boundary and direction that carries messages: [2*b] forward
+    /// over boundary b, [2*b + 1] backward. Action is the send. Predicted timelines only; else
+    /// empty.
     std::vector<std::vector<Span>> links;
 
     bool operator==(const Timeline&) const = default;
 };
 
-/// Pipeline time: from the first begin to the last end over all F, B, I, W, R and their sends and receives.
+/// Pipeline time: from the first begin to the last end over all F, B, I, W, R and their sends and
+/// receives.
 Duration pipeline_time(const Timeline& timeline);
 
 /// Step time: the same with gradient reduction and optimizer.

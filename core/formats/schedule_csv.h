@@ -8,15 +8,15 @@
 namespace pipetwin {
 
 enum class CsvContent {
-    Ours,         ///< PyTorch's compute_comms plus R and OPT
-    ComputeComms, ///< PyTorch's own words only: R and OPT left out
-    ComputeOnly,  ///< F, B, I, W; no communication
+    Ours,          ///< PyTorch's compute_comms plus R and OPT
+    ComputeComms,  ///< PyTorch's own words only: R and OPT left out
+    ComputeOnly,   ///< F, B, I, W; no communication
 };
 
 /// PyTorch pipelining schedule CSV: a line per rank, no header. Strict: throws Error(BadInput) with
-/// file:line:cell (and column), the offending text and what was expected. Reads both dialects: in the old one `B` is
-/// the input gradient and `BW` the full backward. What the grammar accepts but is no valid schedule is
-/// returned as it is: `validate` says what is wrong with it.
+/// file:line:cell (and column), the offending text and what was expected. Reads both dialects: in
+/// the old one `B` is the input gradient and `BW` the full backward. What the grammar accepts but
+/// is no valid schedule is returned as it is: `validate` says what is wrong with it.
 Schedule parse_schedule_csv(std::string_view text, std::string_view place);
 
 /// One line per rank, ending in CRLF as Python's csv writer does.
