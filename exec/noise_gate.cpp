@@ -8,9 +8,6 @@
 namespace pipetwin::exec {
 namespace {
 
-/// Twice as many steps as are kept are remembered, so that outliers leave enough.
-constexpr std::size_t most_candidates = 2 * NoiseGate::most_kept;
-
 /// Of the steps' times, sorted.
 template <class Candidates>
 std::vector<Duration> sorted_times(const Candidates& candidates) {
@@ -31,62 +28,69 @@ double seconds_apart(Duration a, Duration b) {
     return std::abs(to_seconds(a - b));
 }
 
+bool near(Duration time, Duration median) {
+    return seconds_apart(time, median) <= NoiseGate::most_off_median * to_seconds(median);
+}
+
 }  // namespace
+
+void NoiseGate::EvenlySpread::add(Candidate candidate) {
+    if (added++ % stride != 0) {
+        return;
+    }
+    candidates.push_back(std::move(candidate));
+    if (candidates.size() > most_kept) {
+        for (std::size_t index = 1; 2 * index < candidates.size(); ++index) {
+            candidates[index] = std::move(candidates[2 * index]);
+        }
+        candidates.resize((candidates.size() + 1) / 2);
+        stride *= 2;
+    }
+}
 
 void NoiseGate::add(const StepResult& step) {
     peak_.resize(step.peak.size());
     for (std::size_t rank = 0; rank < peak_.size(); ++rank) {
         peak_[rank] = std::max(peak_[rank], step.peak[rank].total());
     }
-    Candidate candidate{.index = steps_++,
-                        .time = step_time(step.timeline),
+    Candidate candidate{.time = step_time(step.timeline),
                         .stolen = step.stolen,
                         .timeline = aligned(step.timeline)};
-    if (candidate.index < warm_up_steps) {
+    if (steps_++ < warm_up_steps) {
         last_warm_up_ = std::move(candidate);
-        return;
-    }
-    candidates_.push_back(std::move(candidate));
-    if (candidates_.size() > most_candidates) {
-        candidates_.erase(std::ranges::max_element(candidates_, {}, &Candidate::stolen));
+    } else if (step.stolen > most_stolen) {
+        disturbed_.add(std::move(candidate));
+    } else {
+        calm_times_.push_back(candidate.time);
+        calm_.add(std::move(candidate));
     }
 }
 
-/// The calm steps without outliers.
-std::vector<NoiseGate::Candidate> NoiseGate::near_median() const {
-    std::vector<Candidate> kept;
-    std::ranges::copy_if(candidates_, std::back_inserter(kept), [](const Candidate& candidate) {
-        return candidate.stolen <= most_stolen;
-    });
-    if (kept.empty()) {
-        return kept;
-    }
-    const Duration median = quantile(sorted_times(kept), 0.5);
-    std::erase_if(kept, [median](const Candidate& candidate) {
-        return seconds_apart(candidate.time, median) > most_off_median * to_seconds(median);
-    });
-    std::ranges::stable_sort(kept, {}, &Candidate::stolen);
-    kept.resize(std::min(kept.size(), static_cast<std::size_t>(most_kept)));
-    std::ranges::sort(kept, {}, &Candidate::index);
-    return kept;
-}
-
+/// Of all that is remembered; only asked for where no calm step passes.
 const NoiseGate::Candidate& NoiseGate::nearest_median() const {
-    if (candidates_.empty()) {
+    const auto& candidates = calm_.candidates.empty() ? disturbed_.candidates : calm_.candidates;
+    if (candidates.empty()) {
         return last_warm_up_;
     }
-    const Duration median = quantile(sorted_times(candidates_), 0.5);
-    return *std::ranges::min_element(candidates_, {}, [median](const Candidate& candidate) {
+    const Duration median = quantile(sorted_times(candidates), 0.5);
+    return *std::ranges::min_element(candidates, {}, [median](const Candidate& candidate) {
         return seconds_apart(candidate.time, median);
     });
 }
 
 TimelineSet NoiseGate::result() const {
     PIPETWIN_EXPECT(steps_ > 0, "a step to judge");
-    std::vector<Candidate> kept = near_median();
+    std::vector<Duration> passed = calm_times_;
+    std::vector<Candidate> kept = calm_.candidates;
+    if (!passed.empty()) {
+        std::ranges::sort(passed);
+        const Duration median = quantile(passed, 0.5);
+        std::erase_if(passed, [median](Duration time) { return !near(time, median); });
+        std::erase_if(kept, [median](const Candidate& step) { return !near(step.time, median); });
+    }
     TimelineSet set;
     set.peak_bytes = peak_;
-    set.noise.steps = static_cast<int>(kept.size());
+    set.noise.steps = static_cast<int>(passed.size());
     set.noise.dropped_steps = steps_ - set.noise.steps;
     if (kept.empty()) {
         kept.push_back(nearest_median());
@@ -97,8 +101,9 @@ TimelineSet NoiseGate::result() const {
         set.steps.push_back(candidate.timeline);
     }
     set.noise.stolen_percent = 100 * stolen / static_cast<double>(kept.size());
-    const bool passed = set.noise.steps > 0 || candidates_.empty();
-    const std::vector<Duration> times = passed ? sorted_times(kept) : sorted_times(candidates_);
+    const std::vector<Duration> times =
+        passed.empty() ? sorted_times(disturbed_.candidates.empty() ? kept : disturbed_.candidates)
+                       : passed;
     set.noise.p90_over_p10 = to_seconds(quantile(times, 0.9)) / to_seconds(quantile(times, 0.1));
     return set;
 }

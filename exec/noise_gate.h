@@ -12,9 +12,10 @@ namespace pipetwin::exec {
 /// - steps in which other programs took more than 1 % of the compute time (wall time against the
 /// threads' CPU time);
 /// - of the rest, steps whose time is more than 10 % off the median: something else disturbed them.
-/// Of what passes it keeps the 32 with the least stolen time. Where nothing passes, it keeps the
-/// one step nearest the median of all and says so: noise.steps is 0. Fewer than 11 steps are a poor
-/// basis; the caller can see their number.
+/// Of what passes it keeps at most 32 timelines, evenly spread over the run: a machine drifts, and
+/// its calmest or fastest minute is not the run. Where nothing passes, it keeps the one step
+/// nearest the median of all and says so: noise.steps is 0. Fewer than 11 steps are a poor basis;
+/// the caller can see their number.
 class NoiseGate {
   public:
     static constexpr int warm_up_steps = 2;
@@ -28,17 +29,23 @@ class NoiseGate {
 
   private:
     struct Candidate {
-        int index = 0;
         Duration time{};
         double stolen = 0;
         Timeline timeline;
     };
-    std::vector<Candidate> near_median() const;
+    /// Every n-th of the steps that were added, where n doubles whenever there would be too many.
+    struct EvenlySpread {
+        void add(Candidate candidate);
+        std::vector<Candidate> candidates;
+        int stride = 1;
+        int added = 0;
+    };
     const Candidate& nearest_median() const;
 
     int steps_ = 0;
-    std::vector<Candidate>
-        candidates_;  ///< a bounded number of steps after the warm-up, the calmest
+    EvenlySpread calm_;
+    EvenlySpread disturbed_;
+    std::vector<Duration> calm_times_;  ///< of all calm steps
     Candidate last_warm_up_;
     std::vector<Bytes> peak_;
 };

@@ -61,18 +61,24 @@ TEST_F(Gate, DropsOutliersFromTheMedian) {
     EXPECT_EQ(set.noise.p90_over_p10, 1);
 }
 
-TEST_F(Gate, KeepsTheCalmest32InTheirOrder) {
+/// A machine whose speed drifts: the calmest steps were once taken, all from the run's fast end,
+/// and the step was said to be 15 % faster than it was.
+TEST_F(Gate, KeepsAtMost32SpreadEvenlyOverTheRun) {
     add(2, 10);
     for (int index = 0; index < 100; ++index) {
-        gate.add(step_of(10 + 0.001 * index, index < 60 ? 0.005 : 0.001));
+        gate.add(step_of(10 + 0.01 * index, index < 60 ? 0.005 : 0.001));
     }
     const TimelineSet set = gate.result();
-    ASSERT_EQ(set.noise.steps, 32);
-    EXPECT_EQ(set.noise.dropped_steps, 70);
-    EXPECT_NEAR(set.noise.stolen_percent, 0.1, 1e-9);
+    EXPECT_EQ(set.noise.steps, 100);
+    EXPECT_EQ(set.noise.dropped_steps, 2);
+    ASSERT_LE(set.steps.size(), 32U);
+    ASSERT_GE(set.steps.size(), 16U);
+    const Duration stride = step_time(set.steps[1]) - step_time(set.steps[0]);
     for (std::size_t index = 1; index < set.steps.size(); ++index) {
-        EXPECT_LT(step_time(set.steps[index - 1]), step_time(set.steps[index]));
+        EXPECT_EQ(step_time(set.steps[index]) - step_time(set.steps[index - 1]), stride);
     }
+    EXPECT_EQ(step_time(set.steps.front()), std::chrono::milliseconds(10));
+    EXPECT_GT(step_time(set.steps.back()) + stride, from_milliseconds(10.99, "the last"));
 }
 
 TEST_F(Gate, ReportsTheSpreadOfWhatItKeeps) {
