@@ -21,7 +21,8 @@ struct StepReport {
 
 struct TrainingResult {
     std::vector<StepReport> steps;
-    TimelineSet measured;  ///< the steps that passed the noise gate (at most 32 of them), peaks and noise
+    TimelineSet
+        measured;  ///< the steps that passed the noise gate (at most 32 of them), peaks and noise
 };
 
 /// One step of a run. What a worker throws arrives as Error(WorkerFailed) with rank, step and
