@@ -10,6 +10,7 @@
 #include "core/timeline.h"
 #include "exec/cores.h"
 #include "exec/executor.h"
+#include "exec/profiler.h"
 #include "exec/random_batch.h"
 #include "sim/simulate.h"
 #include "tests/support/accuracy.h"
@@ -47,6 +48,7 @@ class OnACalmMachine : public testing::Test {
 };
 using Overlap = OnACalmMachine;
 using PacedAgreement = OnACalmMachine;
+using Profiler = OnACalmMachine;
 using Accuracy = OnACalmMachine;
 
 TEST_F(Overlap, C34EachRankHasItsOwnWorker) {
@@ -109,6 +111,17 @@ TEST_F(PacedAgreement, C40AgreesWithItsPredictionWithin4PercentFor4And8DevicesOn
                 << render_timeline(nearest, milliseconds(2));
         }
     }
+}
+
+/// 1024 times the work and the parameters.
+TEST_F(Profiler, AWiderLayerCostsMore) {
+    const Model model = mlp_model({8, 8, 256, 256, 4});
+    const Scenario scenario = test::scenario_of({.stages = 1, .micro_batches = 2, .batch = 32});
+    const Profile profile = profile_model(model, profiler_options(scenario));
+    const LayerCost& narrow = profile.layers[0];
+    const LayerCost& wide = profile.layers[2];
+    EXPECT_GT(wide.samples.front().forward, narrow.samples.front().forward);
+    EXPECT_GT(wide.optimizer, narrow.optimizer);
 }
 
 /// A profile in the running pipeline repeats within 2 to 3 % on a quiet machine; 10 % tells a wrong
