@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/error.h"
 
@@ -32,6 +33,30 @@ bool near(Duration time, Duration median) {
     return seconds_apart(time, median) <= NoiseGate::most_off_median * to_seconds(median);
 }
 
+/// At most `most_kept`, at evenly spaced quantiles of their times, so that their median is that of
+/// all. In the order given.
+template <class Candidate>
+std::vector<Candidate> representatives(std::vector<Candidate> candidates) {
+    constexpr std::size_t wanted = NoiseGate::most_kept;
+    if (candidates.size() <= wanted) {
+        return candidates;
+    }
+    std::vector<std::size_t> by_time(candidates.size());
+    std::iota(by_time.begin(), by_time.end(), std::size_t{0});
+    std::ranges::stable_sort(
+        by_time, {}, [&candidates](std::size_t index) { return candidates[index].time; });
+    std::vector<std::size_t> chosen;
+    for (std::size_t part = 0; part < wanted; ++part) {  // the middle of each of equal parts
+        chosen.push_back(by_time[(2 * part + 1) * candidates.size() / (2 * wanted)]);
+    }
+    std::ranges::sort(chosen);
+    std::vector<Candidate> kept;
+    for (const std::size_t index : chosen) {
+        kept.push_back(std::move(candidates[index]));
+    }
+    return kept;
+}
+
 }  // namespace
 
 void NoiseGate::EvenlySpread::add(Candidate candidate) {
@@ -39,7 +64,7 @@ void NoiseGate::EvenlySpread::add(Candidate candidate) {
         return;
     }
     candidates.push_back(std::move(candidate));
-    if (candidates.size() > most_kept) {
+    if (candidates.size() > most_remembered) {
         for (std::size_t index = 1; 2 * index < candidates.size(); ++index) {
             candidates[index] = std::move(candidates[2 * index]);
         }
@@ -88,6 +113,7 @@ TimelineSet NoiseGate::result() const {
         std::erase_if(passed, [median](Duration time) { return !near(time, median); });
         std::erase_if(kept, [median](const Candidate& step) { return !near(step.time, median); });
     }
+    kept = representatives(std::move(kept));
     TimelineSet set;
     set.peak_bytes = peak_;
     set.noise.steps = static_cast<int>(passed.size());

@@ -12,14 +12,16 @@ namespace pipetwin::exec {
 /// - steps in which other programs took more than 1 % of the compute time (wall time against the
 /// threads' CPU time);
 /// - of the rest, steps whose time is more than 10 % off the median: something else disturbed them.
-/// Of what passes it keeps at most 32 timelines, evenly spread over the run: a machine drifts, and
-/// its calmest or fastest minute is not the run. Where nothing passes, it keeps the one step
+/// Of what passes it keeps at most 33 timelines, from all over the run - a machine drifts, and its
+/// calmest or fastest minute is not the run - and of all speeds, so that their median is the run's.
+/// Where nothing passes, it keeps the one step
 /// nearest the median of all and says so: noise.steps is 0. Fewer than 11 steps are a poor basis;
 /// the caller can see their number.
 class NoiseGate {
   public:
     static constexpr int warm_up_steps = 2;
-    static constexpr int most_kept = 32;
+    static constexpr int most_kept = 33;         ///< odd: the median is one of them
+    static constexpr int most_remembered = 512;  ///< of a long run, evenly spread
     static constexpr double most_stolen = 0.01;
     static constexpr double most_off_median = 0.10;
 
