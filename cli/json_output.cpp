@@ -88,17 +88,11 @@ Json json_head() {
 }
 
 Json breakdown_json(const Breakdown& breakdown) {
-    return {{"forward", to_milliseconds(breakdown.forward)},
-            {"backward", to_milliseconds(breakdown.backward)},
-            {"backward_input", to_milliseconds(breakdown.backward_input)},
-            {"backward_weight", to_milliseconds(breakdown.backward_weight)},
-            {"recompute", to_milliseconds(breakdown.recompute)},
-            {"communication_wait", to_milliseconds(breakdown.communication_wait)},
-            {"imbalance", to_milliseconds(breakdown.imbalance)},
-            {"bubble", to_milliseconds(breakdown.bubble)},
-            {"reduction", to_milliseconds(breakdown.reduction)},
-            {"optimizer", to_milliseconds(breakdown.optimizer)},
-            {"overhead", to_milliseconds(breakdown.overhead)}};
+    Json json;
+    for (const BreakdownPart& part : breakdown_parts) {
+        json[std::string(part.word)] = to_milliseconds(breakdown.*part.value);
+    }
+    return json;
 }
 
 Json prediction_json(const Prediction& prediction) {

@@ -171,11 +171,11 @@ std::string breakdown_table(const FinishedRun& run) {
         return {};
     }
     std::vector<Row> rows{{"mean over ranks, ms", "predicted", std::string(measured_word(run))}};
-    for (const BreakdownPart& part : breakdown_parts()) {
-        if (*predicted.*part.part != Duration{} || *measured.*part.part != Duration{}) {
+    for (const BreakdownPart& part : breakdown_parts) {
+        if (*predicted.*part.value != Duration{} || *measured.*part.value != Duration{}) {
             rows.push_back({std::string(part.word),
-                            fmt::format("{:.3f}", to_milliseconds(*predicted.*part.part)),
-                            fmt::format("{:.3f}", to_milliseconds(*measured.*part.part))});
+                            fmt::format("{:.3f}", to_milliseconds(*predicted.*part.value)),
+                            fmt::format("{:.3f}", to_milliseconds(*measured.*part.value))});
         }
     }
     rows.push_back({"step",

@@ -1,7 +1,6 @@
 #include "cli/text_output.h"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
@@ -12,18 +11,6 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t most_ranks_shown = 32;
-
-constexpr std::array parts{BreakdownPart{"forward", &Breakdown::forward},
-                           BreakdownPart{"backward", &Breakdown::backward},
-                           BreakdownPart{"backward_input", &Breakdown::backward_input},
-                           BreakdownPart{"backward_weight", &Breakdown::backward_weight},
-                           BreakdownPart{"recompute", &Breakdown::recompute},
-                           BreakdownPart{"communication_wait", &Breakdown::communication_wait},
-                           BreakdownPart{"imbalance", &Breakdown::imbalance},
-                           BreakdownPart{"bubble", &Breakdown::bubble},
-                           BreakdownPart{"reduction", &Breakdown::reduction},
-                           BreakdownPart{"optimizer", &Breakdown::optimizer},
-                           BreakdownPart{"overhead", &Breakdown::overhead}};
 
 std::string counted(int count, std::string_view word) {
     return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
@@ -106,8 +93,8 @@ std::string device_table(const Prediction& prediction) {
 std::string breakdown_table(const Breakdown& breakdown) {
     std::vector<std::vector<std::string>> rows{{"mean over ranks", "time", "share"}};
     const auto total = static_cast<double>(std::max<std::int64_t>(1, breakdown.sum().count()));
-    for (const BreakdownPart& part : parts) {
-        const Duration time = breakdown.*part.part;
+    for (const BreakdownPart& part : breakdown_parts) {
+        const Duration time = breakdown.*part.value;
         if (time != Duration{}) {
             rows.push_back({std::string(part.word),
                             format_duration(time),
@@ -141,9 +128,9 @@ void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std
     if (!comparison.predicted_breakdown || !comparison.measured_breakdown) {
         return;
     }
-    for (const BreakdownPart& part : parts) {
-        const Pair pair{.predicted = *comparison.predicted_breakdown.*part.part,
-                        .measured = *comparison.measured_breakdown.*part.part};
+    for (const BreakdownPart& part : breakdown_parts) {
+        const Pair pair{.predicted = *comparison.predicted_breakdown.*part.value,
+                        .measured = *comparison.measured_breakdown.*part.value};
         if (pair.predicted != Duration{} || pair.measured != Duration{}) {
             rows.push_back({std::string(part.word),
                             format_duration(pair.predicted),
@@ -154,10 +141,6 @@ void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std
 }
 
 }  // namespace
-
-std::span<const BreakdownPart> breakdown_parts() {
-    return parts;
-}
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows) {
     std::vector<std::size_t> widths(rows.front().size(), 0);

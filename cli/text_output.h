@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,12 +26,5 @@ std::string prediction_text(const Prediction& prediction, const Console& console
 std::string step_text(const exec::StepReport& step);
 
 std::string comparison_text(const Comparison& comparison, const Console& console);
-
-/// One row per part of a step, in the order of `breakdown_ms`. `word` is its key.
-struct BreakdownPart {
-    std::string_view word;
-    Duration Breakdown::*part;
-};
-std::span<const BreakdownPart> breakdown_parts();
 
 }  // namespace pipetwin::cli

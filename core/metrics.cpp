@@ -89,8 +89,11 @@ Metrics measure(const Plan& plan, const Timeline& timeline) {
 }
 
 Duration Breakdown::sum() const {
-    return forward + backward + backward_input + backward_weight + recompute + communication_wait +
-           imbalance + bubble + reduction + optimizer + overhead;
+    Duration sum{};
+    for (const BreakdownPart& part : breakdown_parts) {
+        sum += this->*part.value;
+    }
+    return sum;
 }
 
 namespace {

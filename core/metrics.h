@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/footprint.h"
@@ -57,6 +59,24 @@ struct Breakdown {
 
     Duration sum() const;
 };
+
+/// One part of a breakdown and its word, in the order in which they are listed to a user.
+struct BreakdownPart {
+    std::string_view word;
+    Duration Breakdown::*value;
+};
+inline constexpr std::array breakdown_parts{
+    BreakdownPart{"forward", &Breakdown::forward},
+    BreakdownPart{"backward", &Breakdown::backward},
+    BreakdownPart{"backward_input", &Breakdown::backward_input},
+    BreakdownPart{"backward_weight", &Breakdown::backward_weight},
+    BreakdownPart{"recompute", &Breakdown::recompute},
+    BreakdownPart{"communication_wait", &Breakdown::communication_wait},
+    BreakdownPart{"imbalance", &Breakdown::imbalance},
+    BreakdownPart{"bubble", &Breakdown::bubble},
+    BreakdownPart{"reduction", &Breakdown::reduction},
+    BreakdownPart{"optimizer", &Breakdown::optimizer},
+    BreakdownPart{"overhead", &Breakdown::overhead}};
 
 /// Idle time of a step by its place in the row, mean over ranks.
 struct IdleTime {

@@ -216,34 +216,19 @@ std::vector<DetailLine> op_lines(const RunData& run) {
 }
 
 std::vector<DetailLine> breakdown_lines(const RunData& run) {
-    struct Part {
-        const char* name;
-        Duration Breakdown::*value;
-    };
-    constexpr std::array<Part, 11> parts{{{"forward", &Breakdown::forward},
-                                          {"backward", &Breakdown::backward},
-                                          {"backward_input", &Breakdown::backward_input},
-                                          {"backward_weight", &Breakdown::backward_weight},
-                                          {"recompute", &Breakdown::recompute},
-                                          {"communication_wait", &Breakdown::communication_wait},
-                                          {"imbalance", &Breakdown::imbalance},
-                                          {"bubble", &Breakdown::bubble},
-                                          {"reduction", &Breakdown::reduction},
-                                          {"optimizer", &Breakdown::optimizer},
-                                          {"overhead", &Breakdown::overhead}}};
     std::vector<DetailLine> lines;
     if (!run.comparison) {
         return lines;
     }
     const auto& predicted = run.comparison->predicted_breakdown;
     const auto& measured = run.comparison->measured_breakdown;
-    for (const Part& part : parts) {
+    for (const BreakdownPart& part : breakdown_parts) {
         const Duration p = predicted ? (*predicted).*part.value : Duration{0};
         const Duration m = measured ? (*measured).*part.value : Duration{0};
         if (p == Duration{0} && m == Duration{0}) {
             continue;
         }
-        lines.push_back({.name = part.name,
+        lines.push_back({.name = std::string(part.word),
                          .predicted = predicted ? format_duration(p) : "",
                          .measured = measured ? format_duration(m) : "",
                          .error = predicted && measured ? signed_duration(p - m) : ""});

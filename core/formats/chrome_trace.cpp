@@ -127,8 +127,8 @@ class Reader {
         // NOLINTNEXTLINE(misc-const-correctness): written through pointers to members
         Breakdown breakdown;
         for (const BreakdownPart& part : breakdown_parts) {
-            keys.push_back(part.key);
-            breakdown.*part.member = Duration{object.whole(part.key)};
+            keys.push_back(part.word);
+            breakdown.*part.value = Duration{object.whole(part.word)};
         }
         object.expect_keys(keys);
         trace_.timelines.breakdown = breakdown;

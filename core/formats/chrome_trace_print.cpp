@@ -78,7 +78,7 @@ class Writer {
         json breakdown = nullptr;
         if (set.breakdown) {
             for (const BreakdownPart& part : breakdown_parts) {
-                breakdown[std::string(part.key)] = ((*set.breakdown).*part.member).count();
+                breakdown[std::string(part.word)] = ((*set.breakdown).*part.value).count();
             }
         }
         const auto or_null = [](const auto& value) { return value ? json(*value) : json(nullptr); };

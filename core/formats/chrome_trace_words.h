@@ -26,23 +26,4 @@ inline bool can_wait(Op op) {
     return is_send(op) || is_receive(op);
 }
 
-/// Names and members of a breakdown, in the order of the file.
-struct BreakdownPart {
-    std::string_view key;
-    Duration Breakdown::*member;
-};
-constexpr std::array<BreakdownPart, 11> breakdown_parts{{
-    {"forward", &Breakdown::forward},
-    {"backward", &Breakdown::backward},
-    {"backward_input", &Breakdown::backward_input},
-    {"backward_weight", &Breakdown::backward_weight},
-    {"recompute", &Breakdown::recompute},
-    {"communication_wait", &Breakdown::communication_wait},
-    {"imbalance", &Breakdown::imbalance},
-    {"bubble", &Breakdown::bubble},
-    {"reduction", &Breakdown::reduction},
-    {"optimizer", &Breakdown::optimizer},
-    {"overhead", &Breakdown::overhead},
-}};
-
 }  // namespace pipetwin::chrome_trace

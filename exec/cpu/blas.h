@@ -3,6 +3,7 @@
 #include <cblas.h>
 
 #include <cstdint>
+#include <type_traits>
 
 /// Matrix products: C = alpha op(A) op(B) + beta C, row-major, one name for both precisions.
 namespace pipetwin::exec {
@@ -29,50 +30,36 @@ inline CBLAS_TRANSPOSE cblas(Transposed t) {
     return t == Transposed::Yes ? CblasTrans : CblasNoTrans;
 }
 
-inline void product(const ProductShape& s,
-                    float alpha,
-                    Block<const float> a,
-                    Block<const float> b,
-                    float beta,
-                    Block<float> c) {
+/// Of floats or doubles.
+template <class T>
+void product(const ProductShape& s,
+             std::type_identity_t<T> alpha,
+             Block<const T> a,
+             Block<const T> b,
+             std::type_identity_t<T> beta,
+             Block<T> c) {
     const auto i = [](std::int64_t n) { return static_cast<blasint>(n); };
-    cblas_sgemm(CblasRowMajor,
-                cblas(s.a),
-                cblas(s.b),
-                i(s.m),
-                i(s.n),
-                i(s.k),
-                alpha,
-                a.data,
-                i(a.stride),
-                b.data,
-                i(b.stride),
-                beta,
-                c.data,
-                i(c.stride));
-}
-
-inline void product(const ProductShape& s,
-                    double alpha,
-                    Block<const double> a,
-                    Block<const double> b,
-                    double beta,
-                    Block<double> c) {
-    const auto i = [](std::int64_t n) { return static_cast<blasint>(n); };
-    cblas_dgemm(CblasRowMajor,
-                cblas(s.a),
-                cblas(s.b),
-                i(s.m),
-                i(s.n),
-                i(s.k),
-                alpha,
-                a.data,
-                i(a.stride),
-                b.data,
-                i(b.stride),
-                beta,
-                c.data,
-                i(c.stride));
+    const auto gemm = [&](auto of_this_type) {
+        of_this_type(CblasRowMajor,
+                     cblas(s.a),
+                     cblas(s.b),
+                     i(s.m),
+                     i(s.n),
+                     i(s.k),
+                     alpha,
+                     a.data,
+                     i(a.stride),
+                     b.data,
+                     i(b.stride),
+                     beta,
+                     c.data,
+                     i(c.stride));
+    };
+    if constexpr (std::is_same_v<T, float>) {
+        gemm(cblas_sgemm);
+    } else {
+        gemm(cblas_dgemm);
+    }
 }
 
 }  // namespace pipetwin::exec
