@@ -232,11 +232,11 @@ std::string noise_table(const FinishedRun& run) {
                     {"step times, p90 / p10", fmt::format("{:.3f}", noise.p90_over_p10)},
                     {"steps kept", std::to_string(noise.steps)},
                     {"steps dropped", std::to_string(noise.dropped_steps)}});
-    if (noise.steps == 0) {
-        html +=
-            "<p class=\"note\">The machine was too busy: no step passed the noise gate, so the "
-            "errors on this "
-            "page say little.</p>\n";
+    if (noise.steps < Noise::fewest_steps) {
+        html += fmt::format(
+            "<p class=\"note\">Fewer than {} quiet steps: the errors on this page say "
+            "little.</p>\n",
+            Noise::fewest_steps);
     }
     return section("Noise of the machine", html);
 }

@@ -224,10 +224,9 @@ std::string comparison_text(const Comparison& comparison, const Console& console
         noise.p90_over_p10,
         noise.steps,
         noise.dropped_steps);
-    if (noise.steps == 0) {
-        text +=
-            "  the machine was too busy: no step passed the noise gate, so this error says "
-            "little\n";
+    if (noise.steps < Noise::fewest_steps) {
+        text += fmt::format("  fewer than {} quiet steps, so this error says little\n",
+                            Noise::fewest_steps);
     }
     const double error = comparison.step.error_percent();
     constexpr double good_percent = 5;

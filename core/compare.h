@@ -13,9 +13,12 @@ namespace pipetwin {
 struct Noise {
     double stolen_percent =
         0;  ///< 1 - thread CPU time / wall time of the compute spans, of the kept steps
-    double p90_over_p10 = 1;  ///< of the kept steps' times
-    int dropped_steps = 0;    ///< steps that the gate refused
-    int steps = 0;            ///< steps that were kept
+    double p90_over_p10 = 1;  ///< of the times of all steps after the warm-up
+    int dropped_steps = 0;    ///< warm-up, and steps that something disturbed
+    int steps = 0;            ///< the others
+
+    /// Fewer say little about the error of a prediction.
+    static constexpr int fewest_steps = 11;
 };
 
 /// One side of a comparison: the timelines of one step or several of the same rows, and what only

@@ -1,37 +1,13 @@
 #include "exec/noise_gate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "core/error.h"
+#include "exec/quiet.h"
 
 namespace pipetwin::exec {
 namespace {
-
-/// Of the steps' times, sorted.
-template <class Candidates>
-std::vector<Duration> sorted_times(const Candidates& candidates) {
-    std::vector<Duration> times;
-    for (const auto& candidate : candidates) {
-        times.push_back(candidate.time);
-    }
-    std::ranges::sort(times);
-    return times;
-}
-
-Duration quantile(const std::vector<Duration>& sorted, double share) {
-    const auto last = static_cast<double>(sorted.size() - 1);
-    return sorted[static_cast<std::size_t>(std::lround(last * share))];
-}
-
-double seconds_apart(Duration a, Duration b) {
-    return std::abs(to_seconds(a - b));
-}
-
-bool near(Duration time, Duration median) {
-    return seconds_apart(time, median) <= NoiseGate::most_off_median * to_seconds(median);
-}
 
 /// At most `most_kept`, at evenly spaced quantiles of their times, so that their median is that of
 /// all. In the order given.
@@ -83,7 +59,10 @@ void NoiseGate::add(const StepResult& step) {
                         .timeline = aligned(step.timeline)};
     if (steps_++ < warm_up_steps) {
         last_warm_up_ = std::move(candidate);
-    } else if (step.stolen > most_stolen) {
+        return;
+    }
+    times_.push_back(candidate.time);
+    if (step.stolen > most_stolen) {
         disturbed_.add(std::move(candidate));
     } else {
         calm_times_.push_back(candidate.time);
@@ -91,46 +70,40 @@ void NoiseGate::add(const StepResult& step) {
     }
 }
 
-/// Of all that is remembered; only asked for where no calm step passes.
+/// Of all that is remembered; only asked for where no step passes.
 const NoiseGate::Candidate& NoiseGate::nearest_median() const {
-    const auto& candidates = calm_.candidates.empty() ? disturbed_.candidates : calm_.candidates;
+    const auto& candidates = disturbed_.candidates;
     if (candidates.empty()) {
         return last_warm_up_;
     }
-    const Duration median = quantile(sorted_times(candidates), 0.5);
+    const Duration median = quantile(times_, 0.5);
     return *std::ranges::min_element(candidates, {}, [median](const Candidate& candidate) {
-        return seconds_apart(candidate.time, median);
+        return std::chrono::abs(candidate.time - median);
     });
 }
 
 TimelineSet NoiseGate::result() const {
     PIPETWIN_EXPECT(steps_ > 0, "a step to judge");
-    std::vector<Duration> passed = calm_times_;
     std::vector<Candidate> kept = calm_.candidates;
-    if (!passed.empty()) {
-        std::ranges::sort(passed);
-        const Duration median = quantile(passed, 0.5);
-        std::erase_if(passed, [median](Duration time) { return !near(time, median); });
-        std::erase_if(kept, [median](const Candidate& step) { return !near(step.time, median); });
-    }
-    kept = representatives(std::move(kept));
     TimelineSet set;
-    set.peak_bytes = peak_;
-    set.noise.steps = static_cast<int>(passed.size());
-    set.noise.dropped_steps = steps_ - set.noise.steps;
     if (kept.empty()) {
         kept.push_back(nearest_median());
+    } else {
+        const Duration longest = longest_quiet_time(calm_times_);
+        const auto is_quiet = [longest](Duration time) { return time <= longest; };
+        set.noise.steps = static_cast<int>(std::ranges::count_if(calm_times_, is_quiet));
+        std::erase_if(kept, [&](const Candidate& step) { return !is_quiet(step.time); });
+        kept = representatives(std::move(kept));
     }
     double stolen = 0;
     for (const Candidate& candidate : kept) {
         stolen += candidate.stolen;
         set.steps.push_back(candidate.timeline);
     }
+    set.peak_bytes = peak_;
     set.noise.stolen_percent = 100 * stolen / static_cast<double>(kept.size());
-    const std::vector<Duration> times =
-        passed.empty() ? sorted_times(disturbed_.candidates.empty() ? kept : disturbed_.candidates)
-                       : passed;
-    set.noise.p90_over_p10 = to_seconds(quantile(times, 0.9)) / to_seconds(quantile(times, 0.1));
+    set.noise.p90_over_p10 = p90_over_p10(times_);
+    set.noise.dropped_steps = steps_ - set.noise.steps;
     return set;
 }
 

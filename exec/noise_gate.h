@@ -7,23 +7,16 @@
 
 namespace pipetwin::exec {
 
-/// Decides which steps of a run are fit to be compared with a prediction. It drops
-/// - the first `warm_up_steps`: caches, memory and clock rates settle;
-/// - steps in which other programs took more than 1 % of the compute time (wall time against the
-/// threads' CPU time);
-/// - of the rest, steps whose time is more than 10 % off the median: something else disturbed them.
-/// Of what passes it keeps at most 33 timelines, from all over the run - a machine drifts, and its
-/// calmest or fastest minute is not the run - and of all speeds, so that their median is the run's.
-/// Where nothing passes, it keeps the one step
-/// nearest the median of all and says so: noise.steps is 0. Fewer than 11 steps are a poor basis;
-/// the caller can see their number.
+/// Decides which steps of a run are fit to be compared with a prediction. It drops the first
+/// `warm_up_steps`, in which caches, memory and clock rates settle, and every step that something
+/// disturbed (exec/quiet.h). Of what passes it keeps at most 31 timelines, from all over the run
+/// and of all speeds, so that their median is that of all that pass. Where nothing passes, it keeps
+/// the one step nearest the median of all and says so: noise.steps is 0.
 class NoiseGate {
   public:
     static constexpr int warm_up_steps = 2;
-    static constexpr int most_kept = 33;         ///< odd: the median is one of them
+    static constexpr int most_kept = 31;         ///< odd: the median is one of them
     static constexpr int most_remembered = 512;  ///< of a long run, evenly spread
-    static constexpr double most_stolen = 0.01;
-    static constexpr double most_off_median = 0.10;
 
     void add(const StepResult& step);
     /// At least one step must have been added.
@@ -45,9 +38,10 @@ class NoiseGate {
     const Candidate& nearest_median() const;
 
     int steps_ = 0;
-    EvenlySpread calm_;
-    EvenlySpread disturbed_;
-    std::vector<Duration> calm_times_;  ///< of all calm steps
+    EvenlySpread calm_;                 ///< steps that lost little time to others
+    EvenlySpread disturbed_;            ///< steps that lost much
+    std::vector<Duration> times_;       ///< of all steps after the warm-up
+    std::vector<Duration> calm_times_;  ///< of all calm ones
     Candidate last_warm_up_;
     std::vector<Bytes> peak_;
 };

@@ -16,6 +16,7 @@
 #include "exec/cores.h"
 #include "exec/executor.h"
 #include "exec/layer_clock.h"
+#include "exec/quiet.h"
 #include "exec/random_batch.h"
 
 namespace pipetwin::exec {
@@ -23,8 +24,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// On a quiet machine the first is enough; on one that is not, quiet steps are waited for.
 constexpr std::chrono::seconds time_budget{8};
-constexpr double most_stolen = 0.01;
+constexpr std::chrono::seconds patience{30};
+constexpr double quiet_p90_over_p10 = 1.03;
 
 /// One step of the pipeline, per micro-batch where a layer's times are meant.
 struct StepSample {
@@ -32,20 +35,12 @@ struct StepSample {
     Duration dispatch{};  ///< of one compute action
     std::vector<Duration>
         hops;  ///< of messages that were waited for, from their sending to their owner
+    Duration time{};
     double stolen = 0;
 };
 
 /// The steps that were measured at one micro-batch size.
 using Samples = std::vector<StepSample>;
-
-Duration quantile(std::vector<Duration> values, double share) {
-    if (values.empty()) {
-        return {};
-    }
-    std::ranges::sort(values);
-    const auto last = static_cast<double>(values.size() - 1);
-    return values[static_cast<std::size_t>(std::lround(last * share))];
-}
 
 /// `value` of every step.
 template <class Value>
@@ -55,18 +50,24 @@ std::vector<Duration> over_steps(const Samples& samples, const Value& value) {
     return values;
 }
 
+std::vector<Duration> times_of(const Samples& samples) {
+    return over_steps(samples, [](const StepSample& step) { return step.time; });
+}
+
 template <class Value>
 Duration median_over(const Samples& samples, const Value& value) {
     return quantile(over_steps(samples, value), 0.5);
 }
 
-/// The steps that had the cores for themselves; where they are few, the calmest third of all.
-Samples calm(Samples samples) {
+/// The quiet steps; where every step lost time to others, the calmest third of all.
+Samples quiet(Samples samples) {
     std::ranges::stable_sort(samples, {}, &StepSample::stolen);
-    const auto clean = std::ranges::count_if(
+    const auto calm = std::ranges::count_if(
         samples, [](const StepSample& sample) { return sample.stolen <= most_stolen; });
     const std::size_t third = (samples.size() + 2) / 3;
-    samples.resize(std::max(third, static_cast<std::size_t>(clean)));
+    samples.resize(calm > 0 ? static_cast<std::size_t>(calm) : third);
+    const Duration longest = longest_quiet_time(times_of(samples));
+    std::erase_if(samples, [longest](const StepSample& sample) { return sample.time > longest; });
     return samples;
 }
 
@@ -141,6 +142,7 @@ class MeasuredPipeline {
         StepSample sample{.layers = clock_.laps(),
                           .dispatch = dispatch_of(result.timeline),
                           .hops = hops_of(result.timeline),
+                          .time = step_time(result.timeline),
                           .stolen = result.stolen};
         average_over_micro_batches(sample.layers);
         return sample;
@@ -219,7 +221,7 @@ class MeasuredPipeline {
 
 /// Writes what was measured at one size into the profile.
 void fill_in(Profile& profile, int size, const Samples& measured) {
-    const Samples samples = calm(measured);
+    const Samples samples = quiet(measured);
     for (std::size_t index = 0; index < profile.layers.size(); ++index) {
         const auto part = [&](Duration LayerClock::Laps::*member) {
             return median_over(samples,
@@ -321,12 +323,17 @@ class Profiler {
     /// A balanced partition needs costs: a short look gives them, and then the pipeline has the
     /// very partition that a plan from this profile will have.
     void measure(int size, int size_count) {
-        const Duration budget = time_budget / size_count;
+        const Duration budget = Duration(time_budget) / size_count;
         const Scenario scenario = scenario_of(options_, size, workers_);
         if (workers_ > 1 && !scenario.pipeline.partition) {
             fill_in(profile_,
                     size,
-                    steps(scenario, {.warm_up = 1, .fewest = 2, .most = 5, .budget = budget / 8}));
+                    steps(scenario,
+                          {.warm_up = 1,
+                           .fewest = 2,
+                           .most = 5,
+                           .budget = budget / 8,
+                           .patience = budget / 8}));
         }
         const int fixed = options_.repeats;
         fill_in(profile_,
@@ -335,7 +342,8 @@ class Profiler {
                       {.warm_up = 2,
                        .fewest = fixed > 0 ? fixed : 5,
                        .most = fixed > 0 ? fixed : 60,
-                       .budget = budget}));
+                       .budget = budget,
+                       .patience = Duration(patience) / size_count}));
     }
 
     struct HowMany {
@@ -343,6 +351,15 @@ class Profiler {
         int fewest;
         int most;
         Duration budget;
+        Duration patience;  ///< takes the place of the budget while the machine is not quiet
+
+        bool enough(const Samples& samples, Duration spent) const {
+            if (std::ssize(samples) < fewest) {
+                return false;
+            }
+            const bool restless = p90_over_p10(times_of(samples)) > quiet_p90_over_p10;
+            return std::ssize(samples) >= most || spent >= (restless ? patience : budget);
+        }
     };
     Samples steps(const Scenario& scenario, const HowMany& how_many) {
         MeasuredPipeline pipeline(make_plan(scenario, model_, profile_), model_, options_);
@@ -351,10 +368,9 @@ class Profiler {
             pipeline.step();
         }
         Samples samples;
-        while (std::ssize(samples) < how_many.fewest ||
-               (std::ssize(samples) < how_many.most && Clock::now() - begin < how_many.budget)) {
+        while (!how_many.enough(samples, Clock::now() - begin)) {
             samples.push_back(pipeline.step());
-            report(to_seconds(Clock::now() - begin) / to_seconds(how_many.budget), scenario);
+            report(to_seconds(Clock::now() - begin) / to_seconds(how_many.patience), scenario);
         }
         return samples;
     }

@@ -36,10 +36,10 @@ struct ProfilerOptions {
 /// fast.)
 ///
 /// The cost of a layer in a step is its mean over the micro-batches, since the first of them may
-/// find colder caches; the cost in the profile is the median of that over the steps, without steps
-/// that lost more than 1 % of their time to other programs. What is left of a rank's step when
-/// layers and waits are taken out is `dispatch`. The latency of a link is from the send of a
-/// message to the moment its waiting receiver has it.
+/// find colder caches; the cost in the profile is the median of that over the steps that nothing
+/// disturbed (exec/quiet.h). On a restless machine it measures longer, so that there are some. What
+/// is left of a rank's step when layers and waits are taken out is `dispatch`. The latency of a
+/// link is from the send of a message to the moment its waiting receiver has it.
 ///
 /// No weights, gradients or random state of anybody change (C28).
 Profile profile_model(const Model& model, const ProfilerOptions& options);
