@@ -33,7 +33,7 @@ h2 { margin: 0 0 .6rem; font-size: 1rem; font-weight: 650; }
 .figure span { color: var(--faint); font-size: .88rem; }
 .good b { color: var(--good); } .bad b { color: var(--bad); }
 .top { display: grid; grid-template-columns: minmax(0, 1fr); gap: 2.2rem; }
-.beside { display: grid; gap: 2.2rem; align-content: start; }
+.column { display: grid; gap: 2.2rem; align-content: start; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(25rem, 100%), 1fr)); gap: 2.2rem 3rem;
          margin-top: 2.4rem; }
 @media (min-width: 72rem) { .top { grid-template-columns: minmax(0, 1fr) 25rem; } }
@@ -126,9 +126,8 @@ std::string headline(const FinishedRun& run) {
     html += figure(error_text(error),
                    "error of the prediction",
                    std::abs(error) <= good_percent ? "good" : "bad");
-    html += figure(
-        percent_text(both.measured_bubble_total),
-        fmt::format("bubble (total), predicted {}", percent_text(both.predicted_bubble_total)));
+    html += figure(percent_text(both.measured_bubble_total),
+                   fmt::format("bubble, predicted {}", percent_text(both.predicted_bubble_total)));
     html +=
         figure(fmt::format("{:.3f}", steps.back().loss),
                fmt::format("loss after {} steps, from {:.3f}", steps.size(), steps.front().loss));
@@ -355,11 +354,11 @@ std::string report_html(const FinishedRun& run) {
         name,
         html_escaped(about(run)));
     html += headline(run);
-    html += "<div class=\"top\">\n" + timelines(run);
-    html += "<div class=\"beside\">\n" + summary_table(run) + noise_table(run) + "</div>\n</div>\n";
-    html += "<div class=\"cards\">\n" + breakdown_table(run);
+    html += "<div class=\"top\">\n<div class=\"column\">\n" + timelines(run);
     html += section("Loss", "<figure>" + loss_curve_svg(run.training.steps) + "</figure>\n");
-    html += memory_table(run) + rank_table(run) + "</div>\n";
+    html += "</div>\n<div class=\"column\">\n" + summary_table(run) + noise_table(run);
+    html += "</div>\n</div>\n<div class=\"cards\">\n";
+    html += breakdown_table(run) + memory_table(run) + rank_table(run) + "</div>\n";
     html += fmt::format(
         "<details open>\n<summary>Scenario, every default written "
         "out</summary>\n<pre>{}</pre>\n</details>\n",

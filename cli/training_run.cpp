@@ -16,6 +16,7 @@
 #include "core/formats/plan_json.h"
 #include "core/formats/profile_json.h"
 #include "core/formats/schedule_csv.h"
+#include "exec/cores.h"
 #include "exec/cuda_module.h"
 #include "exec/profiler.h"
 
@@ -79,6 +80,20 @@ Profile costs(const RunOptions& options, const Scenario& scenario, Console& cons
                                    : read_profile(options.profile);
 }
 
+/// A prediction gives every rank a core of its own.
+void note_shared_cores(const Scenario& scenario, const Plan& plan, Console& console) {
+    const std::size_t cores = exec::allowed_cores().size();
+    if (scenario.cluster.backend == Backend::Cpu &&
+        static_cast<std::size_t>(plan.rank_count()) > cores) {
+        console.note(
+            fmt::format("{} ranks share {} core{}, but are predicted with one each: expect longer "
+                        "steps; cluster.backend = \"paced\" emulates a device per rank",
+                        plan.rank_count(),
+                        cores,
+                        cores == 1 ? "" : "s"));
+    }
+}
+
 void write_prediction(const RunFolder& folder, const Prediction& prediction) {
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
@@ -123,6 +138,7 @@ FinishedRun train_and_compare(const RunOptions& options,
     Prediction prediction = predict(settled_plan(scenario, model, profile));
     write_prediction(folder, prediction);
     console.note(fmt::format("predicted step: {}", format_duration(prediction.metrics.step)));
+    note_shared_cores(scenario, prediction.plan, console);
 
     const StopSignal stop;
     MetricsFile metrics(folder.file(run_file::metrics));

@@ -1,5 +1,6 @@
 #include <array>
 #include <csignal>
+#include <future>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -7,6 +8,7 @@
 #include "cli/command_line.h"
 #include "cli/run_folder.h"
 #include "core/formats/chrome_trace.h"
+#include "exec/cores.h"
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
@@ -61,6 +63,16 @@ TEST_F(Training, RunAsJsonIsTheReport) {
     EXPECT_TRUE(report["predicted"].contains("makespan_ms"));
     EXPECT_TRUE(report["comparison"].contains("noise"));
     EXPECT_EQ(report["training"]["step"], 2);
+}
+
+/// Two ranks on one core cannot meet their prediction; the user hears it before the run.
+TEST_F(Training, RunSaysThatRanksShareACore) {
+    const Outcome outcome = std::async(std::launch::async, [this] {
+                                exec::pin_to(exec::allowed_cores().front());
+                                return pipetwin(command("run"));
+                            }).get();
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("2 ranks share 1 core, but are predicted with one each"));
 }
 
 TEST_F(Training, TrainPrintsALinePerStepAndWritesTheSameToMetrics) {
