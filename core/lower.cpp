@@ -107,7 +107,7 @@ std::optional<Recompute> recompute_of(const Schedule& schedule) {
 }
 
 bool exchanges(const Schedule& schedule, int boundary) {
-    if (boundary < 0 || boundary + 1 >= schedule.stage_count()) {
+    if (boundary < 0 || !has_next_stage(schedule, boundary)) {
         return false;
     }
     const auto left = static_cast<std::size_t>(boundary);

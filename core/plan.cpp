@@ -29,8 +29,9 @@ void expect_sizes_agree(const PlanParts& parts) {
     PIPETWIN_EXPECT(
         parts.micro_batch_sizes.empty() || parts.micro_batch_sizes.size() == micro_batches,
         "one size per micro-batch");
-    PIPETWIN_EXPECT(!parts.partition || covers_all_stages(parts.partition->layers_per_stage()),
-                    "one piece of the partition per stage");
+    const bool partitioned = !parts.partition || std::ssize(parts.partition->layers_per_stage()) ==
+                                                     piece_count(parts.schedule);
+    PIPETWIN_EXPECT(partitioned, "one piece of the partition per stage with weights of its own");
     PIPETWIN_EXPECT(parts.channel_capacity.value_or(0) >= 0, "capacity is not negative");
     const bool nothing_recomputed = parts.recompute == Recompute::ExceptLast && micro_batches == 1;
     PIPETWIN_EXPECT(

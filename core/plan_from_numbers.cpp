@@ -84,10 +84,30 @@ std::vector<StageCost> stage_costs(const PlainCosts& costs, int stages) {
     return result;
 }
 
+/// The costs of each stage of the schedule, from those of each piece of the model.
+std::vector<StageCost> stage_costs(const PlainCosts& costs, const Schedule& schedule) {
+    const std::vector<StageCost> of_piece = stage_costs(costs, piece_count(schedule));
+    std::vector<StageCost> result;
+    for (const int piece : schedule.weights_of_stage) {
+        result.push_back(of_piece[static_cast<std::size_t>(piece)]);
+    }
+    return result;
+}
+
 struct Lowered {
     Schedule schedule;
     Recompute recompute = Recompute::None;
 };
+
+/// With the recomputes and the communication that it lacks.
+Lowered lowered(const Schedule& schedule, const PlainCosts& costs) {
+    const Recompute recompute = is_forward_only(schedule) ? Recompute::None : costs.recompute;
+    Schedule complete = add_recompute(schedule, recompute);
+    if (!has_communication(complete)) {
+        complete = add_communication(std::move(complete), costs.recompute_timing);
+    }
+    return {std::move(complete), recompute};
+}
 
 /// A file's own recomputes and communication stand as they are; what it lacks is added as for a
 /// generated schedule. It is validated first, so that what is wrong is reported by the file's own
@@ -101,22 +121,17 @@ Lowered lowered_file(const Schedule& file, const PlainCosts& costs) {
                     "some micro-batches are recomputed and others are not",
                     "recompute all of them, all but the last, or none");
     }
-    Lowered lowered{file, *own};
     if (*own == Recompute::None) {
-        lowered = {add_recompute(file, costs.recompute), costs.recompute};
+        return lowered(file, costs);
     }
-    if (!has_communication(file)) {
-        lowered.schedule = add_communication(std::move(lowered.schedule), costs.recompute_timing);
-    }
-    return lowered;
+    return {has_communication(file) ? file : add_communication(file, costs.recompute_timing), *own};
 }
 
 Lowered lowered_schedule(const PlainCosts& costs) {
     if (costs.schedule_from_file) {
         return lowered_file(*costs.schedule_from_file, costs);
     }
-    Schedule schedule = add_recompute(generate(costs.schedule, costs.shape), costs.recompute);
-    return {add_communication(std::move(schedule), costs.recompute_timing), costs.recompute};
+    return lowered(generate(costs.schedule, costs.shape), costs);
 }
 
 int largest_stage_count_of_a_rank(const Schedule& schedule) {
@@ -133,17 +148,18 @@ int largest_stage_count_of_a_rank(const Schedule& schedule) {
 Plan make_plan(const PlainCosts& costs) {
     PlanParts parts;
     parts.schedule_name = costs.schedule_name;
-    Lowered lowered = lowered_schedule(costs);
-    parts.schedule = std::move(lowered.schedule);
-    parts.recompute = lowered.recompute;
+    Lowered complete = lowered_schedule(costs);
+    parts.schedule = std::move(complete.schedule);
+    parts.recompute = complete.recompute;
     const int stages = parts.schedule.stage_count();
     parts.chunks = largest_stage_count_of_a_rank(parts.schedule);
     parts.recompute_timing = costs.recompute_timing;
-    parts.costs = {stage_costs(costs, stages)};
+    parts.costs = {stage_costs(costs, parts.schedule)};
     parts.cost_class.assign(static_cast<std::size_t>(parts.schedule.micro_batches), 0);
     parts.states.resize(static_cast<std::size_t>(stages));
     parts.links.assign(static_cast<std::size_t>(std::max(0, stages - 1)), costs.link);
     parts.channel_capacity = costs.channel_capacity;
+    parts.stale_gradients = has_stale_gradients(costs.schedule);
     return Plan::make(std::move(parts));
 }
 

@@ -15,11 +15,23 @@ namespace pipetwin {
 
 namespace {
 
-constexpr std::array<ScheduleName, 3> names{{
-    {ScheduleKind::Naive, "naive", ""},
-    {ScheduleKind::GPipe, "gpipe", "GPipe"},
-    {ScheduleKind::OneFOneB, "1f1b", "1F1B"},
-}};
+constexpr std::array names{
+    ScheduleName{ScheduleKind::Naive, "naive", ""},
+    ScheduleName{ScheduleKind::GPipe, "gpipe", "GPipe"},
+    ScheduleName{ScheduleKind::OneFOneB, "1f1b", "1F1B"},
+    ScheduleName{ScheduleKind::Interleaved1F1B, "interleaved-1f1b", "Interleaved1F1B"},
+    ScheduleName{ScheduleKind::LoopedBfs, "looped-bfs", "LoopedBFS"},
+    ScheduleName{ScheduleKind::ZbH1, "zb-h1", ""},
+    ScheduleName{ScheduleKind::ZbH2, "zb-h2", ""},
+    ScheduleName{ScheduleKind::ZbV, "zb-v", "ZBVZeroBubble"},
+    ScheduleName{ScheduleKind::InterleavedZb, "interleaved-zb", "InterleavedZeroBubble"},
+    ScheduleName{ScheduleKind::DualPipeV, "dualpipe-v", "DualPipeV"},
+    ScheduleName{ScheduleKind::Chimera, "chimera", ""},
+    ScheduleName{ScheduleKind::Hanayo, "hanayo", ""},
+    ScheduleName{ScheduleKind::ForwardOnly, "forward-only", ""},
+    ScheduleName{ScheduleKind::PipeDream, "pipedream", ""},
+    ScheduleName{ScheduleKind::PipeDream2Bw, "pipedream-2bw", ""},
+};
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
     const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
@@ -77,14 +89,62 @@ std::string_view to_string(ScheduleKind kind) {
     return "file";
 }
 
-Schedule generate(ScheduleKind kind, const ScheduleShape& shape, BackwardOrder gpipe_order) {
+bool has_next_stage(const Schedule& schedule, int stage) {
+    const auto next = static_cast<std::size_t>(stage) + 1;
+    return next < schedule.rank_of_stage.size() &&
+           (next >= schedule.weights_of_stage.size() ||
+            schedule.weights_of_stage[next] > schedule.weights_of_stage[next - 1]);
+}
+
+int piece_count(const Schedule& schedule) {
+    const auto last = std::ranges::max_element(schedule.weights_of_stage);
+    return last == schedule.weights_of_stage.end() ? schedule.stage_count() : *last + 1;
+}
+
+bool is_forward_only(const Schedule& schedule) {
+    return std::ranges::all_of(schedule.ranks, [](const std::vector<Action>& row) {
+        return std::ranges::none_of(row, [](const Action& action) {
+            return action.op == Op::Backward || action.op == Op::BackwardInput ||
+                   action.op == Op::BackwardWeight;
+        });
+    });
+}
+
+bool has_stale_gradients(ScheduleKind kind) {
+    return kind == ScheduleKind::PipeDream || kind == ScheduleKind::PipeDream2Bw;
+}
+
+Schedule generate(ScheduleKind kind, const ScheduleShape& shape, const GeneratorOptions& options) {
     switch (kind) {
         case ScheduleKind::Naive:
             return schedules::naive(shape);
         case ScheduleKind::GPipe:
-            return schedules::gpipe(shape, gpipe_order);
+            return schedules::gpipe(shape, options.gpipe_order);
         case ScheduleKind::OneFOneB:
             return schedules::one_f_one_b(shape);
+        case ScheduleKind::Interleaved1F1B:
+            return schedules::interleaved_1f1b(shape, options.group_size);
+        case ScheduleKind::LoopedBfs:
+            return schedules::looped_bfs(shape);
+        case ScheduleKind::ZbH1:
+            return schedules::zb_h1(shape);
+        case ScheduleKind::ZbH2:
+            return schedules::zb_h2(shape);
+        case ScheduleKind::ZbV:
+            return schedules::zb_v(shape);
+        case ScheduleKind::InterleavedZb:
+            return schedules::interleaved_zb(shape);
+        case ScheduleKind::DualPipeV:
+            return schedules::dualpipe_v(shape);
+        case ScheduleKind::Chimera:
+            return schedules::chimera(shape);
+        case ScheduleKind::Hanayo:
+            return schedules::hanayo(shape);
+        case ScheduleKind::ForwardOnly:
+            return schedules::forward_only(shape);
+        case ScheduleKind::PipeDream:
+        case ScheduleKind::PipeDream2Bw:
+            return schedules::pipedream(shape, to_string(kind));
         case ScheduleKind::FromFile:
             break;
     }

@@ -16,7 +16,9 @@ namespace pipetwin {
 struct Schedule {
     int micro_batches = 0;
     std::vector<int> rank_of_stage;
-    std::vector<int> weights_of_stage;  ///< whose weights a stage uses: itself, except in chimera
+    /// Whose weights a stage uses: itself, except in chimera, where two pipelines of one model run
+    /// in opposite directions and share out the micro-batches. Stages p..2p-1 are the second one.
+    std::vector<int> weights_of_stage;
     std::vector<std::vector<Action>> ranks;
 
     int rank_count() const { return static_cast<int>(ranks.size()); }
@@ -24,7 +26,33 @@ struct Schedule {
     bool operator==(const Schedule&) const = default;
 };
 
-enum class ScheduleKind { Naive, GPipe, OneFOneB, FromFile };
+enum class ScheduleKind {
+    Naive,
+    GPipe,
+    OneFOneB,
+    Interleaved1F1B,
+    LoopedBfs,
+    ZbH1,
+    ZbH2,
+    ZbV,
+    InterleavedZb,
+    DualPipeV,
+    Chimera,
+    Hanayo,
+    ForwardOnly,
+    PipeDream,
+    PipeDream2Bw,
+    FromFile
+};
+/// Whether stage + 1 follows stage in a pipeline: not where another pipeline begins.
+bool has_next_stage(const Schedule& schedule, int stage);
+
+/// Into how many pieces the model is cut: the stages, each weight counted once.
+int piece_count(const Schedule& schedule);
+
+/// A schedule without any B, I or W: it cannot train.
+bool is_forward_only(const Schedule& schedule);
+
 enum class BackwardOrder { Descending, Ascending };
 
 /// What a generator needs to know. `ranks` is p of one replica, `chunks` is v; stages = ranks *
@@ -33,6 +61,12 @@ struct ScheduleShape {
     int ranks = 1;
     int chunks = 1;
     int micro_batches = 1;
+};
+
+/// What only some generators look at.
+struct GeneratorOptions {
+    BackwardOrder gpipe_order = BackwardOrder::Descending;
+    int group_size = 0;  ///< interleaved-1f1b: micro-batches that a chunk takes in turn; 0: ranks
 };
 
 struct ScheduleName {
@@ -49,12 +83,16 @@ std::span<const ScheduleName> known_schedules();
 ScheduleKind schedule_kind(std::string_view name);
 std::string_view to_string(ScheduleKind kind);
 
-/// Forward and backward actions only, no recompute and no communication: `lower` adds those.
+/// Weights are updated while micro-batches are under way, so gradients belong to older weights:
+/// such a schedule is simulated only, and says so wherever it is offered.
+bool has_stale_gradients(ScheduleKind kind);
+
+/// Compute actions only, no recompute and no communication: `lower` adds those.
 /// Throws Error(Infeasible) naming the rule that the shape breaks ("naive: one micro-batch, got
 /// 4").
 Schedule generate(ScheduleKind kind,
                   const ScheduleShape& shape,
-                  BackwardOrder gpipe_order = BackwardOrder::Descending);
+                  const GeneratorOptions& options = {});
 
 /// The most actions that a schedule may have: one of 16 bytes each is a gigabyte.
 constexpr std::int64_t largest_schedule = 64'000'000;

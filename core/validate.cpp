@@ -44,12 +44,28 @@ class StageCells {
 /// What every rule looks at, and where it puts what it finds.
 struct Inspection {
     const Schedule& schedule;
-    bool lowered = false;  ///< it has sends and receives, so it must have all of them
+    bool lowered = false;       ///< it has sends and receives, so it must have all of them
+    bool forward_only = false;  ///< it has no backward, so it needs none
+    /// Two pipelines of one model: the stage that does the same in the other one; else `missing`.
+    std::vector<int> twins{};
     std::vector<StageCells> stages{};
     std::vector<Violation> found{};
 
     int rank_of(int stage) const { return schedule.rank_of_stage[static_cast<std::size_t>(stage)]; }
     const StageCells& cells(int stage) const { return stages[static_cast<std::size_t>(stage)]; }
+
+    /// Any compute of the micro-batch stands on the stage.
+    bool works_on(int stage, int k) const {
+        const StageCells& own = cells(stage);
+        return own.has(Op::Forward, k) || own.has(Op::Backward, k) ||
+               own.has(Op::BackwardInput, k) || own.has(Op::BackwardWeight, k);
+    }
+    /// Every micro-batch goes through every stage; where there are two pipelines, through one of
+    /// them.
+    bool needs(int stage, int k) const {
+        const int twin = twins[static_cast<std::size_t>(stage)];
+        return twin == missing || works_on(stage, k) || (!works_on(twin, k) && stage < twin);
+    }
 
     void report(int rank, int cell, const Action& action, std::string why) {
         found.push_back({rank, cell, to_string(action), std::move(why)});
@@ -78,13 +94,16 @@ void check_sizes(Inspection& in) {
     // A few cells can name a stage and a micro-batch between which lie millions: saying so once is
     // better than listing what is missing.
     constexpr std::int64_t worth_listing = 100'000;
-    if (pairs > worth_listing && actions < 2 * pairs) {
+    const auto& weights = schedule.weights_of_stage;
+    const bool two_pipelines = !weights.empty() && weights.back() + 1 < schedule.stage_count();
+    const std::int64_t needed = (in.forward_only ? 1 : 2) * (two_pipelines ? pairs / 2 : pairs);
+    if (pairs > worth_listing && actions < needed) {
         in.report(missing,
                   fmt::format("{} actions, but {} stages x {} micro-batches need at least {}",
                               actions,
                               schedule.stage_count(),
                               schedule.micro_batches,
-                              2 * pairs));
+                              needed));
     }
 }
 
@@ -105,14 +124,33 @@ void check_placement(Inspection& in) {
     }
 }
 
+/// Every stage uses its own weights; or there are two pipelines, and each stage of the second uses
+/// those of the first.
 void check_weights(Inspection& in) {
     const auto& weights = in.schedule.weights_of_stage;
-    bool own = weights.size() == in.schedule.rank_of_stage.size();
-    for (std::size_t stage = 0; own && stage < weights.size(); ++stage) {
-        own = weights[stage] == static_cast<int>(stage);
+    const std::size_t stages = in.schedule.rank_of_stage.size();
+    const auto counts_up = [&weights](std::size_t begin, std::size_t end) {
+        for (std::size_t stage = begin; stage < end; ++stage) {
+            if (weights[stage] != static_cast<int>(stage - begin)) {
+                return false;
+            }
+        }
+        return true;
+    };
+    in.twins.assign(stages, missing);
+    if (weights.size() == stages && counts_up(0, stages)) {
+        return;
     }
-    if (!own) {
-        in.report(missing, "every stage must use its own weights");
+    const std::size_t half = stages / 2;
+    if (weights.size() != stages || stages % 2 != 0 || !counts_up(0, half) ||
+        !counts_up(half, stages)) {
+        in.report(missing,
+                  "every stage must use its own weights, or those of the first pipeline's stage");
+        return;
+    }
+    for (std::size_t stage = 0; stage < half; ++stage) {
+        in.twins[stage] = static_cast<int>(stage + half);
+        in.twins[stage + half] = static_cast<int>(stage);
     }
 }
 
@@ -199,12 +237,13 @@ void check_pairs(Inspection& in) {
 /// Reports what `needed` lacks, neighbouring micro-batches in one sentence.
 template <class Lacks>
 void report_missing(Inspection& in, int stage, Op op, Lacks lacks) {
+    const auto is_missing = [&](int k) { return in.needs(stage, k) && lacks(k); };
     for (int first = 0; first < in.schedule.micro_batches; ++first) {
-        if (!lacks(first)) {
+        if (!is_missing(first)) {
             continue;
         }
         int last = first;
-        while (last + 1 < in.schedule.micro_batches && lacks(last + 1)) {
+        while (last + 1 < in.schedule.micro_batches && is_missing(last + 1)) {
             ++last;
         }
         const std::string which = first == last
@@ -225,6 +264,9 @@ void check_forwards(Inspection& in, int stage) {
 
 /// One full backward, or both of its parts; never a mixture.
 void check_backwards(Inspection& in, int stage) {
+    if (in.forward_only) {
+        return;
+    }
     const StageCells& cells = in.cells(stage);
     const auto whole = [&](int k) { return cells.has(Op::Backward, k); };
     const auto input = [&](int k) { return cells.has(Op::BackwardInput, k); };
@@ -245,6 +287,22 @@ void check_backwards(Inspection& in, int stage) {
                     fmt::format("is part of the full backward in cell {}; use one or the other",
                                 cells.at(Op::Backward, k)));
             }
+        }
+    }
+}
+
+/// With two pipelines, a micro-batch goes through one of them.
+void check_one_pipeline(Inspection& in, int stage) {
+    const int twin = in.twins[static_cast<std::size_t>(stage)];
+    for (int k = 0; k < in.schedule.micro_batches && stage < twin; ++k) {
+        if (in.works_on(stage, k) && in.works_on(twin, k)) {
+            in.report(in.rank_of(twin),
+                      in.cells(twin).at(Op::Forward, k),
+                      {.op = Op::Forward, .stage = twin, .micro_batch = k},
+                      fmt::format("micro-batch {} goes through stage {} of the other pipeline "
+                                  "already",
+                                  k,
+                                  stage));
         }
     }
 }
@@ -331,23 +389,27 @@ void check_updates_complete(Inspection& in) {
 void check_shared_rank(Inspection& in, int boundary) {
     const int left = boundary;
     const int right = boundary + 1;
-    const auto check = [&](int k, Op op, int first, int second) {
-        const int before = in.cells(first).at(op, k);
-        const int after = in.cells(second).at(op, k);
+    const auto check = [&](const Action& first, const Action& second) {
+        const int before = in.cells(first.stage).at(first.op, first.micro_batch);
+        const int after = in.cells(second.stage).at(second.op, second.micro_batch);
         if (before != missing && after != missing && before > after) {
             in.report(
-                in.rank_of(second),
+                in.rank_of(second.stage),
                 after,
-                {.op = op, .stage = second, .micro_batch = k},
+                second,
                 fmt::format("stands before {} (cell {}) on the same rank, whose result it needs",
-                            to_string({.op = op, .stage = first, .micro_batch = k}),
+                            to_string(first),
                             before));
         }
     };
+    const auto backward = [&in](int stage, int k) {
+        const Op op = in.cells(stage).has(Op::Backward, k) ? Op::Backward : Op::BackwardInput;
+        return Action{.op = op, .stage = stage, .micro_batch = k};
+    };
     for (int k = 0; k < in.schedule.micro_batches; ++k) {
-        check(k, Op::Forward, left, right);
-        check(k, Op::Backward, right, left);
-        check(k, Op::BackwardInput, right, left);
+        check({.op = Op::Forward, .stage = left, .micro_batch = k},
+              {.op = Op::Forward, .stage = right, .micro_batch = k});
+        check(backward(right, k), backward(left, k));
     }
 }
 
@@ -364,7 +426,8 @@ void check_messages(Inspection& in, int stage) {
                               Message{Op::SendBackward, stage - 1}};
     const StageCells& cells = in.cells(stage);
     for (const auto& [op, boundary] : messages) {
-        if (exchanges(in.schedule, boundary)) {
+        const bool backward = op == Op::RecvBackward || op == Op::SendBackward;
+        if (exchanges(in.schedule, boundary) && !(backward && in.forward_only)) {
             report_missing(in, stage, op, [&, op = op](int k) { return !cells.has(op, k); });
             continue;
         }
@@ -417,6 +480,9 @@ void check_message_order(Inspection& in, Op send, int sender, Op receive, int re
 }
 
 void check_boundary(Inspection& in, int boundary) {
+    if (!has_next_stage(in.schedule, boundary)) {
+        return;  // the next stage begins another pipeline
+    }
     if (!exchanges(in.schedule, boundary)) {
         check_shared_rank(in, boundary);
     } else if (in.lowered) {
@@ -428,7 +494,9 @@ void check_boundary(Inspection& in, int boundary) {
 }  // namespace
 
 std::vector<Violation> validate(const Schedule& schedule) {
-    Inspection in{.schedule = schedule, .lowered = has_communication(schedule)};
+    Inspection in{.schedule = schedule,
+                  .lowered = has_communication(schedule),
+                  .forward_only = is_forward_only(schedule)};
     check_sizes(in);
     if (!in.found.empty()) {
         return in.found;
@@ -440,6 +508,7 @@ std::vector<Violation> validate(const Schedule& schedule) {
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
         check_forwards(in, stage);
         check_backwards(in, stage);
+        check_one_pipeline(in, stage);
         check_order(in, stage);
         check_update(in, stage);
         if (in.lowered) {

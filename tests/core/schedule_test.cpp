@@ -6,12 +6,15 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "core/lower.h"
+#include "core/validate.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::row_text;
 
 /// Every shape that the properties run over.
@@ -48,8 +51,9 @@ TEST(GPipe, RunsAllForwardsThenAllBackwardsDescending) {
 }
 
 TEST(GPipe, MayRunBackwardsAscending) {
-    const Schedule schedule =
-        generate(ScheduleKind::GPipe, {.ranks = 1, .micro_batches = 3}, BackwardOrder::Ascending);
+    const Schedule schedule = generate(ScheduleKind::GPipe,
+                                       {.ranks = 1, .micro_batches = 3},
+                                       {.gpipe_order = BackwardOrder::Ascending});
     EXPECT_EQ(row_text(schedule, 0), "0F0 0F1 0F2 0B0 0B1 0B2");
 }
 
@@ -154,10 +158,35 @@ TEST(Generate, PlacesEveryStageOnItsOwnRankWithItsOwnWeights) {
     EXPECT_EQ(schedule.weights_of_stage, counting(3));
 }
 
-TEST(Generate, RefusesChunksWhereTheScheduleHasNone) {
+/// A generator is total: a valid schedule that runs with enough room, or an error naming the rule.
+TEST(Generate, EveryShapeGivesAValidScheduleOrAnErrorThatNamesTheRule) {
     for (const ScheduleName& known : known_schedules()) {
-        EXPECT_THROW(generate(known.kind, {.ranks = 2, .chunks = 2, .micro_batches = 1}), Error)
-            << known.name;
+        int valid = 0;
+        for (int ranks = 1; ranks <= 8; ++ranks) {
+            for (int chunks = 1; chunks <= 4; ++chunks) {
+                for (int micro_batches = 1; micro_batches <= 32; ++micro_batches) {
+                    const ScheduleShape shape{
+                        .ranks = ranks, .chunks = chunks, .micro_batches = micro_batches};
+                    try {
+                        const Schedule schedule = generate(known.kind, shape);
+                        ++valid;
+                        ASSERT_THAT(validate(schedule), IsEmpty())
+                            << known.name << " p" << ranks << " v" << chunks << " m"
+                            << micro_batches;
+                        const Schedule lowered =
+                            add_communication(schedule, RecomputeTiming::Eager);
+                        ASSERT_THAT(validate(lowered), IsEmpty()) << known.name;
+                        ASSERT_GE(smallest_capacity(lowered), 0)
+                            << known.name << " p" << ranks << " v" << chunks << " m"
+                            << micro_batches;
+                    } catch (const Error& error) {
+                        ASSERT_EQ(error.kind(), ErrorKind::Infeasible) << known.name;
+                        ASSERT_THAT(error.what(), HasSubstr(std::string(known.name)));
+                    }
+                }
+            }
+        }
+        EXPECT_GE(valid, 4) << known.name;
     }
 }
 

@@ -199,8 +199,50 @@ TEST(Validate, FindsAPairThatIsNoPair) {
 
 TEST(Validate, FindsWeightsOfAnotherStage) {
     Schedule schedule = schedule_of({"0F0 0B0", "1F0 1B0"});
-    schedule.weights_of_stage = {0, 0};
+    schedule.weights_of_stage = {1, 0};
     EXPECT_THAT(validate(schedule), ElementsAre(violation(-1, -1, "", "its own weights")));
+}
+
+/// Stages 0 and 1 go down over ranks 0 and 1, stages 2 and 3 are the same pieces on ranks 1 and 0.
+Schedule two_pipelines() {
+    Schedule schedule = schedule_of({"0F0 3F1 3B1 0B0", "1F0 2F1 1B0 2B1"});
+    schedule.weights_of_stage = {0, 1, 0, 1};
+    return schedule;
+}
+
+TEST(Validate, LetsAMicroBatchTakeOneOfTwoPipelines) {
+    EXPECT_THAT(validate(two_pipelines()), IsEmpty());
+}
+
+TEST(Validate, FindsAMicroBatchInBothPipelines) {
+    Schedule schedule = two_pipelines();
+    schedule.ranks[0].insert(schedule.ranks[0].begin(),
+                             {{.op = Op::Forward, .stage = 0, .micro_batch = 1},
+                              {.op = Op::Backward, .stage = 0, .micro_batch = 1}});
+    EXPECT_THAT(validate(schedule),
+                ::testing::Contains(violation(1, 1, "2F1", "stage 0 of the other pipeline")));
+}
+
+TEST(Validate, FindsAMicroBatchInNoPipeline) {
+    Schedule schedule = two_pipelines();
+    std::erase_if(schedule.ranks[0], [](const Action& action) { return action.stage == 3; });
+    std::erase_if(schedule.ranks[1], [](const Action& action) { return action.stage == 2; });
+    EXPECT_THAT(validate(schedule),
+                ::testing::IsSupersetOf({violation(0, -1, "0F1", "is missing"),
+                                         violation(1, -1, "1F1", "is missing")}));
+}
+
+TEST(Validate, AScheduleWithoutAnyBackwardIsForwardOnly) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0F1", "1F0 1F1"})), IsEmpty());
+    EXPECT_THAT(validate(schedule_of({"0F0 0F1", "1F0"})),
+                ElementsAre(violation(1, -1, "1F1", "is missing")));
+}
+
+/// DualPipe splits the backwards of some stages and micro-batches only.
+TEST(Validate, AFullBackwardMayFollowASplitOneOfTheNextStageOnTheSameRank) {
+    EXPECT_THAT(validate(schedule_of({"0F0 1F0 1I0 0B0 1W0"})), IsEmpty());
+    EXPECT_THAT(validate(schedule_of({"0F0 1F0 0B0 1I0 1W0"})),
+                ElementsAre(violation(0, 2, "0B0", "stands before 1I0")));
 }
 
 TEST(Validate, RefusesAnEmptySchedule) {

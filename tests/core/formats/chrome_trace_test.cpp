@@ -238,7 +238,7 @@ TEST(ChromeTrace, BrokenMetadataIsRefusedWithItsPointer) {
     };
     expect_refused(with("schema_version", 2), "/pipetwin/schema_version: 2, expected 1");
     expect_refused(with("origin", "guessed"), "expected predicted, measured or emulated");
-    expect_refused(with("rows", "0F0,1F0\r\n"), "/pipetwin/rows");
+    expect_refused(with("rows", "0F0,1F0,0B0\r\n"), "/pipetwin/rows");
     expect_refused(with("rows", "0SEND_B0\r\n"), "/pipetwin/rows");
     expect_refused(with("step_begins_ns", json::array()), "expected at least one step");
     expect_refused(with("peak_bytes", {1, "x"}), "/pipetwin/peak_bytes/1");
