@@ -116,8 +116,7 @@ Schedule dualpipe_v(const ScheduleShape& shape) {
                  fmt::format("at least two micro-batches per rank, got {} for {} ranks", m, p),
                  fmt::format("take {} micro-batches or more", 2 * p));
     Schedule schedule = v_placement(shape);
-    fill_rows(schedule,
-              [p, m](int rank, RowWriter& row) { DualPipeRow(row, rank, p, m).write(); });
+    fill_rows(schedule, [p, m](int rank, RowWriter& row) { DualPipeRow(row, rank, p, m).write(); });
     return schedule;
 }
 

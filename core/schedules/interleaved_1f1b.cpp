@@ -15,12 +15,11 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, int group_size) {
     const int m = shape.micro_batches;
     const int v = shape.chunks;
     const int g = group_size == 0 ? p : group_size;
-    require_rule(g >= p,
-                 "interleaved-1f1b",
-                 fmt::format("a group has at least one micro-batch per rank, got {} for {} ranks",
-                             g,
-                             p),
-                 fmt::format("give a group size of {} or more", p));
+    require_rule(
+        g >= p,
+        "interleaved-1f1b",
+        fmt::format("a group has at least one micro-batch per rank, got {} for {} ranks", g, p),
+        fmt::format("give a group size of {} or more", p));
     require_rule(m % g == 0 || m % g >= p,
                  "interleaved-1f1b",
                  fmt::format("{} micro-batches in groups of {} leave a last group of {}, smaller "

@@ -57,8 +57,9 @@ Schedule zb_v(const ScheduleShape& shape) {
     Schedule schedule = v_placement(shape);
     const int p = shape.ranks;
     const int m = shape.micro_batches;
-    fill_rows(schedule,
-              [p, m](int rank, RowWriter& row) { write_full_row(row, rank, p, std::max(m, 2 * p - 1)); });
+    fill_rows(schedule, [p, m](int rank, RowWriter& row) {
+        write_full_row(row, rank, p, std::max(m, 2 * p - 1));
+    });
     for (auto& row : schedule.ranks) {
         std::erase_if(row, [m](const Action& action) { return action.micro_batch >= m; });
     }
