@@ -106,7 +106,19 @@ class DualPipeRow {
 
 }  // namespace
 
-/// PICTURE
+/// DualPipeV: two chunks per rank in a V; in the middle of the step every rank runs a forward of
+/// one micro-batch and a backward of another as one overlapped pair, whose computation hides the
+/// communication between experts of the other.
+///
+///     rank 0   0 1 2 0 a A 1 3 b b . 2 a a c c . 3 b b d d c C d D
+///     rank 1   . 0 0 1 1 2 a a 2 a a 3 b b 3 b b c c c c . d d D D
+///
+/// (Two ranks, four micro-batches; F = I = W, pairs drawn one after the other.) The idle time of
+/// the worst rank is (p - 1)(F&B + B - 3 W), where F&B is an overlapped pair; every rank keeps 2p +
+/// 1 activations. Needs m >= 2p.
+///
+/// Source: DeepSeek-AI, "DualPipe" (github.com/deepseek-ai/DualPipe), cut in half as proposed by
+/// Qi et al.
 Schedule dualpipe_v(const ScheduleShape& shape) {
     require_two_chunks(shape, "dualpipe-v");
     const int p = shape.ranks;

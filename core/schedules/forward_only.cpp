@@ -2,7 +2,14 @@
 
 namespace pipetwin::schedules {
 
-/// PICTURE
+/// Inference, or the validation at the end of an epoch: nothing comes back.
+///
+///     rank 0   0 1 2 3 4 5 . . .
+///     rank 1   . 0 1 2 3 4 5 . .
+///     rank 2   . . 0 1 2 3 4 5 .
+///     rank 3   . . . 0 1 2 3 4 5
+///
+/// (m + p - 1) F. It cannot train.
 Schedule forward_only(const ScheduleShape& shape) {
     require_one_chunk(shape, "forward-only");
     Schedule schedule = loop_placement(shape);

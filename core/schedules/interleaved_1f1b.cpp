@@ -8,7 +8,23 @@
 
 namespace pipetwin::schedules {
 
-/// PICTURE
+/// Interleaved 1F1B: the model is cut into more pieces than there are ranks, and every rank holds
+/// several of them, a loop apart.
+///
+///     rank 0   0 1 2 0 1 2 3 4 . . a a 5 b b 3 c c 4 a a 5 b b . c c . d d . e e . f f d d e e f f
+///     rank 1   . 0 1 2 0 1 2 . a a 3 b b 4 c c 5 a a 3 b b 4 c c 5 d d . e e . f f d d e e f f . .
+///     rank 2   . . 0 1 2 0 a a 1 b b 2 c c 3 a a 4 b b 5 c c 3 d d 4 e e 5 f f d d e e f f . . . .
+///
+/// Three ranks, two chunks each: micro-batches go in groups of g (here 3, the number of ranks)
+/// through the first chunk, then through the second. A chunk is a v-th of a stage, and so is the
+/// time in which the pipeline fills: (m v + p - 1)(F + B) per piece, against (m + p - 1)(F + B) v
+/// of 1F1B. The price is v times as many messages, and min(m v, (v - 1) g + 2 (p - 1 - r) + 1) live
+/// activations on rank r.
+///
+/// A last group of fewer micro-batches is fine as long as it has one per rank.
+///
+/// Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+/// Megatron-LM", section 2.2.2.
 Schedule interleaved_1f1b(const ScheduleShape& shape, int group_size) {
     Schedule schedule = loop_placement(shape);
     const int p = shape.ranks;

@@ -4,7 +4,19 @@
 
 namespace pipetwin::schedules {
 
-/// PICTURE
+/// ZB-H2: as ZB-H1, but with twice as many forwards at the start, so that no rank ever waits once
+/// it has begun.
+///
+///     rank 0   0 1 2 3 4 a A 5 b B c C d D e E f F . .
+///     rank 1   . 0 1 2 a 3 b 4 c A 5 d B e C f D E F .
+///     rank 2   . . 0 a 1 b 2 c 3 d 4 e A 5 f B C D E F
+///
+/// The trapezoid has become a parallelogram: each rank is busy for m (F + I + W) without a gap
+/// where all three are equal, and the next step can begin on rank 0 while rank p - 1 still works,
+/// provided that the optimizer does not wait for all ranks. Every rank keeps min(m, 2p - 1)
+/// activations, about twice as many as 1F1B's first.
+///
+/// Source: Qi et al., "Zero Bubble Pipeline Parallelism", section 2 (handcrafted schedules).
 Schedule zb_h2(const ScheduleShape& shape) {
     require_one_chunk(shape, "zb-h2");
     Schedule schedule = loop_placement(shape);

@@ -108,7 +108,9 @@ TEST(Interleaved1F1B, TakesTheTimeOfItsClosedForm) {
     for_shapes(
         ScheduleKind::Interleaved1F1B,
         {2, 3, 4},
-        {{.f = 1, .i = 1, .w = 1}, {.f = 3, .i = 4, .w = 1, .c = 2}, {.f = 4, .i = 1, .w = 1, .c = 2}},
+        {{.f = 1, .i = 1, .w = 1},
+         {.f = 3, .i = 4, .w = 1, .c = 2},
+         {.f = 4, .i = 1, .w = 1, .c = 2}},
         [](const Case& x) { return x.m % x.p == 0; },
         [](const Case& x, const Result& result) {
             const int time = (x.m * x.v + x.p - 1) * (x.f + x.b()) +
@@ -126,14 +128,16 @@ TEST(LoopedBfs, TakesTheTimeOfItsClosedForm) {
     for_shapes(
         ScheduleKind::LoopedBfs,
         {1, 2, 3, 4},
-        {{.f = 1, .i = 1, .w = 1}, {.f = 3, .i = 4, .w = 1, .c = 2}, {.f = 2, .i = 1, .w = 1, .c = 9}},
+        {{.f = 1, .i = 1, .w = 1},
+         {.f = 3, .i = 4, .w = 1, .c = 2},
+         {.f = 2, .i = 1, .w = 1, .c = 9}},
         [](const Case& x) { return x.p > 1; },
         [](const Case& x, const Result& result) {
             const int stalls = std::max(0, x.p * (x.f + x.c) - x.m * x.f) +
                                std::max(0, x.p * (x.b() + x.c) - x.m * x.b());
-            ASSERT_EQ(result.time,
-                      (x.m * x.v + x.p - 1) * (x.f + x.b()) + 2 * (x.p - 1) * x.c +
-                          (x.v - 1) * stalls)
+            ASSERT_EQ(
+                result.time,
+                (x.m * x.v + x.p - 1) * (x.f + x.b()) + 2 * (x.p - 1) * x.c + (x.v - 1) * stalls)
                 << x;
             ASSERT_EQ(result.peaks, same_on_every_rank(x, x.m * x.v)) << x;
         });
@@ -275,8 +279,7 @@ TEST(GoldenValues, SchedulesWithChunksAndSplitBackwards) {
                  72'000,
                  {15, 15, 15, 15, 15, 15, 15, 15}},
           Golden{ScheduleKind::ZbV, 4, 8, 2, 1'000, 51'000, 48'000, {8, 8, 8, 8}}}) {
-        PlainCosts costs =
-            costs_of(golden.kind, {.p = golden.p, .m = golden.m, .v = golden.v});
+        PlainCosts costs = costs_of(golden.kind, {.p = golden.p, .m = golden.m, .v = golden.v});
         for (auto* list : {&costs.forward, &costs.backward_input, &costs.backward_weight}) {
             std::ranges::fill(*list, microseconds(golden.cost));
         }
