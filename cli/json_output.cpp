@@ -51,8 +51,9 @@ Json layers_json(const Plan& plan, int rank) {
         if (plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)] != rank) {
             continue;
         }
-        const int first = plan->partition->first_layer(stage);
-        for (int layer = first; layer < first + plan->partition->layers_in(stage); ++layer) {
+        const int piece = plan->schedule.weights_of_stage[static_cast<std::size_t>(stage)];
+        const int first = plan->partition->first_layer(piece);
+        for (int layer = first; layer < first + plan->partition->layers_in(piece); ++layer) {
             names.push_back(plan->layer_names.at(static_cast<std::size_t>(layer)));
         }
     }

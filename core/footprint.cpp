@@ -84,10 +84,11 @@ MemoryChange change_of(const StageCost& cost, const Action& action, bool keep) {
             change.after[MemoryKind::Boundary] = input_gradient - output_gradient;
             break;
         case Op::BackwardInput:
+            both(MemoryKind::Stash, cost.split);
             both(MemoryKind::Boundary, input_gradient);
             break;
         case Op::BackwardWeight:
-            change.after[MemoryKind::Stash] = -cost.saved;
+            change.after[MemoryKind::Stash] = -(cost.saved + cost.split);
             change.after[MemoryKind::Boundary] = -output_gradient;
             break;
         case Op::ReduceGradient:

@@ -34,8 +34,8 @@ struct MemoryUse {
 /// SEND_F     boundary - output                     SEND_B  boundary - input
 /// R          stash + saved - input; during: + output, too
 /// B          stash - saved, boundary - output gradient + input gradient; during: backward_peak
-/// I          boundary + input gradient (not at stage 0)     W  stash - saved, boundary - output
-/// gradient
+/// I          stash + split, boundary + input gradient (not at stage 0)
+/// W          stash - saved - split, boundary - output gradient
 struct MemoryChange {
     MemoryUse during;
     MemoryUse after;

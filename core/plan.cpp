@@ -167,6 +167,19 @@ std::string Plan::hash() const {
     return fmt::format("{:016x}", hash.value());
 }
 
+std::optional<std::string> why_not_trainable(const Plan& plan) {
+    if (is_forward_only(plan->schedule)) {
+        return "a schedule without any backward cannot train";
+    }
+    if (plan->stale_gradients) {
+        return "it never flushes, so its gradients belong to older weights; it is simulated only";
+    }
+    if (piece_count(plan->schedule) < plan.stage_count()) {
+        return "two pipelines that share weights cannot be trained yet";
+    }
+    return std::nullopt;
+}
+
 std::vector<int> micro_batch_sizes(int batch, int micro_batches) {
     if (batch < 1) {
         throw Error(ErrorKind::BadInput,

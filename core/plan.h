@@ -26,6 +26,7 @@ struct StageCost {
     Bytes input{};   ///< boundary before the stage; for the first stage the model's own input
     Bytes output{};  ///< boundary after the stage; 0 for the last
     Bytes saved{};   ///< kept from F to B when everything is kept, input included
+    Bytes split{};   ///< kept in addition from I to W: gradients of the inner outputs
     Bytes forward_drop_peak{};  ///< most held during an F that keeps its input only, input included
     Bytes backward_peak{};      ///< most held during B: what is left of `saved`, and both gradients
 };
@@ -95,6 +96,10 @@ class Plan {
     explicit Plan(PlanParts parts) : parts_(std::move(parts)) {}
     PlanParts parts_;
 };
+
+/// Why the plan can be simulated, but not trained with: it has no backward, its gradients would
+/// belong to older weights, or two pipelines share weights. None for every other plan.
+std::optional<std::string> why_not_trainable(const Plan& plan);
 
 /// Sizes of the micro-batches of a mini-batch: exactly min(batch, micro_batches) of them, differing
 /// by at most 1, the larger ones first (C15). Throws Error(BadInput), naming the value, if either

@@ -111,6 +111,10 @@ class StageSum {
             cost.backward_weight += sample(layer).backward_weight;
             cost.backward += sample(layer).backward();
             cost.saved += sample(layer).saved;
+            cost.split += sample(layer).split;
+            if (layer > first_) {
+                cost.split += input_gradient(model_, samples_, layer);
+            }
         }
         cost.recompute = cost.forward;
         cost.forward_drop_peak = forward_drop_peak(cost.input);
@@ -192,6 +196,16 @@ std::vector<StageState> stage_states(const Profile& profile,
     return states;
 }
 
+/// From pieces of the model to stages: two pipelines of one model have each piece twice.
+template <class T>
+std::vector<T> of_stages(const Schedule& order, const std::vector<T>& of_pieces) {
+    std::vector<T> result;
+    for (const int piece : order.weights_of_stage) {
+        result.push_back(of_pieces[static_cast<std::size_t>(piece)]);
+    }
+    return result;
+}
+
 // --- Links. ---
 
 LinkCost profiled_link(const Profile& profile,
@@ -217,7 +231,9 @@ LinkCost overridden(LinkCost link, double gigabits_per_second, double latency_us
 ///
 ///     | rank 0 - rank 1 | - - | rank 2 - rank 3 |      per_node = 2
 ///           inside       between       inside
-std::vector<LinkCost> link_costs(const Scenario& scenario, const Profile& profile, int stages) {
+std::vector<LinkCost> link_costs(const Scenario& scenario,
+                                 const Profile& profile,
+                                 const Schedule& order) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
     const LinkCost first = profile.links.empty() ? LinkCost{} : profile.links.front();
     const LinkCost inside = overridden(
@@ -226,9 +242,11 @@ std::vector<LinkCost> link_costs(const Scenario& scenario, const Profile& profil
                                         cluster.node_link_gbps,
                                         cluster.node_link_latency_us);
     std::vector<LinkCost> links;
-    for (int boundary = 0; boundary + 1 < stages; ++boundary) {
-        const bool leaves_the_node = (boundary + 1) % std::max(1, cluster.per_node) == 0;
-        links.push_back(leaves_the_node ? between : inside);
+    for (std::size_t boundary = 0; boundary + 1 < order.rank_of_stage.size(); ++boundary) {
+        const auto node = [&](std::size_t stage) {
+            return order.rank_of_stage[stage] / std::max(1, cluster.per_node);
+        };
+        links.push_back(node(boundary) == node(boundary + 1) ? inside : between);
     }
     return links;
 }
@@ -273,8 +291,9 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     require_devices(scenario, *pipeline.stages);
 
     PlanParts parts;
-    parts.schedule_name = to_string(schedule_kind(*pipeline.schedule));
-    parts.recompute = pipeline.recompute.value_or(Recompute::None);
+    const ScheduleKind kind = schedule_kind(*pipeline.schedule);
+    parts.schedule_name = to_string(kind);
+    parts.stale_gradients = has_stale_gradients(kind);
     parts.recompute_timing = pipeline.recompute_timing;
     parts.channel_capacity = pipeline.channel_capacity;
     parts.memory_limit = scenario.cluster.memory_limit;
@@ -293,25 +312,31 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
                               .chunks = *pipeline.chunks,
                               .micro_batches = static_cast<int>(parts.micro_batch_sizes.size())};
     parts.chunks = shape.chunks;
-    const Schedule order = generate(schedule_kind(*pipeline.schedule), shape);
-    parts.schedule = add_optimizer(
-        add_communication(add_recompute(order, parts.recompute), parts.recompute_timing));
+    const Schedule order = generate(kind, shape);
+    const bool trains = !is_forward_only(order);
+    parts.recompute = trains ? pipeline.recompute.value_or(Recompute::None) : Recompute::None;
+    parts.schedule =
+        add_communication(add_recompute(order, parts.recompute), parts.recompute_timing);
+    if (trains) {
+        parts.schedule = add_optimizer(std::move(parts.schedule));
+    }
 
     const std::optional<Partition> written = scenario_partition(scenario, model);
-    parts.partition =
-        written ? *written
-                : balanced(samples_of_class.front(), order.stage_count(), parts.recompute);
+    parts.partition = written
+                          ? *written
+                          : balanced(samples_of_class.front(), piece_count(order), parts.recompute);
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         parts.layer_names.push_back(model.layer(layer).spec.name);
     }
     for (const Samples& samples : samples_of_class) {
-        parts.costs.push_back(stage_costs(model, samples, *parts.partition));
+        parts.costs.push_back(of_stages(order, stage_costs(model, samples, *parts.partition)));
     }
-    parts.states = stage_states(profile,
-                                samples_of_class,
-                                *parts.partition,
-                                optimizer_slots(to_string(scenario.training.optimizer)));
-    parts.links = link_costs(scenario, profile, order.stage_count());
+    parts.states = of_stages(order,
+                             stage_states(profile,
+                                          samples_of_class,
+                                          *parts.partition,
+                                          optimizer_slots(to_string(scenario.training.optimizer))));
+    parts.links = link_costs(scenario, profile, order);
     return Plan::make(std::move(parts));
 }
 

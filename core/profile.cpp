@@ -55,7 +55,8 @@ LayerSample combine(LayerSample a, const LayerSample& b, Change change) {
     for (const auto size : {&LayerSample::input,
                             &LayerSample::output,
                             &LayerSample::saved,
-                            &LayerSample::workspace}) {
+                            &LayerSample::workspace,
+                            &LayerSample::split}) {
         a.*size = Bytes{change((a.*size).count, (b.*size).count)};
     }
     return a;
@@ -232,6 +233,7 @@ class ProfileCheck {
         number(pointer + "/output_bytes", values.output.count);
         number(pointer + "/saved_bytes", values.saved.count);
         number(pointer + "/workspace_bytes", values.workspace.count);
+        number(pointer + "/split_bytes", values.split.count);
         rate(pointer + "/spread", values.spread);
     }
 

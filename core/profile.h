@@ -19,6 +19,8 @@ std::string_view to_string(CostSource source);
 /// `output`;
 /// - forward that keeps nothing (recompute): the same for a moment, then only `output`;
 /// - backward: `saved` + gradient of the output + gradient of the input, then only the latter;
+/// - backward in two: I adds `split` and the gradient of the input, W gives back `saved` and
+/// `split`;
 /// - `workspace` is scratch inside one call; a rank reserves the largest of its layers once.
 struct LayerSample {
     int micro_batch_size = 1;
@@ -29,6 +31,7 @@ struct LayerSample {
     Bytes output{};              ///< what the next layer reads; 0 for a loss
     Bytes saved{};               ///< kept from forward to backward, input included
     Bytes workspace{};
+    Bytes split{};      ///< kept in addition from I to W, where the backward is split in two
     double spread = 0;  ///< (p90 - p10) / median of the measurement
 
     Duration backward() const { return backward_input + backward_weight; }

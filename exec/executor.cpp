@@ -76,6 +76,10 @@ void refuse_what_cannot_be_executed(const Plan& plan, const Model& model, Backen
                     "it is known by its costs only, so it can be simulated but not executed",
                     "describe the model as gpt, mlp or layers");
     }
+    if (const auto why = why_not_trainable(plan)) {
+        throw Error(
+            ErrorKind::Infeasible, plan->schedule_name, *why, "'pipetwin simulate' predicts it");
+    }
     PIPETWIN_EXPECT(plan->partition && plan->partition->layer_count() == model.layer_count(),
                     "the plan's partition is one of this model");
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");

@@ -37,6 +37,7 @@ struct LayerBytes {
     Bytes output;
     Bytes saved;
     Bytes workspace;
+    Bytes split;
 };
 LayerBytes layer_bytes(const Layer& layer, int samples, Precision precision);
 

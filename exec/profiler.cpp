@@ -73,7 +73,20 @@ Samples quiet(Samples samples) {
 
 int worker_count(const ProfilerOptions& options, const Model& model) {
     const int cores = static_cast<int>(allowed_cores().size());
-    return std::max(1, std::min({options.busy_workers, cores, model.layer_count()}));
+    return std::max(1,
+                    std::min({options.busy_workers, cores, model.layer_count() / options.chunks}));
+}
+
+bool can_be_generated(const Scenario::PipelinePart& pipeline) {
+    try {
+        generate(schedule_kind(*pipeline.schedule),
+                 {.ranks = *pipeline.stages,
+                  .chunks = *pipeline.chunks,
+                  .micro_batches = *pipeline.micro_batches});
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
 }
 
 Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
@@ -85,6 +98,11 @@ Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
     scenario.pipeline.stages = workers;
     scenario.pipeline.micro_batches = options.micro_batches;
     scenario.pipeline.schedule = options.schedule;
+    scenario.pipeline.chunks = options.chunks;
+    if (!can_be_generated(scenario.pipeline)) {  // the schedule's rules may need the ranks left out
+        scenario.pipeline.schedule = "1f1b";
+        scenario.pipeline.chunks = 1;
+    }
     scenario.pipeline.recompute = options.recompute;
     scenario.pipeline.recompute_timing = options.recompute_timing;
     if (workers == options.busy_workers) {
@@ -120,6 +138,7 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
                                     .output = bytes.output,
                                     .saved = bytes.saved,
                                     .workspace = bytes.workspace,
+                                    .split = bytes.split,
                                     .spread = 0});
         }
     }
@@ -410,6 +429,7 @@ ProfilerOptions profiler_options(const Scenario& scenario) {
     options.micro_batches = static_cast<int>(sizes.size());
     options.busy_workers = pipeline.stages.value();
     options.schedule = pipeline.schedule.value();
+    options.chunks = pipeline.chunks.value_or(1);
     options.recompute = pipeline.recompute.value_or(Recompute::None);
     options.recompute_timing = pipeline.recompute_timing;
     options.partition = pipeline.partition;

@@ -50,7 +50,7 @@ void read_backward(const JsonObject& object, LayerSample& sample) {
 }
 
 LayerSample read_sample(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 10>{"micro_batch_size",
+    object.expect_keys(std::array<string_view, 11>{"micro_batch_size",
                                                    "forward_ns",
                                                    "backward_ns",
                                                    "backward_input_ns",
@@ -59,6 +59,7 @@ LayerSample read_sample(const JsonObject& object) {
                                                    "output_bytes",
                                                    "saved_bytes",
                                                    "workspace_bytes",
+                                                   "split_bytes",
                                                    "spread"});
     LayerSample sample;
     const std::int64_t size = object.whole("micro_batch_size");
@@ -72,6 +73,7 @@ LayerSample read_sample(const JsonObject& object) {
     sample.output = Bytes{object.whole("output_bytes")};
     sample.saved = Bytes{object.whole("saved_bytes")};
     sample.workspace = Bytes{object.whole_or("workspace_bytes", 0)};
+    sample.split = Bytes{object.whole_or("split_bytes", 0)};
     sample.spread = object.number_or("spread", 0);
     return sample;
 }
@@ -160,6 +162,7 @@ ordered_json sample_json(const LayerSample& sample) {
             {"output_bytes", sample.output.count},
             {"saved_bytes", sample.saved.count},
             {"workspace_bytes", sample.workspace.count},
+            {"split_bytes", sample.split.count},
             {"spread", sample.spread}};
 }
 

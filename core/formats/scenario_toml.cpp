@@ -344,7 +344,6 @@ void read_pipeline(const TomlTable& table, Scenario::PipelinePart& pipeline) {
     pipeline.micro_batches = read_planned(table, "micro_batches", micro_batch_range, 1);
     pipeline.schedule = read_schedule(table);
     pipeline.chunks = read_planned(table, "chunks", {1, 64}, 1);
-    expect_only(table, "chunks", pipeline.chunks.value_or(1), 1, "more than one chunk per rank");
     read_recompute(table, pipeline);
     if (!table.is_auto("partition")) {
         pipeline.partition = table.integers("partition", layer_range);

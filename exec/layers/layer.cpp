@@ -128,7 +128,8 @@ LayerBytes layer_bytes(const Layer& layer, int samples, Precision precision) {
     return {.input = made->input_bytes(samples),
             .output = made->output_bytes(samples),
             .saved = made->saved_bytes(samples),
-            .workspace = made->workspace_bytes(samples)};
+            .workspace = made->workspace_bytes(samples),
+            .split = made->split_bytes(samples)};
 }
 
 std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,

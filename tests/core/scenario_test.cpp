@@ -252,7 +252,6 @@ TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
         {gpt, "[data]\nkind = \"tokens\"", "one of text, mnist, synthetic"},
         {gpt, "[data]\nkind = \"cifar10\"", "one of text, mnist, synthetic"},
         {gpt, "[training]\nprecision = \"bf16\"", "one of fp32, fp64"},
-        {gpt, "[pipeline]\nchunks = 2", "pipeline.chunks = 2, expected 1"},
         {gpt, "[pipeline]\ndata_parallel = 2", "pipeline.data_parallel = 2, expected 1"},
         {gpt, "[pipeline]\ntensor_parallel = 2", "pipeline.tensor_parallel = 2, expected 1"},
         {gpt, "[cluster]\ndevice = \"h100-sxm\"", "one of this-machine"},

@@ -76,6 +76,7 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
                                     .output = bytes.output,
                                     .saved = bytes.saved,
                                     .workspace = bytes.workspace,
+                                    .split = bytes.split,
                                     .spread = 0});
         }
     }
