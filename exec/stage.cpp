@@ -399,6 +399,10 @@ const Stage::Place& Stage::place() const {
     return impl_->place;
 }
 
+int Stage::stash_count() const {
+    return static_cast<int>(std::ranges::count_if(impl_->stashes, &Stash::alive));
+}
+
 Bytes Stage::split_bytes(int samples) const {
     Bytes sum = impl_->layers.front()->split_bytes(samples);
     for (std::size_t i = 1; i < impl_->layers.size(); ++i) {

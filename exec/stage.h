@@ -53,9 +53,8 @@ class Stage {
     /// gradients and frees the stash.
     Tensor backward(int micro_batch, Tensor gradient);
 
-    /// I and W: the same in two actions; W frees the stash. What W needs beside the stash - the
-    /// gradients between the layers that have weights - I keeps as stash on top of what
-    /// core/footprint.h counts: `split_bytes` of them.
+    /// I and W: the same in two actions; W frees the stash. What W needs beside it - the gradients
+    /// between the layers that have weights - I adds to it: `split_bytes` of them.
     Tensor backward_input(int micro_batch, Tensor gradient);
     void backward_weight(int micro_batch);
 
@@ -78,6 +77,8 @@ class Stage {
     /// In model order; names do not depend on the partition.
     std::vector<Parameter*> parameters();
     const Place& place() const;
+    /// Micro-batches of which something is kept: from F to B, or to W.
+    int stash_count() const;
     Bytes split_bytes(int samples) const;
 
   private:

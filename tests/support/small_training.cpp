@@ -23,9 +23,10 @@ Model small_gpt() {
 }
 
 std::string to_string(const Shape& shape) {
-    return fmt::format("{} K={} M={} B={} {}",
+    return fmt::format("{} K={} V={} M={} B={} {}",
                        shape.schedule,
                        shape.stages,
+                       shape.chunks,
                        shape.micro_batches,
                        shape.batch,
                        to_string(shape.recompute));
@@ -42,6 +43,7 @@ Scenario scenario_of(const Shape& shape) {
     scenario.training.optimizer = shape.optimizer;
     scenario.training.learning_rate = 1e-2;
     scenario.pipeline.stages = shape.stages;
+    scenario.pipeline.chunks = shape.chunks;
     scenario.pipeline.micro_batches = shape.micro_batches;
     scenario.pipeline.schedule = shape.schedule;
     scenario.pipeline.recompute = shape.recompute;

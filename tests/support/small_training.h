@@ -21,7 +21,8 @@ Model small_gpt();
 
 /// One plan's settings; the defaults are those of a test that does not care.
 struct Shape {
-    int stages = 1;
+    int stages = 1;  ///< ranks
+    int chunks = 1;
     int micro_batches = 4;
     int batch = 8;
     std::string schedule = "gpipe";
@@ -33,7 +34,7 @@ struct Shape {
     OptimizerKind optimizer = OptimizerKind::AdamW;
     Backend backend = Backend::Cpu;
 };
-/// "gpipe K=2 M=3 B=7 always": for failure messages.
+/// "gpipe K=2 V=1 M=3 B=7 always": for failure messages.
 std::string to_string(const Shape& shape);
 void PrintTo(const Shape& shape, std::ostream* out);
 

@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/footprint.h"
+#include "exec/executor.h"
+#include "exec/random_batch.h"
+#include "exec/reference.h"
+#include "tests/support/error_of.h"
+#include "tests/support/small_training.h"
+
+/// Every synchronous schedule trains: same gradients, the memory that was predicted, as many
+/// activations alive as its closed form says.
+namespace pipetwin::exec {
+namespace {
+
+using test::NamedValues;
+using test::Shape;
+
+struct Outcome {
+    double loss = 0;
+    std::vector<NamedValues> gradients;
+    bool operator==(const Outcome&) const = default;
+};
+
+Outcome pipeline_step(const Model& model, const Shape& shape) {
+    Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+    const double loss = executor.run_step(random_batch(model, shape.batch, 1), 0).loss;
+    return {.loss = loss, .gradients = test::gradients_of(executor.parameters())};
+}
+
+Outcome reference_step(const Model& model, const Shape& shape, BackwardOrder order) {
+    Reference reference(model, test::options_of(shape));
+    const std::vector<int> sizes = micro_batch_sizes(shape.batch, shape.micro_batches);
+    const double loss = reference.run_step(
+        split(random_batch(model, shape.batch, 1), sizes), order, 0);
+    return {.loss = loss, .gradients = test::gradients_of(reference.parameters())};
+}
+
+/// Shapes that the schedule allows for a model of eight layers; p ranks, m micro-batches.
+struct Rule {
+    const char* name;
+    std::vector<int> chunks;
+    std::function<bool(int p, int m)> allows;
+    /// Most (micro-batch, stage) pairs alive on rank r.
+    std::function<int(int p, int m, int v, int r)> live;
+    BackwardOrder order = BackwardOrder::Ascending;
+};
+
+const auto always = [](int /*p*/, int /*m*/) { return true; };
+
+/// With the peaks of docs/schedules.md where a closed form is known. Where the backward takes the
+/// micro-batches in ascending order, all schedules add up the same bits.
+std::vector<Rule> rules() {
+    return {
+        {"1f1b",
+         {1},
+         always,
+         [](int p, int m, int /*v*/, int r) { return std::min(m, p - r); }},
+        {"interleaved-1f1b",
+         {1, 2},
+         [](int p, int m) { return m % p == 0; },
+         [](int p, int m, int v, int r) {
+             return v == 1 ? 0 : std::min(m * v, (v - 1) * p + 2 * (p - 1 - r) + 1);
+         }},
+        {"gpipe",
+         {1},
+         always,
+         [](int, int m, int, int) { return m; },
+         BackwardOrder::Descending},
+        {"looped-bfs",
+         {1, 2},
+         always,
+         [](int, int m, int v, int) { return m * v; },
+         BackwardOrder::Descending},
+        {"zb-h1",
+         {1},
+         [](int p, int m) { return m >= p; },
+         [](int p, int m, int, int) { return std::min(m, p); }},
+        {"zb-h2",
+         {1},
+         [](int p, int m) { return m >= 2 * p - 1; },
+         [](int p, int m, int, int) { return std::min(m, 2 * p - 1); }},
+        {"zb-v",
+         {2},
+         [](int p, int m) { return m >= 2 * p - 1; },
+         [](int p, int, int, int) { return 2 * p; }},
+        {"interleaved-zb",
+         {1, 2},
+         [](int p, int m) { return m % p == 0; },
+         [](int p, int, int v, int) { return p * v; }},
+        {"dualpipe-v",
+         {2},
+         [](int p, int m) { return m >= 2 * p; },
+         [](int p, int, int, int) { return 2 * p + 1; }},
+        {"hanayo", {2}, [](int p, int m) { return m == p; }, {}},
+    };
+}
+
+void PrintTo(const Rule& rule, std::ostream* out) {
+    *out << rule.name;
+}
+
+std::vector<Shape> shapes_of(const Rule& rule) {
+    std::vector<Shape> shapes;
+    for (const int p : {1, 2, 4}) {
+        for (const int v : rule.chunks) {
+            for (const int m : {1, 2, 4, 8}) {
+                if (rule.allows(p, m)) {
+                    shapes.push_back({.stages = p,
+                                      .chunks = v,
+                                      .micro_batches = m,
+                                      .batch = 10,
+                                      .schedule = rule.name});
+                }
+            }
+        }
+    }
+    return shapes;
+}
+
+class SynchronousSchedule : public ::testing::TestWithParam<Rule> {};
+INSTANTIATE_TEST_SUITE_P(Schedules,
+                         SynchronousSchedule,
+                         ::testing::ValuesIn(rules()),
+                         [](const ::testing::TestParamInfo<Rule>& rule) {
+                             std::string name = rule.param.name;
+                             std::ranges::replace(name, '-', '_');
+                             return name;
+                         });
+
+TEST_P(SynchronousSchedule, GivesTheGradientsOfTheReferenceBitForBitOnAnyNumberOfRanks) {
+    for (const Model& model : {test::small_mlp(), test::small_gpt()}) {
+        for (const Shape& shape : shapes_of(GetParam())) {
+            EXPECT_TRUE(pipeline_step(model, shape) == reference_step(model, shape, GetParam().order))
+                << test::to_string(shape);
+        }
+    }
+}
+
+TEST_P(SynchronousSchedule, GivesTheSameGradientsWithRecompute) {
+    const Model model = test::small_gpt();
+    for (Shape shape : shapes_of(GetParam())) {
+        const Outcome expected = reference_step(model, shape, GetParam().order);
+        for (const Recompute recompute : {Recompute::Always, Recompute::ExceptLast}) {
+            for (const RecomputeTiming timing : {RecomputeTiming::Eager, RecomputeTiming::Lazy}) {
+                shape.recompute = recompute;
+                shape.recompute_timing = timing;
+                EXPECT_TRUE(pipeline_step(model, shape) == expected) << test::to_string(shape);
+            }
+        }
+    }
+}
+
+TEST_P(SynchronousSchedule, C20PeaksAtThePredictedBytes) {
+    for (const Model& model : {test::small_mlp(), test::small_gpt()}) {
+        for (Shape shape : shapes_of(GetParam())) {
+            for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+                shape.recompute = recompute;
+                const Plan plan = test::plan_of(model, shape);
+                Executor executor(plan, model, test::options_of(shape));
+                const StepResult step = executor.run_step(random_batch(model, shape.batch, 1), 0);
+                const std::vector<MemoryUse> predicted = peak_memory(plan);
+                for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
+                    EXPECT_EQ(step.peak[rank].total(), predicted[rank].total())
+                        << test::to_string(shape) << ", rank " << rank;
+                }
+            }
+        }
+    }
+}
+
+/// Looks at the stages of a rank before each of its actions. Each rank has its own counter.
+class LiveStashes {
+  public:
+    explicit LiveStashes(const Plan& plan) : plan_(plan), peaks_(plan->schedule.ranks.size(), 0) {}
+
+    void look(Executor& executor, int rank) {
+        int live = 0;
+        for (int stage = 0; stage < plan_.stage_count(); ++stage) {
+            if (plan_->schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank) {
+                live += executor.stage(stage).stash_count();
+            }
+        }
+        int& peak = peaks_[static_cast<std::size_t>(rank)];
+        peak = std::max(peak, live);
+    }
+
+    const std::vector<int>& peaks() const { return peaks_; }
+
+  private:
+    const Plan& plan_;
+    std::vector<int> peaks_;
+};
+
+std::vector<int> stashes_of(const Model& model, const Shape& shape) {
+    const Plan plan = test::plan_of(model, shape);
+    LiveStashes live(plan);
+    Executor* looked_at = nullptr;
+    ExecutorOptions options = test::options_of(shape);
+    options.before_action = [&](int rank, const Action&) { live.look(*looked_at, rank); };
+    Executor executor(plan, model, options);
+    looked_at = &executor;
+    executor.run_step(random_batch(model, shape.batch, 1), 0);
+    return live.peaks();
+}
+
+TEST_P(SynchronousSchedule, KeepsAsManyStashesAsItsClosedFormSays) {
+    const Rule& rule = GetParam();
+    const Model model = test::small_mlp();
+    for (const Shape& shape : shapes_of(rule)) {
+        const Plan plan = test::plan_of(model, shape);
+        const std::vector<int> counted = stashes_of(model, shape);
+        EXPECT_EQ(counted, peak_live_activations(plan->schedule)) << test::to_string(shape);
+        for (int rank = 0; rank < shape.stages && rule.live; ++rank) {
+            const int live = rule.live(shape.stages, shape.micro_batches, shape.chunks, rank);
+            if (live > 0) {
+                EXPECT_EQ(counted[static_cast<std::size_t>(rank)], live)
+                    << test::to_string(shape) << ", rank " << rank;
+            }
+        }
+    }
+}
+
+TEST(SimulatedOnly, IsRefusedByTheExecutor) {
+    const Model model = test::small_mlp();
+    for (const char* schedule : {"pipedream", "pipedream-2bw", "forward-only"}) {
+        const Shape shape{.stages = 2, .micro_batches = 4, .schedule = schedule};
+        const Error error = testing::error_of([&] {
+            const Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+        });
+        EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("pipetwin simulate"));
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::exec
