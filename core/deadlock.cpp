@@ -44,6 +44,7 @@ class SymbolicRun {
         : schedule_(schedule),
           capacity_(capacity),
           channels_(2 * schedule.rank_of_stage.size()),
+          reduced_(schedule.rank_of_stage.size(), false),
           next_(schedule.ranks.size(), 0) {
         for (int rank = 0; rank < schedule.rank_count(); ++rank) {
             runnable_.push_back(rank);
@@ -68,6 +69,9 @@ class SymbolicRun {
     };
     std::optional<Awaited> awaited_by(int rank) const {
         const Action& waiting = current(rank);
+        if (waiting.op == Op::Optimizer) {
+            return reduction_awaited_by(waiting);
+        }
         const int channel = channel_of(waiting, schedule_.stage_count());
         if (channel < 0) {
             return std::nullopt;
@@ -87,6 +91,17 @@ class SymbolicRun {
     }
 
   private:
+    std::optional<Awaited> reduction_awaited_by(const Action& update) const {
+        const int twin = twin_of(schedule_, update.stage).value();
+        const int peer = schedule_.rank_of_stage[static_cast<std::size_t>(twin)];
+        for (std::size_t cell = next(peer); cell < row(peer).size(); ++cell) {
+            if (row(peer)[cell].op == Op::ReduceGradient && row(peer)[cell].stage == twin) {
+                return Awaited{peer, cell};
+            }
+        }
+        return std::nullopt;
+    }
+
     const std::vector<Action>& row(int rank) const {
         return schedule_.ranks[static_cast<std::size_t>(rank)];
     }
@@ -105,6 +120,13 @@ class SymbolicRun {
     }
 
     bool passes(int rank, const Action& action) {
+        if (action.op == Op::ReduceGradient) {
+            return reduces(action.stage);
+        }
+        if (action.op == Op::Optimizer) {
+            const auto twin = twin_of(schedule_, action.stage);
+            return !twin || reduced_[static_cast<std::size_t>(*twin)];
+        }
         if (!is_send(action.op) && !is_receive(action.op)) {
             return true;
         }
@@ -117,6 +139,15 @@ class SymbolicRun {
             return meets(rank, action, channel);
         }
         return is_send(action.op) ? sends(rank, channel) : receives(rank, channel);
+    }
+
+    /// An update on another rank may wait for these gradients.
+    bool reduces(int stage) {
+        reduced_[static_cast<std::size_t>(stage)] = true;
+        if (const auto twin = twin_of(schedule_, stage)) {
+            runnable_.push_back(schedule_.rank_of_stage[static_cast<std::size_t>(*twin)]);
+        }
+        return true;
     }
 
     bool sends(int rank, Channel& channel) {
@@ -162,6 +193,7 @@ class SymbolicRun {
     const Schedule& schedule_;
     int capacity_;
     std::vector<Channel> channels_;
+    std::vector<bool> reduced_;      ///< per stage: its gradients have been handed over
     std::vector<std::size_t> next_;  ///< per rank: the cell that it has come to
     std::deque<int> runnable_;
 };

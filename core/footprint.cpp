@@ -40,8 +40,7 @@ class Recomputed {
 
 /// The table of footprint.h. At the first stage F loads the input itself, and no gradient of it is
 /// made.
-MemoryChange change_of(const StageCost& cost, const Action& action, bool keep) {
-    const bool first_stage = action.stage == 0;
+MemoryChange change_of(const StageCost& cost, const Action& action, bool first_stage, bool keep) {
     const Bytes received_input = first_stage ? Bytes{} : cost.input;
     const Bytes input_gradient = received_input;
     const Bytes output_gradient = cost.output;
@@ -111,8 +110,10 @@ MemoryChange change_of(const Plan& plan, const Action& action, const Recomputed&
     if (!has_micro_batch(action.op)) {
         return {};
     }
-    return change_of(
-        plan.cost(action.stage, action.micro_batch), action, !recomputed.contains(action));
+    return change_of(plan.cost(action.stage, action.micro_batch),
+                     action,
+                     !has_stage_before(plan->schedule, action.stage),
+                     !recomputed.contains(action));
 }
 
 /// Walks a row and calls visit(cell, use during the action, use after it).
@@ -169,10 +170,10 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
         use[MemoryKind::Gradients] += state.gradients;
         use[MemoryKind::Optimizer] += state.optimizer_state;
         use[MemoryKind::Workspace] = std::max(use[MemoryKind::Workspace], state.workspace);
-        if (stage > 0 && rank_of[stage - 1] != rank) {
+        if (exchanges(plan->schedule, static_cast<int>(stage) - 1)) {
             use[MemoryKind::Boundary] += capacity * largest_message(plan, stage, false);
         }
-        if (stage + 1 < rank_of.size() && rank_of[stage + 1] != rank) {
+        if (exchanges(plan->schedule, static_cast<int>(stage))) {
             use[MemoryKind::Boundary] += capacity * largest_message(plan, stage, true);
         }
     }

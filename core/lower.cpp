@@ -1,6 +1,7 @@
 #include "core/lower.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -69,6 +70,11 @@ bool starts_backward(const Action& action) {
     return action.op == Op::Backward || action.op == Op::BackwardInput;
 }
 
+/// The micro-batch has added all that it adds to the stage's weight gradients.
+bool completes_gradient(const Action& action) {
+    return action.op == Op::Backward || action.op == Op::BackwardWeight;
+}
+
 Action with_op(Action action, Op op) {
     action.op = op;
     action.with_next = false;
@@ -97,10 +103,11 @@ std::optional<Recompute> recompute_of(const Schedule& schedule) {
     if (all == 0) {
         return Recompute::None;
     }
-    if (all == std::int64_t{schedule.stage_count()} * schedule.micro_batches) {
+    const std::int64_t pieces = piece_count(schedule);  // each micro-batch goes through each once
+    if (all == pieces * schedule.micro_batches) {
         return Recompute::Always;
     }
-    if (all == std::int64_t{schedule.stage_count()} * last && of_last == 0) {
+    if (all == pieces * last && of_last == 0) {
         return Recompute::ExceptLast;
     }
     return std::nullopt;
@@ -169,6 +176,26 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
             }
         }
         row = rebuild(row, before, after);
+    }
+    return schedule;
+}
+
+Schedule add_reduction(Schedule schedule) {
+    if (piece_count(schedule) == schedule.stage_count()) {
+        return schedule;
+    }
+    for (Row& row : schedule.ranks) {
+        std::map<int, Action> last;  // of each stage: the action that completes its gradients
+        for (const Action& action : row) {
+            if (completes_gradient(action)) {
+                last[action.stage] = action;
+            }
+        }
+        row = rebuild(row, nothing, [&last](const Action& action, Row& result) {
+            if (completes_gradient(action) && action == last.at(action.stage)) {
+                result.push_back({.op = Op::ReduceGradient, .stage = action.stage});
+            }
+        });
     }
     return schedule;
 }

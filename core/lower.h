@@ -41,6 +41,10 @@ Schedule add_recompute(Schedule schedule, Recompute recompute);
 /// rank exchange nothing.
 Schedule add_communication(Schedule schedule, RecomputeTiming timing);
 
+/// Puts REDUCE_GRAD behind the last backward of every stage whose weights another pipeline has,
+/// too. It hands this stage's gradients over to its twin; the twin's OPT waits for them.
+Schedule add_reduction(Schedule schedule);
+
 /// Appends OPT for each stage of a rank, ascending, at the end of its row.
 Schedule add_optimizer(Schedule schedule);
 

@@ -26,6 +26,9 @@ void expect_sizes_agree(const PlanParts& parts) {
     PIPETWIN_EXPECT(std::ranges::all_of(parts.costs, covers_all_stages), "one cost per stage");
     PIPETWIN_EXPECT(parts.states.size() == stages, "one state per stage");
     PIPETWIN_EXPECT(parts.links.size() + 1 == stages, "one link per boundary");
+    const bool own_weights = piece_count(parts.schedule) == parts.schedule.stage_count();
+    PIPETWIN_EXPECT(parts.reductions.size() == (own_weights ? 0 : stages),
+                    "one link per stage that shares its weights");
     PIPETWIN_EXPECT(
         parts.micro_batch_sizes.empty() || parts.micro_batch_sizes.size() == micro_batches,
         "one size per micro-batch");
@@ -173,9 +176,6 @@ std::optional<std::string> why_not_trainable(const Plan& plan) {
     }
     if (plan->stale_gradients) {
         return "it never flushes, so its gradients belong to older weights; it is simulated only";
-    }
-    if (piece_count(plan->schedule) < plan.stage_count()) {
-        return "two pipelines that share weights cannot be trained yet";
     }
     return std::nullopt;
 }

@@ -34,7 +34,7 @@ struct StageCost {
 /// What a stage holds whatever happens, and its update.
 struct StageState {
     Bytes weights{};
-    Bytes gradients{};
+    Bytes gradients{};  ///< with those of the other pipeline, where two share the weights
     Bytes optimizer_state{};
     Bytes workspace{};  ///< largest of its layers
     Duration optimizer{};
@@ -54,10 +54,12 @@ struct PlanParts {
     std::vector<std::vector<StageCost>> costs;  ///< [cost class][stage]
     std::vector<StageState> states;             ///< [stage]
     std::vector<LinkCost> links;                ///< [boundary], both directions alike
-    Duration dispatch{};                        ///< host time before every compute action
-    std::optional<int> channel_capacity;        ///< none: unbounded, no send ever blocks
-    std::optional<Bytes> memory_limit;          ///< per rank
-    bool stale_gradients = false;               ///< schedules without a flush
+    /// [stage]: from it to the stage with the same weights; empty where all weights are their own.
+    std::vector<LinkCost> reductions;
+    Duration dispatch{};                  ///< host time before every compute action
+    std::optional<int> channel_capacity;  ///< none: unbounded, no send ever blocks
+    std::optional<Bytes> memory_limit;    ///< per rank
+    bool stale_gradients = false;         ///< schedules without a flush
 };
 
 /// What every device will do, in order, and what each action costs. Validated; sizes agree.
@@ -97,8 +99,8 @@ class Plan {
     PlanParts parts_;
 };
 
-/// Why the plan can be simulated, but not trained with: it has no backward, its gradients would
-/// belong to older weights, or two pipelines share weights. None for every other plan.
+/// Why the plan can be simulated, but not trained with: it has no backward, or its gradients would
+/// belong to older weights. None for every other plan.
 std::optional<std::string> why_not_trainable(const Plan& plan);
 
 /// Sizes of the micro-batches of a mini-batch: exactly min(batch, micro_batches) of them, differing

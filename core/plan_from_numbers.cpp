@@ -158,6 +158,9 @@ Plan make_plan(const PlainCosts& costs) {
     parts.cost_class.assign(static_cast<std::size_t>(parts.schedule.micro_batches), 0);
     parts.states.resize(static_cast<std::size_t>(stages));
     parts.links.assign(static_cast<std::size_t>(std::max(0, stages - 1)), costs.link);
+    if (twin_of(parts.schedule, 0)) {
+        parts.reductions.assign(static_cast<std::size_t>(stages), costs.link);
+    }
     parts.channel_capacity = costs.channel_capacity;
     parts.stale_gradients = has_stale_gradients(costs.schedule);
     return Plan::make(std::move(parts));

@@ -196,6 +196,15 @@ std::vector<StageState> stage_states(const Profile& profile,
     return states;
 }
 
+/// Room for the gradients of the other pipeline's copy of the same weights.
+void double_shared_gradients(const Schedule& order, std::vector<StageState>& states) {
+    for (std::size_t stage = 0; stage < states.size(); ++stage) {
+        if (twin_of(order, static_cast<int>(stage))) {
+            states[stage].gradients += states[stage].weights;
+        }
+    }
+}
+
 /// From pieces of the model to stages: two pipelines of one model have each piece twice.
 template <class T>
 std::vector<T> of_stages(const Schedule& order, const std::vector<T>& of_pieces) {
@@ -227,28 +236,49 @@ LinkCost overridden(LinkCost link, double gigabits_per_second, double latency_us
     return link;
 }
 
-/// Ranks fill the nodes in order, `per_node` to each:
+/// The way from any rank to any other. Ranks fill the nodes in order, `per_node` to each:
 ///
 ///     | rank 0 - rank 1 | - - | rank 2 - rank 3 |      per_node = 2
 ///           inside       between       inside
-std::vector<LinkCost> link_costs(const Scenario& scenario,
-                                 const Profile& profile,
-                                 const Schedule& order) {
-    const Scenario::ClusterPart& cluster = scenario.cluster;
-    const LinkCost first = profile.links.empty() ? LinkCost{} : profile.links.front();
-    const LinkCost inside = overridden(
-        profiled_link(profile, "ranks", first), cluster.link_gbps, cluster.link_latency_us);
-    const LinkCost between = overridden(profiled_link(profile, "nodes", inside),
-                                        cluster.node_link_gbps,
-                                        cluster.node_link_latency_us);
-    std::vector<LinkCost> links;
-    for (std::size_t boundary = 0; boundary + 1 < order.rank_of_stage.size(); ++boundary) {
-        const auto node = [&](std::size_t stage) {
-            return order.rank_of_stage[stage] / std::max(1, cluster.per_node);
-        };
-        links.push_back(node(boundary) == node(boundary + 1) ? inside : between);
+class Links {
+  public:
+    Links(const Scenario::ClusterPart& cluster, const Profile& profile)
+        : per_node_(std::max(1, cluster.per_node)) {
+        const LinkCost first = profile.links.empty() ? LinkCost{} : profile.links.front();
+        inside_ = overridden(
+            profiled_link(profile, "ranks", first), cluster.link_gbps, cluster.link_latency_us);
+        between_ = overridden(profiled_link(profile, "nodes", inside_),
+                              cluster.node_link_gbps,
+                              cluster.node_link_latency_us);
     }
-    return links;
+
+    const LinkCost& from(int rank, int other) const {
+        return rank / per_node_ == other / per_node_ ? inside_ : between_;
+    }
+
+  private:
+    int per_node_;
+    LinkCost inside_;
+    LinkCost between_;
+};
+
+std::vector<LinkCost> boundary_links(const Links& links, const Schedule& order) {
+    std::vector<LinkCost> result;
+    for (std::size_t stage = 0; stage + 1 < order.rank_of_stage.size(); ++stage) {
+        result.push_back(links.from(order.rank_of_stage[stage], order.rank_of_stage[stage + 1]));
+    }
+    return result;
+}
+
+std::vector<LinkCost> reduction_links(const Links& links, const Schedule& order) {
+    std::vector<LinkCost> result;
+    for (int stage = 0; stage < order.stage_count(); ++stage) {
+        if (const auto twin = twin_of(order, stage)) {
+            result.push_back(links.from(order.rank_of_stage[static_cast<std::size_t>(stage)],
+                                        order.rank_of_stage[static_cast<std::size_t>(*twin)]));
+        }
+    }
+    return result;
 }
 
 // --- Micro-batches. ---
@@ -318,7 +348,7 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     parts.schedule =
         add_communication(add_recompute(order, parts.recompute), parts.recompute_timing);
     if (trains) {
-        parts.schedule = add_optimizer(std::move(parts.schedule));
+        parts.schedule = add_optimizer(add_reduction(std::move(parts.schedule)));
     }
 
     const std::optional<Partition> written = scenario_partition(scenario, model);
@@ -336,7 +366,10 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
                                           samples_of_class,
                                           *parts.partition,
                                           optimizer_slots(to_string(scenario.training.optimizer))));
-    parts.links = link_costs(scenario, profile, order);
+    double_shared_gradients(order, parts.states);
+    const Links links(scenario.cluster, profile);
+    parts.links = boundary_links(links, order);
+    parts.reductions = reduction_links(links, order);
     return Plan::make(std::move(parts));
 }
 

@@ -96,9 +96,25 @@ bool has_next_stage(const Schedule& schedule, int stage) {
             schedule.weights_of_stage[next] > schedule.weights_of_stage[next - 1]);
 }
 
+bool has_stage_before(const Schedule& schedule, int stage) {
+    return stage > 0 && has_next_stage(schedule, stage - 1);
+}
+
 int piece_count(const Schedule& schedule) {
-    const auto last = std::ranges::max_element(schedule.weights_of_stage);
-    return last == schedule.weights_of_stage.end() ? schedule.stage_count() : *last + 1;
+    return schedule.weights_of_stage.empty() ? schedule.stage_count()
+                                             : schedule.weights_of_stage.back() + 1;
+}
+
+std::optional<int> twin_of(const Schedule& schedule, int stage) {
+    const int pieces = piece_count(schedule);
+    if (pieces == schedule.stage_count()) {
+        return std::nullopt;
+    }
+    return stage < pieces ? stage + pieces : stage - pieces;
+}
+
+int first_stage_of_pipeline(const Schedule& schedule, int stage) {
+    return stage - stage % piece_count(schedule);
 }
 
 bool is_forward_only(const Schedule& schedule) {

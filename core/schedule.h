@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,8 +48,19 @@ enum class ScheduleKind {
 /// Whether stage + 1 follows stage in a pipeline: not where another pipeline begins.
 bool has_next_stage(const Schedule& schedule, int stage);
 
-/// Into how many pieces the model is cut: the stages, each weight counted once.
+/// Whether stage - 1 comes before stage in a pipeline.
+bool has_stage_before(const Schedule& schedule, int stage);
+
+/// Into how many pieces the model is cut: the stages, each weight counted once. Of a valid
+/// schedule.
 int piece_count(const Schedule& schedule);
+
+/// The stage of the other pipeline that has the same weights; none where a stage's weights are its
+/// own. Of a valid schedule.
+std::optional<int> twin_of(const Schedule& schedule, int stage);
+
+/// The first stage of the pipeline that the stage belongs to: 0, unless there are two.
+int first_stage_of_pipeline(const Schedule& schedule, int stage);
 
 /// A schedule without any B, I or W: it cannot train.
 bool is_forward_only(const Schedule& schedule);

@@ -13,15 +13,13 @@ enum class Origin { Predicted, Measured, Emulated };
 std::string_view to_string(Origin origin);
 
 /// When each kind of span begins and ends - the same words for the simulator and the executor.
+/// `begin`: the rank turns to the action. `ready`, and then `end`:
 ///
-/// | op            | begin                          | ready                          | end |
-/// |---------------|--------------------------------|--------------------------------|----------------------------|
-/// | F B I W R OPT | the rank turns to the action   | = begin                        | its result
-/// is complete     | | SEND          | the rank turns to the action   | the channel took the
-/// message   | the rank may go on         | |               |                                |
-/// (waits only at full capacity)  | (= ready when asynchronous)| | RECV          | the rank turns
-/// to the action   | the message has arrived, or    | the rank owns the message  | | | | begin if
-/// it was there before   |                            |
+/// - F B I W R: ready = begin; the result is complete.
+/// - SEND: the channel took the message (waits only at full capacity); the rank may go on.
+/// - RECV: the message has arrived, or begin if it was there before; the rank owns the message.
+/// - REDUCE_GRAD: ready = begin; the gradients have set out.
+/// - OPT: the gradients of the other pipeline have come, where there is one; the weights are new.
 ///
 /// Wait = ready - begin. Transfer = end - ready. Idle time is never stored: it is what lies between
 /// spans, plus the waits. Sends and receives are not compute. A row's spans do not overlap and

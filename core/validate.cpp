@@ -367,18 +367,25 @@ void check_update(Inspection& in, int stage) {
     }
 }
 
-/// All stages are updated or none is.
+/// All stages are updated or none is; with the gradients of both pipelines, where there are two.
 void check_updates_complete(Inspection& in) {
     const auto updated = [](const StageCells& cells) { return cells.has(Op::Optimizer, 0); };
     if (std::ranges::none_of(in.stages, updated)) {
         return;
     }
     for (int stage = 0; stage < in.schedule.stage_count(); ++stage) {
+        const auto report_missing = [&](Op op, std::string why) {
+            in.report(in.rank_of(stage), missing, {.op = op, .stage = stage}, std::move(why));
+        };
         if (!updated(in.cells(stage))) {
-            in.report(in.rank_of(stage),
-                      missing,
-                      {.op = Op::Optimizer, .stage = stage},
-                      "is missing: the other stages are updated");
+            report_missing(Op::Optimizer, "is missing: the other stages are updated");
+        }
+        const int twin = in.twins[static_cast<std::size_t>(stage)];
+        if (twin != missing && !in.cells(stage).has(Op::ReduceGradient, 0)) {
+            report_missing(Op::ReduceGradient,
+                           fmt::format("is missing: stage {} has the same weights and needs the "
+                                       "gradients before its update",
+                                       twin));
         }
     }
 }

@@ -139,16 +139,18 @@ struct Executor::Impl {
         for (int rank = 0; rank < plan.rank_count(); ++rank) {
             workers.push_back(std::make_unique<Worker>(plan, model, rank, edges, settings));
         }
+        connect_twins();
         order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
     }
 
     void connect();
+    void connect_twins();
     TimePoint walk_rows(const StepInput& input, FirstFailure& failure);
     bool walk_row(std::size_t rank, const StepInput& input, FirstFailure& failure);
     StepResult result(TimePoint start);
     double grad_norm() const;
     [[noreturn]] void clean_up_and_throw(const StepInput& input, const FirstFailure& failure);
-    std::string first_not_finite(int micro_batch, const StepInput& input);
+    std::string first_not_finite(const Action& forward, const StepInput& input);
     Worker& worker_of(int stage) const {
         const int rank = plan->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
         return *workers[static_cast<std::size_t>(rank)];
@@ -167,14 +169,23 @@ struct Executor::Impl {
 
 void Executor::Impl::connect() {
     for (std::size_t boundary = 0; boundary + 1 < plan->schedule.rank_of_stage.size(); ++boundary) {
-        const auto& rank_of_stage = plan->schedule.rank_of_stage;
-        const bool between_ranks = rank_of_stage[boundary] != rank_of_stage[boundary + 1];
         for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
             Edge& edge = direction->emplace_back();
             edge.link = plan->links[boundary];
-            if (between_ranks) {
+            if (exchanges(plan->schedule, static_cast<int>(boundary))) {
                 edge.channel = make_local_channel(plan->channel_capacity, spin);
             }
+        }
+    }
+}
+
+void Executor::Impl::connect_twins() {
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        Reduction& reduction = edges.reductions.emplace_back();
+        if (const auto twin = twin_of(plan->schedule, stage)) {
+            reduction.channel = make_local_channel(1, spin);
+            reduction.receiver = &worker_of(*twin).stage(*twin);
+            reduction.link = plan->reductions[static_cast<std::size_t>(stage)];
         }
     }
 }
@@ -244,7 +255,9 @@ bool Executor::Impl::walk_row(std::size_t rank, const StepInput& input, FirstFai
 
 StepResult Executor::Impl::result(TimePoint start) {
     StepResult result;
-    result.loss = worker_of(plan.stage_count() - 1).stage(plan.stage_count() - 1).loss();
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        result.loss += worker_of(stage).stage(stage).loss();  // of last stages; 0 of all others
+    }
     result.grad_norm = grad_norm();
     result.timeline.origin =
         options.backend == Backend::Paced ? Origin::Emulated : Origin::Measured;
@@ -266,7 +279,7 @@ StepResult Executor::Impl::result(TimePoint start) {
 /// Stage by stage, so in model order whatever the partition.
 double Executor::Impl::grad_norm() const {
     double sum = 0;
-    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+    for (int stage = 0; stage < piece_count(plan->schedule); ++stage) {
         for (const double squares : worker_of(stage).stage(stage).gradient_squares()) {
             sum += squares;
         }
@@ -282,6 +295,11 @@ void Executor::Impl::clean_up_and_throw(const StepInput& input, const FirstFailu
             }
         }
     }
+    for (const Reduction& reduction : edges.reductions) {
+        if (reduction.channel) {
+            reduction.channel->reopen();
+        }
+    }
     for (const auto& worker : workers) {
         worker->abandon();
     }
@@ -294,10 +312,9 @@ void Executor::Impl::clean_up_and_throw(const StepInput& input, const FirstFailu
         std::rethrow_exception(failure.error());
     } catch (const Error& error) {
         if (error.kind() == ErrorKind::NotFinite && failure.action().op == Op::Forward) {
-            const int micro_batch = failure.action().micro_batch;
             throw Error(error.kind(),
                         place,
-                        error.text() + first_not_finite(micro_batch, input),
+                        error.text() + first_not_finite(failure.action(), input),
                         error.hint());
         }
         throw error.at(place);
@@ -305,12 +322,15 @@ void Executor::Impl::clean_up_and_throw(const StepInput& input, const FirstFailu
 }
 
 /// Runs the micro-batch through all stages once more, now looking at every layer's output.
-std::string Executor::Impl::first_not_finite(int micro_batch, const StepInput& input) {
+std::string Executor::Impl::first_not_finite(const Action& forward, const StepInput& input) {
+    const int micro_batch = forward.micro_batch;
+    const int first = first_stage_of_pipeline(plan->schedule, forward.stage);
+    const int end = first + piece_count(plan->schedule);
     watch = {.on = true, .layer = {}};
     std::async(std::launch::async,
                [&] {  // a thread of its own: the device sets it up for computing
                    Tensor boundary;
-                   for (int stage = 0; stage < plan.stage_count() && !watch.layer; ++stage) {
+                   for (int stage = first; stage < end && !watch.layer; ++stage) {
                        Worker& worker = worker_of(stage);
                        worker.device().enter_thread();
                        if (!boundary.empty()) {
@@ -332,7 +352,7 @@ std::string Executor::Impl::first_not_finite(int micro_batch, const StepInput& i
     watch = {};
     return fmt::format("; the first output that is not finite is that of layer '{}' in stage {}",
                        model.layer(layer).spec.name,
-                       plan->partition->stage_of_layer(layer));
+                       first + plan->partition->stage_of_layer(layer));
 }
 
 std::string place_of(const Failure& failure) {
@@ -373,7 +393,7 @@ Stage& Executor::stage(int index) {
 
 std::vector<Parameter*> Executor::parameters() {
     std::vector<Parameter*> parameters;
-    for (int index = 0; index < impl_->plan.stage_count(); ++index) {
+    for (int index = 0; index < piece_count(impl_->plan->schedule); ++index) {
         const std::vector<Parameter*> own = stage(index).parameters();
         parameters.insert(parameters.end(), own.begin(), own.end());
     }

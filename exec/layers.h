@@ -27,7 +27,8 @@ struct StageOptions {
     int largest_micro_batch = 1;                     ///< samples; sizes the workspace
     OptimizerKind optimizer = OptimizerKind::AdamW;  ///< whose state is allocated
     bool input_gradient = false;
-    LayerObserver after_layer;  ///< may be empty
+    bool shared_weights = false;  ///< with a stage of another pipeline
+    LayerObserver after_layer;    ///< may be empty
 };
 
 /// What one layer occupies for one micro-batch, byte for byte as the arena counts it; the words of

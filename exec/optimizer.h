@@ -26,8 +26,9 @@ struct Parameter {
     std::string name;  ///< "block0.attention.qkv.weight"
     Tensor value;
     Tensor gradient;
-    Tensor first;   ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
-    Tensor second;  ///< Adam's second moment
+    Tensor first;     ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
+    Tensor second;    ///< Adam's second moment
+    Tensor received;  ///< the gradient of the other pipeline's copy; empty where there is none
 };
 
 /// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam and adamw 2.

@@ -24,7 +24,8 @@ class Columns {
           next_(schedule.ranks.size(), 0),
           column_(schedule.ranks.size(), 0),
           order_(schedule.ranks.size()),
-          flows_(2 * static_cast<std::size_t>(schedule.stage_count())) {}
+          flows_(2 * static_cast<std::size_t>(schedule.stage_count())),
+          reduced_(static_cast<std::size_t>(schedule.stage_count())) {}
 
     std::vector<std::vector<int>> run() {
         while (true) {
@@ -101,6 +102,13 @@ class Columns {
             }
             return messages.taken.empty() ? column : std::max(column, messages.taken.back());
         }
+        if (action->op == Op::Optimizer) {
+            const std::optional<int> twin = twin_of(schedule_, action->stage);
+            if (twin) {
+                const std::optional<int>& reduced = reduced_[static_cast<std::size_t>(*twin)];
+                return reduced ? std::optional(std::max(column, *reduced)) : std::nullopt;
+            }
+        }
         return column;
     }
 
@@ -110,6 +118,8 @@ class Columns {
             flow(action).sent.push_back(column);
         } else if (is_receive(action.op)) {
             flow(action).taken.push_back(column);
+        } else if (action.op == Op::ReduceGradient) {
+            reduced_[static_cast<std::size_t>(action.stage)] = column;
         }
         column_[rank] = is_compute(action.op) ? column + 1 : column;
         ++next_[rank];
@@ -126,6 +136,7 @@ class Columns {
     std::vector<std::vector<int>> order_;
     int number_ = 0;
     std::vector<Flow> flows_;
+    std::vector<std::optional<int>> reduced_;  ///< [stage]: the column of its REDUCE_GRAD
 };
 
 }  // namespace

@@ -35,6 +35,7 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
             .seed = options.seed,
             .layer = 0,
             .optimizer_slots = optimizer_slots(options.optimizer),
+            .shared = options.shared_weights,
             .dtype = dtype_for(options.precision)};
 }
 
@@ -354,8 +355,25 @@ void Stage::backward_weight(int micro_batch) {
 void Stage::zero_gradients() {
     for (Parameter* const parameter : parameters()) {
         impl_->kernels.fill_zero(parameter->gradient);
+        if (!parameter->received.empty()) {
+            impl_->kernels.fill_zero(parameter->received);
+        }
     }
     std::ranges::fill(impl_->losses, 0.0);
+}
+
+void Stage::hand_gradients_to(Stage& twin) {
+    const std::vector<Parameter*> own = parameters();
+    const std::vector<Parameter*> theirs = twin.parameters();
+    for (std::size_t i = 0; i < own.size(); ++i) {
+        impl_->kernels.add(own[i]->gradient, theirs[i]->received);
+    }
+}
+
+void Stage::add_received_gradients() {
+    for (Parameter* const parameter : parameters()) {
+        impl_->kernels.add(parameter->received, parameter->gradient);
+    }
 }
 
 void Stage::update(const OptimizerSettings& settings, int step) {

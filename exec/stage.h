@@ -60,6 +60,11 @@ class Stage {
 
     /// Clears gradients and losses: a new mini-batch begins.
     void zero_gradients();
+    /// REDUCE_GRAD: the gradients of a complete backward, to the stage with the same weights.
+    void hand_gradients_to(Stage& twin);
+    /// After the twin has handed over its gradients: both stages then have the same sum, bit for
+    /// bit.
+    void add_received_gradients();
     /// OPT: one update of every parameter; `step` counts from 1.
     void update(const OptimizerSettings& settings, int step);
     /// Sums of the squares of each parameter's gradient as of the last update, in double, in the

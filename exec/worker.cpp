@@ -21,6 +21,7 @@ StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
             .largest_micro_batch = std::ranges::max(plan->micro_batch_sizes),
             .optimizer = options.optimizer.kind,
             .input_gradient = options.input_gradient,
+            .shared_weights = piece_count(plan->schedule) < plan.stage_count(),
             .after_layer = settings.after_layer};
 }
 
@@ -49,9 +50,10 @@ Worker::Worker(
         if (plan->schedule.rank_of_stage[static_cast<std::size_t>(index)] != rank) {
             continue;
         }
+        const int piece = plan->schedule.weights_of_stage[static_cast<std::size_t>(index)];
         const Stage::Place place{.stage = index,
-                                 .first_layer = plan->partition->first_layer(index),
-                                 .layer_count = plan->partition->layers_in(index)};
+                                 .first_layer = plan->partition->first_layer(piece),
+                                 .layer_count = plan->partition->layers_in(piece)};
         Home& home = homes_.emplace_back();
         home.index = index;
         home.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
@@ -122,10 +124,13 @@ void Worker::perform(const Action& action, const StepInput& step) {
             compute(action, step);
             recorder_.end_compute();
             break;
+        case Op::ReduceGradient:
+            hand_gradients_over(action.stage);
+            break;
         case Op::Optimizer:
+            ready = receive_gradients(action.stage);
             update(action, step);
             break;
-        case Op::ReduceGradient:
         case Op::Unshard:
         case Op::Reshard:
             throw Error(ErrorKind::Unavailable,
@@ -169,7 +174,7 @@ void Worker::forward(const Action& action, const StepInput& step) {
                                            std::move(place.activation),
                                            step.data[static_cast<std::size_t>(action.micro_batch)],
                                            !place.recomputed);
-    if (action.stage + 1 == plan_.stage_count()) {
+    if (is_last(action.stage)) {
         // No stage has updated its weights yet: every OPT comes after a backward that needs this
         // forward.
         refuse_loss_that_is_not_finite(*here.stage, action.micro_batch);
@@ -180,10 +185,36 @@ void Worker::forward(const Action& action, const StepInput& step) {
 
 /// To the stage before, where it lives on this rank; else it waits for its SEND.
 void Worker::pass_gradient_on(const Action& action) {
-    if (action.stage > 0 && !edges_.backward[static_cast<std::size_t>(action.stage - 1)].channel) {
+    if (has_stage_before(plan_->schedule, action.stage) &&
+        !edges_.backward[static_cast<std::size_t>(action.stage - 1)].channel) {
         slot(action.stage - 1, action.micro_batch).gradient =
             std::move(slot(action.stage, action.micro_batch).gradient);
     }
+}
+
+void Worker::hand_gradients_over(int stage) {
+    Reduction& reduction = edges_.reductions.at(static_cast<std::size_t>(stage));
+    home(stage).stage->hand_gradients_to(*reduction.receiver);
+    Message message;
+    if (paced_) {
+        const Bytes bytes = plan_->states[static_cast<std::size_t>(stage)].weights;
+        message.available =
+            device_->now() + reduction.link.latency +
+            transfer_time(bytes + reduction.link.half_bandwidth, reduction.link.bytes_per_second);
+    }
+    reduction.channel->send(std::move(message));
+}
+
+/// Waits for the other pipeline's gradients, where there are any; returns when they came.
+TimePoint Worker::receive_gradients(int stage) {
+    const std::optional<int> twin = twin_of(plan_->schedule, stage);
+    if (!twin) {
+        return {};
+    }
+    const TimePoint arrived =
+        edges_.reductions[static_cast<std::size_t>(*twin)].channel->receive().arrived;
+    home(stage).stage->add_received_gradients();
+    return arrived;
 }
 
 void Worker::update(const Action& action, const StepInput& step) {
@@ -231,6 +262,10 @@ void Worker::close_channels() {
             if (stage < edges->size() && (*edges)[stage].channel) {
                 (*edges)[stage].channel->close();
             }
+        }
+        if (const auto twin = twin_of(plan_->schedule, home.index)) {
+            edges_.reductions[stage].channel->close();
+            edges_.reductions[static_cast<std::size_t>(*twin)].channel->close();
         }
     }
 }

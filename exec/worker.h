@@ -20,10 +20,19 @@ struct Edge {
     TimePoint link_free;  ///< when the paced link has sent its last message; of the sender
 };
 
+/// The gradients of one stage on their way to the stage with the same weights. A message says that
+/// they are there; its tensor is empty, for the sender writes them where they belong.
+struct Reduction {
+    std::unique_ptr<Channel> channel;  ///< none where the stage's weights are its own
+    Stage* receiver = nullptr;
+    LinkCost link;
+};
+
 /// All edges of a plan; an edge without a channel lies between two stages of one rank.
 struct Edges {
-    std::vector<Edge> forward;   ///< [boundary]: outputs of stage b to stage b + 1
-    std::vector<Edge> backward;  ///< [boundary]: gradients of stage b + 1 to stage b
+    std::vector<Edge> forward;          ///< [boundary]: outputs of stage b to stage b + 1
+    std::vector<Edge> backward;         ///< [boundary]: gradients of stage b + 1 to stage b
+    std::vector<Reduction> reductions;  ///< [stage]: from it to its twin
 };
 
 /// What every worker needs to know about the step.
@@ -86,7 +95,10 @@ class Worker {
     void compute(const Action& action, const StepInput& step);
     void forward(const Action& action, const StepInput& step);
     void pass_gradient_on(const Action& action);
+    void hand_gradients_over(int stage);
+    TimePoint receive_gradients(int stage);
     void update(const Action& action, const StepInput& step);
+    bool is_last(int stage) const { return !has_next_stage(plan_->schedule, stage); }
     TimePoint send(Edge& edge, int micro_batch, Tensor tensor);
     TimePoint receive(Edge& edge, Tensor& tensor);
 

@@ -23,7 +23,7 @@ Work work_of(const Plan& plan, const Timeline& timeline) {
     Work work;
     for (const auto& row : timeline.ranks) {
         for (const Span& span : row) {
-            const Duration length = span.end - span.begin;
+            const Duration length = span.end - span.ready;
             const Duration in_action =
                 is_compute(span.action.op) ? std::min(dispatch, length) : Duration{};
             work.dispatch += in_action;

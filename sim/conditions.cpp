@@ -1,5 +1,7 @@
 #include "sim/conditions.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace pipetwin::sim {
@@ -11,9 +13,19 @@ Duration occupation(const LinkCost& link, Bytes message) {
     return transfer_time(message + link.half_bandwidth, link.bytes_per_second);
 }
 
+namespace {
+
+Conditions without_durations(const Plan& plan) {
+    return {.durations = {},
+            .links = plan->links,
+            .reductions = plan->reductions,
+            .channel_capacity = plan->channel_capacity};
+}
+
+}  // namespace
+
 Conditions planned_conditions(const Plan& plan) {
-    Conditions conditions{
-        .durations = {}, .links = plan->links, .channel_capacity = plan->channel_capacity};
+    Conditions conditions = without_durations(plan);
     for (const auto& row : plan->schedule.ranks) {
         auto& durations = conditions.durations.emplace_back();
         for (const Action& action : row) {
@@ -26,22 +38,21 @@ Conditions planned_conditions(const Plan& plan) {
 Conditions conditions_of(const Plan& plan, const Timeline& timeline) {
     const auto& rows = plan->schedule.ranks;
     PIPETWIN_EXPECT(timeline.ranks.size() == rows.size(), "the timeline is one of this plan");
-    Conditions conditions{
-        .durations = {}, .links = plan->links, .channel_capacity = plan->channel_capacity};
+    Conditions conditions = without_durations(plan);
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
         PIPETWIN_EXPECT(timeline.ranks[rank].size() == rows[rank].size(),
                         "the timeline is one of this plan");
         auto& durations = conditions.durations.emplace_back();
         for (const Span& span : timeline.ranks[rank]) {
-            durations.push_back(span.end - span.begin);
+            durations.push_back(span.end - span.ready);
         }
     }
     return conditions;
 }
 
 Conditions without_communication(Conditions conditions) {
-    for (LinkCost& link : conditions.links) {
-        link = LinkCost{};
+    for (std::vector<LinkCost>* links : {&conditions.links, &conditions.reductions}) {
+        std::ranges::fill(*links, LinkCost{});
     }
     conditions.channel_capacity.reset();
     return conditions;

@@ -11,8 +11,9 @@ namespace pipetwin::sim {
 /// What a replay of a plan's rows takes as given: the plan's own numbers, or others.
 struct Conditions {
     std::vector<std::vector<Duration>>
-        durations;                ///< [rank][cell]; those of sends and receives are not read
-    std::vector<LinkCost> links;  ///< [boundary]
+        durations;                     ///< [rank][cell]; those of sends and receives are not read
+    std::vector<LinkCost> links;       ///< [boundary]
+    std::vector<LinkCost> reductions;  ///< as in the plan
     std::optional<int> channel_capacity;  ///< none: no send ever waits
 };
 

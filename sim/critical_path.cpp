@@ -1,6 +1,7 @@
 #include "sim/critical_path.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/edge.h"
 #include "core/error.h"
@@ -36,6 +37,8 @@ class Walk {
                     auto& places = is_send(action.op) ? edge.sends : edge.receives;
                     numbers[cell] = places.size();
                     places.push_back({rank, cell});
+                } else if (action.op == Op::ReduceGradient) {
+                    reductions_[action.stage] = {rank, cell};
                 }
             }
         }
@@ -66,9 +69,21 @@ class Walk {
         return found;
     }
 
-    /// A receive waited for its message, a send for room.
+    /// A receive waited for its message, a send for room, an update for the other pipeline.
     bool step_to_what_came(const Span& span) {
+        if (span.action.op == Op::Optimizer) {
+            return step_to_reduction(span);
+        }
         return is_receive(span.action.op) ? step_to_sender(span) : step_to_receiver(span);
+    }
+
+    /// The gradients' way takes as long as the update waited for them after they set out.
+    bool step_to_reduction(const Span& update) {
+        at_ = reductions_.at(twin_of(plan_->schedule, update.action.stage).value());
+        const Span& reduction = span_at(at_);
+        add(reduction.action, reduction.end, update.ready);
+        add(reduction.action, reduction.ready, reduction.end);
+        return step_back_in_row();
     }
 
     /// Over the link, and over the messages that kept it busy, to the send that the first of them
@@ -137,6 +152,7 @@ class Walk {
     const Plan& plan_;
     const Timeline& timeline_;
     std::vector<Edge> edges_;
+    std::map<int, Place> reductions_;                   ///< by stage: where its gradients set out
     std::vector<std::vector<std::size_t>> message_of_;  ///< [rank][cell]: number on its edge
     Place at_;
     std::vector<CriticalStep> steps_;  ///< from the end to the start

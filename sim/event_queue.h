@@ -9,18 +9,19 @@
 
 namespace pipetwin::sim {
 
-/// The three things that can happen in a pipeline.
+/// What can happen in a pipeline.
 enum class EventKind {
     RankFree,        ///< a rank has finished an action and turns to the next
     MessageArrived,  ///< an edge has delivered a message to its receiver
     RoomMade,        ///< a receiver has made room on an edge for its sender
+    GradientsCame,   ///< a stage has the gradients of the other pipeline
 };
 
 struct Event {
     Duration time{};
     std::int64_t sequence = 0;  ///< how many events were announced before this one
     EventKind kind{};
-    int index = 0;  ///< of the rank, or of the edge
+    int index = 0;  ///< of the rank, the edge or the stage
 };
 
 /// Events ordered by time; equal times by the order in which they were announced, so that a run is

@@ -38,11 +38,18 @@ Bytes message_bytes(const Plan& plan, const Action& send) {
     return send.op == Op::SendForward ? cost.output : cost.input;
 }
 
+/// Two pipelines of one model: a stage's share of the reduction of its gradients.
+struct Reduction {
+    bool complete = false;  ///< those of the other pipeline are here
+    bool update_waits = false;
+};
+
 class Simulation {
   public:
     Simulation(const Plan& plan, Conditions conditions)
         : plan_(plan),
           conditions_(std::move(conditions)),
+          reductions_(plan->schedule.rank_of_stage.size()),
           next_cell_(plan->schedule.ranks.size(), 0) {
         make_edges();
         timeline_.origin = Origin::Predicted;
@@ -105,6 +112,14 @@ class Simulation {
                 }
                 break;
             }
+            case EventKind::GradientsCame: {
+                Reduction& reduction = reductions_.at(static_cast<std::size_t>(event.index));
+                reduction.complete = true;
+                if (reduction.update_waits) {
+                    try_update(rank_of(event.index));
+                }
+                break;
+            }
         }
     }
 
@@ -122,11 +137,15 @@ class Simulation {
             case Op::BackwardInput:
             case Op::BackwardWeight:
             case Op::Recompute:
-            case Op::ReduceGradient:
             case Op::Unshard:
             case Op::Reshard:
+                finish(rank, now_ + duration(rank));
+                break;
+            case Op::ReduceGradient:
+                hand_gradients_over(rank);
+                break;
             case Op::Optimizer:
-                finish(rank, now_ + conditions_.durations[row][next_cell_[row]]);
+                try_update(rank);
                 break;
             case Op::SendForward:
             case Op::SendBackward: {
@@ -175,6 +194,31 @@ class Simulation {
         finish(edge.receiver, now_);
     }
 
+    /// The stage's gradients set out for its twin; the rank goes on at once.
+    void hand_gradients_over(int rank) {
+        const int stage = current(rank).action.stage;
+        if (const auto twin = twin_of(plan_->schedule, stage)) {
+            const auto index = static_cast<std::size_t>(stage);
+            const LinkCost& link = conditions_.reductions.at(index);
+            const Bytes message = plan_->states.at(index).weights;
+            queue_.announce(
+                now_ + occupation(link, message) + link.latency, EventKind::GradientsCame, *twin);
+        }
+        finish(rank, now_ + duration(rank));
+    }
+
+    /// Updates the weights, if the gradients of both pipelines are there.
+    void try_update(int rank) {
+        Span& span = current(rank);
+        const bool shared = twin_of(plan_->schedule, span.action.stage).has_value();
+        Reduction& reduction = reductions_.at(static_cast<std::size_t>(span.action.stage));
+        reduction.update_waits = shared && !reduction.complete;
+        if (!reduction.update_waits) {
+            span.ready = now_;
+            finish(rank, now_ + duration(rank));
+        }
+    }
+
     void make_room(const Edge& edge, int index) {
         if (edge.sender_waits) {
             queue_.announce(now_, EventKind::RoomMade, index);
@@ -185,6 +229,15 @@ class Simulation {
         current(rank).end = end;
         ++next_cell_[static_cast<std::size_t>(rank)];
         queue_.announce(end, EventKind::RankFree, rank);
+    }
+
+    Duration duration(int rank) const {
+        const auto row = static_cast<std::size_t>(rank);
+        return conditions_.durations[row][next_cell_[row]];
+    }
+
+    int rank_of(int stage) const {
+        return plan_->schedule.rank_of_stage[static_cast<std::size_t>(stage)];
     }
 
     Span& current(int rank) {
@@ -204,6 +257,7 @@ class Simulation {
     const Plan& plan_;
     Conditions conditions_;
     std::vector<Edge> edges_;
+    std::vector<Reduction> reductions_;   ///< [stage]
     std::vector<std::size_t> next_cell_;  ///< of every rank's row
     EventQueue queue_;
     Duration now_{};

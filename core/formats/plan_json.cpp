@@ -98,6 +98,7 @@ std::string print_plan(const Plan& plan) {
                             {"costs", array_of(parts.costs, stage_costs)},
                             {"states", array_of(parts.states, state_json)},
                             {"links", array_of(parts.links, link_json)},
+                            {"reductions", array_of(parts.reductions, link_json)},
                             {"dispatch_ns", parts.dispatch.count()},
                             {"channel_capacity", or_null(parts.channel_capacity)},
                             {"smallest_capacity", smallest_capacity(parts.schedule)},

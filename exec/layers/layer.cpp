@@ -31,6 +31,9 @@ Parameter ParameterMaker::make(
     parameter.name = name;
     parameter.value = allocate(MemoryKind::Weights);
     parameter.gradient = allocate(MemoryKind::Gradients);
+    if (settings_.shared) {
+        parameter.received = allocate(MemoryKind::Gradients);
+    }
     if (settings_.optimizer_slots >= 1) {
         parameter.first = allocate(MemoryKind::Optimizer);
     }

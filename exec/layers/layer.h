@@ -60,6 +60,7 @@ class ParameterMaker {
         std::uint64_t seed = 1;
         int layer = 0;
         int optimizer_slots = 0;
+        bool shared = false;  ///< another pipeline has the same weights
         DType dtype = DType::F32;
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);

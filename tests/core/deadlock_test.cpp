@@ -295,5 +295,26 @@ TEST(FindDeadlock, ReportsACycleThatCloses) {
     }
 }
 
+TEST(FindDeadlock, SeesUpdatesThatWaitForEachOthersGradients) {
+    Schedule schedule = schedule_of({"0F0 3F1 3B1 0B0 0REDUCE_GRAD 0OPT 3REDUCE_GRAD 3OPT",
+                                     "2F1 1F0 1B0 1REDUCE_GRAD 1OPT 2B1 2REDUCE_GRAD 2OPT"});
+    schedule.weights_of_stage = {0, 1, 0, 1};
+    ASSERT_TRUE(validate(schedule).empty());
+    schedule = add_communication(schedule, RecomputeTiming::Eager);
+    const auto waiting = find_deadlock(schedule, 1).waiting;
+    ASSERT_EQ(waiting.size(), 2U);
+    EXPECT_EQ(waiting[0].action, "0OPT");
+    EXPECT_EQ(waiting[1].action, "1OPT");
+    EXPECT_THAT(waiting[1].why, HasSubstr("waits for 3REDUCE_GRAD on rank 0"));
+    EXPECT_EQ(smallest_capacity(schedule), -1);
+}
+
+TEST(FindDeadlock, AllowsUpdatesAsTheyAreAppended) {
+    const Schedule schedule = add_optimizer(add_reduction(
+        add_communication(generate(ScheduleKind::Chimera, {.ranks = 4, .micro_batches = 4}),
+                          RecomputeTiming::Eager)));
+    EXPECT_TRUE(find_deadlock(schedule, 1).deadlock_free);
+}
+
 }  // namespace
 }  // namespace pipetwin

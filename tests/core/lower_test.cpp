@@ -166,5 +166,16 @@ TEST(HasCommunication, IsTrueOnceSendsOrReceivesAreThere) {
     EXPECT_TRUE(has_communication(add_communication(two_by_two, RecomputeTiming::Eager)));
 }
 
+TEST(AddReduction, StandsBehindTheLastBackwardOfEveryStageThatSharesItsWeights) {
+    const Schedule schedule =
+        add_reduction(generate(ScheduleKind::Chimera, {.ranks = 2, .micro_batches = 2}));
+    EXPECT_EQ(row_text(schedule, 0), "0F0 3F1 3B1 3REDUCE_GRAD 0B0 0REDUCE_GRAD");
+    EXPECT_EQ(row_text(schedule, 1), "2F1 1F0 1B0 1REDUCE_GRAD 2B1 2REDUCE_GRAD");
+}
+
+TEST(AddReduction, ChangesNothingWhereEveryStageHasItsOwnWeights) {
+    EXPECT_EQ(add_reduction(two_by_two), two_by_two);
+}
+
 }  // namespace
 }  // namespace pipetwin

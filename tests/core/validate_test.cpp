@@ -297,5 +297,14 @@ TEST(RequireValid, ThrowsInfeasibleWithThePlaceAndThePicture) {
     }
 }
 
+TEST(Validate, TwoPipelinesAddUpTheirGradientsBeforeTheUpdate) {
+    const Schedule schedule = generate(ScheduleKind::Chimera, {.ranks = 2, .micro_batches = 2});
+    EXPECT_TRUE(validate(add_optimizer(add_reduction(schedule))).empty());
+    const auto violations = validate(add_optimizer(schedule));
+    ASSERT_EQ(violations.size(), 4U);
+    EXPECT_EQ(violations.front().action, "0REDUCE_GRAD");
+    EXPECT_THAT(violations.front().why, HasSubstr("stage 2 has the same weights"));
+}
+
 }  // namespace
 }  // namespace pipetwin

@@ -3,18 +3,19 @@
 #include <gtest/gtest.h>
 
 #include "core/compare.h"
-#include "core/footprint.h"
 #include "core/metrics.h"
 #include "core/timeline.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "sim/simulate.h"
 #include "tests/support/small_training.h"
+#include "tests/support/training_step.h"
 
 /// What is predicted of a step and what is measured of it, where both must be the same exactly.
 namespace pipetwin::exec {
 namespace {
 
+using test::expect_predicted_peaks;
 using test::Shape;
 
 /// Every schedule, recompute mode and timing at small sizes, even and uneven.
@@ -37,22 +38,6 @@ std::vector<Shape> many_shapes() {
         }
     }
     return shapes;
-}
-
-void expect_predicted_peaks(const Model& model, const Shape& shape) {
-    const Plan plan = test::plan_of(model, shape);
-    Executor executor(plan, model, test::options_of(shape));
-    const Batch batch = random_batch(model, shape.batch, 1);
-    const std::vector<MemoryUse> predicted = peak_memory(plan);
-    for (int step = 0; step < 2; ++step) {
-        const StepResult result = executor.run_step(batch, step);
-        for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
-            // The composition is not compared: inside an action memory moves from one kind to
-            // another.
-            EXPECT_EQ(result.peak[rank].total(), predicted[rank].total())
-                << test::to_string(shape) << ", rank " << rank;
-        }
-    }
 }
 
 TEST(Agreement, C20PeakBytesPerRankAreThoseOfThePlanByteForByteForAnMlp) {

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,61 +6,17 @@
 #include "exec/random_batch.h"
 #include "exec/reference.h"
 #include "tests/support/small_training.h"
+#include "tests/support/training_step.h"
 
 /// The pipeline computes what the model says, whatever the number of stages, the recompute mode and
 /// the schedule.
 namespace pipetwin::exec {
 namespace {
 
-using test::NamedValues;
+using test::pipeline_step;
+using test::reference_step;
 using test::Shape;
-
-struct Outcome {
-    double loss = 0;
-    std::vector<NamedValues> gradients;
-    bool operator==(const Outcome&) const = default;
-};
-
-Outcome pipeline_step(const Model& model, const Shape& shape) {
-    Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
-    const double loss = executor.run_step(random_batch(model, shape.batch, 1), 0).loss;
-    return {.loss = loss, .gradients = test::gradients_of(executor.parameters())};
-}
-
-/// The same micro-batches without a pipeline.
-Outcome reference_step(const Model& model, const Shape& shape, BackwardOrder order) {
-    Reference reference(model, test::options_of(shape));
-    const Batch batch = random_batch(model, shape.batch, 1);
-    const std::vector<int> sizes = micro_batch_sizes(shape.batch, shape.micro_batches);
-    const double loss = reference.run_step(split(batch, sizes), order, 0);
-    return {.loss = loss, .gradients = test::gradients_of(reference.parameters())};
-}
-
-/// ||a - b|| / ||b|| is at most `bound`, and no element is off by more than 100 bounds of the
-/// tensor's root mean square.
-void expect_near(const std::vector<double>& a, const std::vector<double>& b, double bound) {
-    ASSERT_EQ(a.size(), b.size());
-    double difference = 0;
-    double norm = 0;
-    double largest = 0;
-    for (std::size_t index = 0; index < a.size(); ++index) {
-        const double off = a[index] - b[index];
-        difference += off * off;
-        norm += b[index] * b[index];
-        largest = std::max(largest, std::abs(off));
-    }
-    EXPECT_LE(std::sqrt(difference), bound * std::sqrt(norm));
-    EXPECT_LE(largest, 100 * bound * std::sqrt(norm / static_cast<double>(b.size())));
-}
-
-void expect_near(const Outcome& a, const Outcome& b, double bound) {
-    EXPECT_NEAR(a.loss, b.loss, bound * b.loss);
-    ASSERT_EQ(a.gradients.size(), b.gradients.size());
-    for (std::size_t index = 0; index < a.gradients.size(); ++index) {
-        SCOPED_TRACE(a.gradients[index].name);
-        expect_near(a.gradients[index].values, b.gradients[index].values, bound);
-    }
-}
+using test::StepOutcome;
 
 struct NamedModel {
     const char* name;
@@ -90,7 +44,7 @@ TEST_P(EveryModel, C08LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEv
     for (const char* schedule : {"gpipe", "1f1b"}) {
         for (const int micro_batches : {1, 3, 4}) {
             Shape shape{.stages = 1, .micro_batches = micro_batches, .schedule = schedule};
-            const Outcome alone = pipeline_step(model, shape);
+            const StepOutcome alone = pipeline_step(model, shape);
             for (const int stages : {1, 2, 4}) {
                 for (const Recompute recompute :
                      {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
@@ -121,13 +75,13 @@ TEST_P(EveryModel, C09C11TheGradientsAreThoseOfTheUnsplitBatchAlsoWhereItDoesNot
             Shape shape{.stages = 2, .micro_batches = micro_batches, .batch = batch};
             Shape whole{.stages = 1, .micro_batches = 1, .batch = batch};
             SCOPED_TRACE(test::to_string(shape));
-            expect_near(pipeline_step(model, shape),
-                        reference_step(model, whole, BackwardOrder::Ascending),
-                        1e-5);
+            test::expect_near(pipeline_step(model, shape),
+                              reference_step(model, whole, BackwardOrder::Ascending),
+                              1e-5);
             shape.precision = whole.precision = Precision::Fp64;
-            expect_near(pipeline_step(model, shape),
-                        reference_step(model, whole, BackwardOrder::Ascending),
-                        1e-12);
+            test::expect_near(pipeline_step(model, shape),
+                              reference_step(model, whole, BackwardOrder::Ascending),
+                              1e-12);
         }
     }
 }
@@ -140,7 +94,7 @@ TEST_P(EveryModel, C10OneStageAndOneMicroBatchAreBitIdenticalToTheUnpipelinedRun
 
 TEST_P(EveryModel, C10ARepeatedRunIsBitIdentical) {
     const Shape shape{.stages = 4, .schedule = "1f1b", .recompute = Recompute::Always};
-    const Outcome first = pipeline_step(model, shape);
+    const StepOutcome first = pipeline_step(model, shape);
     for (int repeat = 0; repeat < 5; ++repeat) {
         EXPECT_TRUE(pipeline_step(model, shape) == first);
     }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,37 +9,20 @@
 #include "core/footprint.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
-#include "exec/reference.h"
 #include "tests/support/error_of.h"
 #include "tests/support/small_training.h"
+#include "tests/support/training_step.h"
 
 /// Every synchronous schedule trains: same gradients, the memory that was predicted, as many
 /// activations alive as its closed form says.
 namespace pipetwin::exec {
 namespace {
 
-using test::NamedValues;
+using test::expect_predicted_peaks;
+using test::pipeline_step;
+using test::reference_step;
 using test::Shape;
-
-struct Outcome {
-    double loss = 0;
-    std::vector<NamedValues> gradients;
-    bool operator==(const Outcome&) const = default;
-};
-
-Outcome pipeline_step(const Model& model, const Shape& shape) {
-    Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
-    const double loss = executor.run_step(random_batch(model, shape.batch, 1), 0).loss;
-    return {.loss = loss, .gradients = test::gradients_of(executor.parameters())};
-}
-
-Outcome reference_step(const Model& model, const Shape& shape, BackwardOrder order) {
-    Reference reference(model, test::options_of(shape));
-    const std::vector<int> sizes = micro_batch_sizes(shape.batch, shape.micro_batches);
-    const double loss = reference.run_step(
-        split(random_batch(model, shape.batch, 1), sizes), order, 0);
-    return {.loss = loss, .gradients = test::gradients_of(reference.parameters())};
-}
+using test::StepOutcome;
 
 /// Shapes that the schedule allows for a model of eight layers; p ranks, m micro-batches.
 struct Rule {
@@ -56,21 +40,14 @@ const auto always = [](int /*p*/, int /*m*/) { return true; };
 /// micro-batches in ascending order, all schedules add up the same bits.
 std::vector<Rule> rules() {
     return {
-        {"1f1b",
-         {1},
-         always,
-         [](int p, int m, int /*v*/, int r) { return std::min(m, p - r); }},
+        {"1f1b", {1}, always, [](int p, int m, int /*v*/, int r) { return std::min(m, p - r); }},
         {"interleaved-1f1b",
          {1, 2},
          [](int p, int m) { return m % p == 0; },
          [](int p, int m, int v, int r) {
              return v == 1 ? 0 : std::min(m * v, (v - 1) * p + 2 * (p - 1 - r) + 1);
          }},
-        {"gpipe",
-         {1},
-         always,
-         [](int, int m, int, int) { return m; },
-         BackwardOrder::Descending},
+        {"gpipe", {1}, always, [](int, int m, int, int) { return m; }, BackwardOrder::Descending},
         {"looped-bfs",
          {1, 2},
          always,
@@ -135,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(Schedules,
 TEST_P(SynchronousSchedule, GivesTheGradientsOfTheReferenceBitForBitOnAnyNumberOfRanks) {
     for (const Model& model : {test::small_mlp(), test::small_gpt()}) {
         for (const Shape& shape : shapes_of(GetParam())) {
-            EXPECT_TRUE(pipeline_step(model, shape) == reference_step(model, shape, GetParam().order))
+            EXPECT_TRUE(pipeline_step(model, shape) ==
+                        reference_step(model, shape, GetParam().order))
                 << test::to_string(shape);
         }
     }
@@ -144,7 +122,7 @@ TEST_P(SynchronousSchedule, GivesTheGradientsOfTheReferenceBitForBitOnAnyNumberO
 TEST_P(SynchronousSchedule, GivesTheSameGradientsWithRecompute) {
     const Model model = test::small_gpt();
     for (Shape shape : shapes_of(GetParam())) {
-        const Outcome expected = reference_step(model, shape, GetParam().order);
+        const StepOutcome expected = reference_step(model, shape, GetParam().order);
         for (const Recompute recompute : {Recompute::Always, Recompute::ExceptLast}) {
             for (const RecomputeTiming timing : {RecomputeTiming::Eager, RecomputeTiming::Lazy}) {
                 shape.recompute = recompute;
@@ -160,14 +138,7 @@ TEST_P(SynchronousSchedule, C20PeaksAtThePredictedBytes) {
         for (Shape shape : shapes_of(GetParam())) {
             for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
                 shape.recompute = recompute;
-                const Plan plan = test::plan_of(model, shape);
-                Executor executor(plan, model, test::options_of(shape));
-                const StepResult step = executor.run_step(random_batch(model, shape.batch, 1), 0);
-                const std::vector<MemoryUse> predicted = peak_memory(plan);
-                for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
-                    EXPECT_EQ(step.peak[rank].total(), predicted[rank].total())
-                        << test::to_string(shape) << ", rank " << rank;
-                }
+                expect_predicted_peaks(model, shape);
             }
         }
     }
@@ -223,6 +194,79 @@ TEST_P(SynchronousSchedule, KeepsAsManyStashesAsItsClosedFormSays) {
             }
         }
     }
+}
+
+// --- Two pipelines of one model. ---
+
+Shape chimera_shape(int ranks) {
+    return {.stages = ranks, .micro_batches = ranks, .batch = 10, .schedule = "chimera"};
+}
+
+TEST(Chimera, GivesTheGradientsOfGPipeToOneInAMillion) {
+    for (const Model& model : {test::small_mlp(), test::small_gpt()}) {
+        for (const int ranks : {2, 4}) {
+            const Shape shape = chimera_shape(ranks);
+            Shape gpipe = shape;
+            gpipe.schedule = "gpipe";
+            for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+                Shape own = shape;
+                own.recompute = recompute;
+                SCOPED_TRACE(test::to_string(own));
+                test::expect_near(pipeline_step(model, own), pipeline_step(model, gpipe), 1e-6);
+            }
+        }
+    }
+}
+
+TEST(Chimera, KeepsBothCopiesOfTheWeightsTheSameBitForBit) {
+    const Model model = test::small_gpt();
+    const Shape shape = chimera_shape(4);
+    Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+    for (int step = 0; step < 3; ++step) {
+        executor.run_step(random_batch(model, shape.batch, static_cast<std::uint64_t>(step)), step);
+    }
+    for (int stage = 0; stage < 4; ++stage) {
+        EXPECT_EQ(test::weights_of(executor.stage(stage).parameters()),
+                  test::weights_of(executor.stage(stage + 4).parameters()));
+    }
+}
+
+TEST(Chimera, C20PeaksAtThePredictedBytes) {
+    for (const Model& model : {test::small_mlp(), test::small_gpt()}) {
+        for (const int ranks : {2, 4}) {
+            for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+                Shape shape = chimera_shape(ranks);
+                shape.recompute = recompute;
+                expect_predicted_peaks(model, shape);
+            }
+        }
+    }
+}
+
+TEST(Chimera, KeepsAsManyStashesAsItsRowsSay) {
+    const Shape shape = chimera_shape(4);
+    const Model model = test::small_mlp();
+    const std::vector<int> counted = stashes_of(model, shape);
+    EXPECT_EQ(counted, peak_live_activations(test::plan_of(model, shape)->schedule));
+    EXPECT_THAT(counted, ::testing::Each(::testing::AllOf(::testing::Ge(3), ::testing::Le(4))));
+}
+
+TEST(Chimera, AFailureInOnePipelineStopsBothAndTheNextStepWorks) {
+    const Model model = test::small_mlp();
+    const Shape shape = chimera_shape(4);
+    ExecutorOptions options = test::options_of(shape);
+    bool fail = true;
+    options.before_action = [&fail](int /*rank*/, const Action& action) {
+        if (fail && action == Action{.op = Op::ReduceGradient, .stage = 6}) {
+            throw std::runtime_error("out of order");
+        }
+    };
+    Executor executor(test::plan_of(model, shape), model, options);
+    const Batch batch = random_batch(model, shape.batch, 1);
+    EXPECT_THROW(executor.run_step(batch, 0), std::runtime_error);
+    EXPECT_EQ(place_of(executor.last_failure().value()), "rank 1, step 0, 6REDUCE_GRAD");
+    fail = false;
+    EXPECT_NO_THROW(executor.run_step(batch, 0));
 }
 
 TEST(SimulatedOnly, IsRefusedByTheExecutor) {

@@ -4,6 +4,9 @@
 
 #include "core/error.h"
 #include "core/validate.h"
+#include "sim/breakdown.h"
+#include "sim/critical_path.h"
+#include "tests/support/critical_path.h"
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::sim {
@@ -165,6 +168,50 @@ TEST(SettledCapacity, ActionsWithoutDurationDoNotDeadlockAtIt) {
     costs.backward.assign(4, Duration{});
     const Plan plan = make_plan(costs);
     EXPECT_EQ(pipeline_time(simulate(plan.with_capacity(settled_capacity(plan)))), Duration{});
+}
+
+/// chimera on `ranks` ranks with updates of 1 ms and weights that take `way` to the other copy.
+Plan two_pipelines(int ranks, Duration way) {
+    PlanParts parts = make_plan(plain(ScheduleKind::Chimera, ranks, ranks)).parts();
+    parts.schedule = add_optimizer(add_reduction(std::move(parts.schedule)));
+    for (StageState& state : parts.states) {
+        state.optimizer = milliseconds(1);
+        state.weights = Bytes{1'000};
+    }
+    for (LinkCost& link : parts.reductions) {
+        link.latency = way / 2;
+        link.bytes_per_second = 1'000 / to_seconds(way - way / 2);
+    }
+    return Plan::make(std::move(parts));
+}
+
+TEST(TwoPipelines, AnUpdateWaitsForTheGradientsOfTheOtherCopy) {
+    // On both ranks the first stage's gradients set out last, at 6 ms, and it is updated first.
+    const Timeline timeline = simulate(two_pipelines(2, milliseconds(10)));
+    EXPECT_EQ(pipeline_time(timeline), milliseconds(6));
+    EXPECT_EQ(step_time(timeline), milliseconds(6 + 10 + 2));
+}
+
+TEST(TwoPipelines, GradientsThatCameInTimeDelayNothing) {
+    EXPECT_EQ(step_time(simulate(two_pipelines(2, Duration{2}))),
+              milliseconds(6 + 2) + Duration{2});
+}
+
+TEST(TwoPipelines, BothEnginesAgreeAndTheCriticalPathIsWhole) {
+    for (const int ranks : {2, 4, 6}) {
+        for (const Duration way :
+             {Duration{2}, Duration{milliseconds(1)}, Duration{milliseconds(30)}}) {
+            const Plan plan = two_pipelines(ranks, way);
+            const Timeline timeline = simulate(plan);
+            EXPECT_EQ(timeline, testing::longest_path(plan));
+            Duration sum{};
+            for (const CriticalStep& step : critical_path(plan, timeline)) {
+                sum += step.end - step.begin;
+            }
+            EXPECT_EQ(sum, step_time(timeline));
+            EXPECT_EQ(breakdown(plan, timeline).sum(), step_time(timeline));
+        }
+    }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tests/support/critical_path.h"
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 namespace pipetwin::testing {
@@ -34,6 +35,10 @@ struct Graph {
                     wires[2 * (stage - 1) + 1].sends.push_back(&span);
                 } else if (span.action.op == Op::RecvBackward) {
                     wires[2 * stage + 1].receives.push_back(&span);
+                } else if (span.action.op == Op::ReduceGradient) {
+                    reductions[span.action.stage] = &span;
+                } else if (span.action.op == Op::Optimizer) {
+                    updates[span.action.stage] = &span;
                 }
             }
         }
@@ -47,6 +52,8 @@ struct Graph {
     const Plan& plan;
     Timeline timeline;
     std::vector<Wire> wires;
+    std::map<int, Span*> reductions;  ///< by stage
+    std::map<int, Span*> updates;
     bool changed = false;
 
     void raise(Duration& time, Duration at_least) {
@@ -64,6 +71,22 @@ struct Graph {
                 raise(span.ready, span.begin);
                 raise(span.end, span.ready + plan.duration(span.action));
                 before = span.end;
+            }
+        }
+    }
+
+    /// An update needs the gradients that its stage's twin has handed over.
+    void relax_reductions() {
+        for (const auto& [stage, reduction] : reductions) {
+            const auto twin = twin_of(plan->schedule, stage);
+            if (twin && updates.contains(*twin)) {
+                const LinkCost& link = plan->reductions[static_cast<std::size_t>(stage)];
+                const Bytes message = plan->states[static_cast<std::size_t>(stage)].weights;
+                const Duration on_link =
+                    message.count == 0
+                        ? Duration{}
+                        : transfer_time(message + link.half_bandwidth, link.bytes_per_second);
+                raise(updates.at(*twin)->ready, reduction->ready + on_link + link.latency);
             }
         }
     }
@@ -110,6 +133,7 @@ Timeline longest_path(const Plan& plan) {
         for (std::size_t wire = 0; wire < graph.wires.size(); ++wire) {
             graph.relax_wire(graph.wires[wire], plan->links[wire / 2]);
         }
+        graph.relax_reductions();
         if (++passes > 2 * actions) {
             throw std::logic_error("times rise for ever: the plan waits for itself");
         }
