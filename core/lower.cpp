@@ -1,9 +1,12 @@
 #include "core/lower.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <set>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/error.h"
 
@@ -29,6 +32,16 @@ std::string_view to_string(RecomputeTiming timing) {
             return "lazy";
     }
     PIPETWIN_EXPECT(false, "recompute timing out of range");
+}
+
+std::string_view to_string(MessageOrder order) {
+    switch (order) {
+        case MessageOrder::Plain:
+            return "plain";
+        case MessageOrder::LowerRankFirst:
+            return "lower-rank-first";
+    }
+    PIPETWIN_EXPECT(false, "message order out of range");
 }
 
 namespace {
@@ -210,12 +223,154 @@ Schedule add_optimizer(Schedule schedule) {
     return schedule;
 }
 
+namespace {
+
+/// The receive that takes the message of a send, at the other end.
+Action receive_of(const Action& send) {
+    const bool forward = send.op == Op::SendForward;
+    return {.op = forward ? Op::RecvForward : Op::RecvBackward,
+            .stage = forward ? send.stage + 1 : send.stage - 1,
+            .micro_batch = send.micro_batch};
+}
+
+/// A send with a receive directly behind it: what crosses it is the same at the other end.
+struct Exchange {
+    Action sent;      ///< by the rank, as the receive at the other end
+    Action received;  ///< by the rank
+    auto operator<=>(const Exchange&) const = default;
+};
+
+std::optional<Exchange> exchange_at(const Row& row, std::size_t cell) {
+    if (cell + 1 < row.size() && is_send(row[cell].op) && is_receive(row[cell + 1].op)) {
+        return Exchange{.sent = receive_of(row[cell]), .received = row[cell + 1]};
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+Schedule lower_rank_receives_first(Schedule schedule) {
+    std::vector<std::set<Exchange>> exchanges_of(schedule.ranks.size());
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+        for (std::size_t cell = 0; cell < schedule.ranks[rank].size(); ++cell) {
+            if (const auto exchange = exchange_at(schedule.ranks[rank], cell)) {
+                exchanges_of[rank].insert(*exchange);
+            }
+        }
+    }
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+        Row& row = schedule.ranks[rank];
+        for (std::size_t cell = 0; cell < row.size(); ++cell) {
+            const auto own = exchange_at(row, cell);
+            if (!own) {
+                continue;
+            }
+            const int peer = schedule.rank_of_stage[static_cast<std::size_t>(own->sent.stage)];
+            const Exchange theirs{.sent = own->received, .received = own->sent};
+            if (static_cast<int>(rank) < peer &&
+                exchanges_of[static_cast<std::size_t>(peer)].contains(theirs)) {
+                std::swap(row[cell], row[cell + 1]);
+            }
+        }
+    }
+    return schedule;
+}
+
+Schedule split_backward(Schedule schedule) {
+    for (Row& row : schedule.ranks) {
+        Row result;
+        for (std::size_t cell = 0; cell < row.size(); ++cell) {
+            const bool paired = row[cell].with_next || (cell > 0 && row[cell - 1].with_next);
+            if (row[cell].op == Op::Backward && !paired) {
+                result.push_back(with_op(row[cell], Op::BackwardInput));
+                result.push_back(with_op(row[cell], Op::BackwardWeight));
+            } else {
+                result.push_back(row[cell]);
+            }
+        }
+        row = std::move(result);
+    }
+    return schedule;
+}
+
+Schedule merge_backward(Schedule schedule) {
+    for (Row& row : schedule.ranks) {
+        Row result;
+        for (const Action& action : row) {
+            const bool completes = action.op == Op::BackwardWeight && !result.empty() &&
+                                   result.back() == with_op(action, Op::BackwardInput);
+            if (completes) {
+                result.back().op = Op::Backward;
+            } else {
+                result.push_back(action);
+            }
+        }
+        row = std::move(result);
+    }
+    return schedule;
+}
+
 Schedule compute_only(Schedule schedule) {
     for (Row& row : schedule.ranks) {
         std::erase_if(row,
                       [](const Action& a) { return !is_compute(a.op) || a.op == Op::Recompute; });
     }
     return schedule;
+}
+
+namespace {
+
+bool has_any(const Schedule& schedule, Op op) {
+    return std::ranges::any_of(schedule.ranks, [op](const Row& row) {
+        return std::ranges::any_of(row, [op](const Action& a) { return a.op == op; });
+    });
+}
+
+Schedule lower_recompute(Schedule schedule, Recompute wanted, std::string_view place) {
+    const std::optional<Recompute> own = recompute_of(schedule);
+    if (!own) {
+        throw Error(ErrorKind::Infeasible,
+                    std::string(place),
+                    "some micro-batches are recomputed and others are not",
+                    "recompute all of them, all but the last, or none");
+    }
+    if (*own == Recompute::None) {
+        return add_recompute(std::move(schedule), wanted);
+    }
+    if (wanted != Recompute::None && wanted != *own) {
+        throw Error(
+            ErrorKind::Infeasible,
+            std::string(place),
+            fmt::format(
+                "the rows recompute already: {}, not {}", to_string(*own), to_string(wanted)),
+            "leave 'recompute' out");
+    }
+    return schedule;
+}
+
+Schedule lower_messages(Schedule schedule, const Lowering& how) {
+    if (has_communication(schedule)) {
+        return schedule;
+    }
+    schedule = add_communication(std::move(schedule), how.timing);
+    return how.messages == MessageOrder::Plain ? schedule
+                                               : lower_rank_receives_first(std::move(schedule));
+}
+
+}  // namespace
+
+Schedule lower(Schedule schedule, const Lowering& how, std::string_view place) {
+    const bool backward = !is_forward_only(schedule);
+    schedule =
+        lower_recompute(std::move(schedule), backward ? how.recompute : Recompute::None, place);
+    schedule = lower_messages(std::move(schedule), how);
+    if (!how.updates || !backward || has_any(schedule, Op::Optimizer)) {
+        return schedule;
+    }
+    if (!has_any(schedule, Op::ReduceGradient)) {
+        schedule = add_reduction(std::move(schedule));
+    }
+    return add_optimizer(std::move(schedule));
 }
 
 }  // namespace pipetwin

@@ -16,8 +16,14 @@ enum class RecomputeTiming {
     Lazy,   ///< R after the gradient was received
 };
 
+enum class MessageOrder {
+    Plain,           ///< as the actions need and make them
+    LowerRankFirst,  ///< where messages cross, the lower rank receives before it sends
+};
+
 std::string_view to_string(Recompute recompute);
 std::string_view to_string(RecomputeTiming timing);
+std::string_view to_string(MessageOrder order);
 
 /// Whether the mode recomputes this micro-batch (C18): `ExceptLast` leaves out micro_batches - 1.
 bool recomputes(Recompute recompute, int micro_batch, int micro_batches);
@@ -48,7 +54,37 @@ Schedule add_reduction(Schedule schedule);
 /// Appends OPT for each stage of a rank, ascending, at the end of its row.
 Schedule add_optimizer(Schedule schedule);
 
-/// The reverse of all three: F, B, I and W only.
+/// Where two neighbours each send and then receive, and neither would go on before the other has
+/// taken its message, the lower rank receives first:
+///
+///     rank 0   ... SEND_F2 RECV_B0 ...        rank 0   ... RECV_B0 SEND_F2 ...
+///     rank 1   ... SEND_B0 RECV_F2 ...        rank 1   ... SEND_B0 RECV_F2 ...
+///
+/// 1f1b then works without any room in its channels. A pair of actions that crosses no such pair is
+/// left as it is: swapping every one would only move the deadlock.
+Schedule lower_rank_receives_first(Schedule schedule);
+
+/// Every B becomes I and, directly behind it, W. An overlapped pair stays one.
+Schedule split_backward(Schedule schedule);
+
+/// Every I with its own W directly behind it becomes B.
+Schedule merge_backward(Schedule schedule);
+
+/// The reverse of recompute, communication, reduction and optimizer: F, B, I and W only.
 Schedule compute_only(Schedule schedule);
+
+/// What `lower` adds.
+struct Lowering {
+    Recompute recompute = Recompute::None;
+    RecomputeTiming timing = RecomputeTiming::Eager;
+    MessageOrder messages = MessageOrder::Plain;
+    bool updates = false;  ///< reductions and OPT
+};
+
+/// Everything that a valid schedule lacks before it can run. Recomputes, communication and updates
+/// that its rows have already stand as they are; nothing is recomputed or updated without a
+/// backward. Throws Error(Infeasible) at `place` if the rows recompute some micro-batches and not
+/// others, or not those that `recompute` names.
+Schedule lower(Schedule schedule, const Lowering& how, std::string_view place);
 
 }  // namespace pipetwin

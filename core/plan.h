@@ -124,6 +124,9 @@ struct PlainCosts {
     LinkCost link;
     Bytes boundary;
     std::optional<int> channel_capacity;
+    int group_size = 0;        ///< interleaved-1f1b
+    int deferred_weights = 0;  ///< W that a rank may put off; 0: as scheduled
+    MessageOrder message_order = MessageOrder::Plain;
 };
 
 /// Throws Error(BadInput) if a list does not have one entry per stage, Error(Infeasible) as

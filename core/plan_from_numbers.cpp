@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/plan.h"
+#include "core/plan_order.h"
 #include "core/validate.h"
 
 /// A plan from plain numbers: the costs of each stage as somebody typed them, no model behind them.
@@ -94,44 +95,14 @@ std::vector<StageCost> stage_costs(const PlainCosts& costs, const Schedule& sche
     return result;
 }
 
-struct Lowered {
-    Schedule schedule;
-    Recompute recompute = Recompute::None;
-};
-
-/// With the recomputes and the communication that it lacks.
-Lowered lowered(const Schedule& schedule, const PlainCosts& costs) {
-    const Recompute recompute = is_forward_only(schedule) ? Recompute::None : costs.recompute;
-    Schedule complete = add_recompute(schedule, recompute);
-    if (!has_communication(complete)) {
-        complete = add_communication(std::move(complete), costs.recompute_timing);
-    }
-    return {std::move(complete), recompute};
-}
-
-/// A file's own recomputes and communication stand as they are; what it lacks is added as for a
-/// generated schedule. It is validated first, so that what is wrong is reported by the file's own
+/// A file's own rows are validated first, so that what is wrong is reported by the file's own
 /// cells.
-Lowered lowered_file(const Schedule& file, const PlainCosts& costs) {
-    require_valid(file, costs.schedule_name);
-    const std::optional<Recompute> own = recompute_of(file);
-    if (!own) {
-        throw Error(ErrorKind::Infeasible,
-                    costs.schedule_name,
-                    "some micro-batches are recomputed and others are not",
-                    "recompute all of them, all but the last, or none");
-    }
-    if (*own == Recompute::None) {
-        return lowered(file, costs);
-    }
-    return {has_communication(file) ? file : add_communication(file, costs.recompute_timing), *own};
-}
-
-Lowered lowered_schedule(const PlainCosts& costs) {
+Schedule order_of(const PlainCosts& costs) {
     if (costs.schedule_from_file) {
-        return lowered_file(*costs.schedule_from_file, costs);
+        require_valid(*costs.schedule_from_file, costs.schedule_name);
+        return *costs.schedule_from_file;
     }
-    return lowered(generate(costs.schedule, costs.shape), costs);
+    return generate(costs.schedule, costs.shape, {.group_size = costs.group_size});
 }
 
 int largest_stage_count_of_a_rank(const Schedule& schedule) {
@@ -148,16 +119,23 @@ int largest_stage_count_of_a_rank(const Schedule& schedule) {
 Plan make_plan(const PlainCosts& costs) {
     PlanParts parts;
     parts.schedule_name = costs.schedule_name;
-    Lowered complete = lowered_schedule(costs);
-    parts.schedule = std::move(complete.schedule);
-    parts.recompute = complete.recompute;
+    Schedule order = order_of(costs);
+    parts.costs = {stage_costs(costs, order)};
+    parts.links.assign(static_cast<std::size_t>(std::max(0, order.stage_count() - 1)), costs.link);
+    if (costs.deferred_weights > 0) {
+        order = with_deferred_weights(order, parts, costs.recompute, costs.deferred_weights);
+    }
+    parts.schedule = lower(std::move(order),
+                           {.recompute = costs.recompute,
+                            .timing = costs.recompute_timing,
+                            .messages = costs.message_order},
+                           costs.schedule_name);
+    parts.recompute = lowered_recompute(parts.schedule, costs.recompute);
     const int stages = parts.schedule.stage_count();
     parts.chunks = largest_stage_count_of_a_rank(parts.schedule);
     parts.recompute_timing = costs.recompute_timing;
-    parts.costs = {stage_costs(costs, parts.schedule)};
     parts.cost_class.assign(static_cast<std::size_t>(parts.schedule.micro_batches), 0);
     parts.states.resize(static_cast<std::size_t>(stages));
-    parts.links.assign(static_cast<std::size_t>(std::max(0, stages - 1)), costs.link);
     if (twin_of(parts.schedule, 0)) {
         parts.reductions.assign(static_cast<std::size_t>(stages), costs.link);
     }

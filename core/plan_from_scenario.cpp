@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/plan.h"
+#include "core/plan_order.h"
 #include "core/scenario.h"
 
 /// A plan from a scenario: layer costs at the sizes of its micro-batches, summed into stages.
@@ -281,6 +282,13 @@ std::vector<LinkCost> reduction_links(const Links& links, const Schedule& order)
     return result;
 }
 
+/// "1f1b", or the name of the schedule file.
+std::string schedule_name(const Scenario& scenario) {
+    const std::string& schedule = *scenario.pipeline.schedule;
+    return has_schedule_file(scenario) ? std::filesystem::path(schedule).filename().string()
+                                       : schedule;
+}
+
 // --- Micro-batches. ---
 
 /// Micro-batches of one size share their costs. Sizes differ by 1 at most, so there are one or two
@@ -321,9 +329,9 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     require_devices(scenario, *pipeline.stages);
 
     PlanParts parts;
-    const ScheduleKind kind = schedule_kind(*pipeline.schedule);
-    parts.schedule_name = to_string(kind);
-    parts.stale_gradients = has_stale_gradients(kind);
+    parts.schedule_name = schedule_name(scenario);
+    parts.stale_gradients =
+        !has_schedule_file(scenario) && has_stale_gradients(schedule_kind(*pipeline.schedule));
     parts.recompute_timing = pipeline.recompute_timing;
     parts.channel_capacity = pipeline.channel_capacity;
     parts.memory_limit = scenario.cluster.memory_limit;
@@ -338,26 +346,16 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
         samples_of_class.push_back(samples_at(profile, size));
     }
 
-    const ScheduleShape shape{.ranks = *pipeline.stages,
-                              .chunks = *pipeline.chunks,
-                              .micro_batches = static_cast<int>(parts.micro_batch_sizes.size())};
-    parts.chunks = shape.chunks;
-    const Schedule order = generate(kind, shape);
-    const bool trains = !is_forward_only(order);
-    parts.recompute = trains ? pipeline.recompute.value_or(Recompute::None) : Recompute::None;
-    parts.schedule =
-        add_communication(add_recompute(order, parts.recompute), parts.recompute_timing);
-    if (trains) {
-        parts.schedule = add_optimizer(add_reduction(std::move(parts.schedule)));
-    }
-
+    parts.chunks = *pipeline.chunks;
+    const Recompute recompute = pipeline.recompute.value_or(Recompute::None);
     const std::optional<Partition> written = scenario_partition(scenario, model);
-    parts.partition = written
-                          ? *written
-                          : balanced(samples_of_class.front(), piece_count(order), parts.recompute);
+    parts.partition =
+        written ? *written : balanced(samples_of_class.front(), pipeline.pieces(), recompute);
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         parts.layer_names.push_back(model.layer(layer).spec.name);
     }
+
+    Schedule order = scenario_schedule(scenario);
     for (const Samples& samples : samples_of_class) {
         parts.costs.push_back(of_stages(order, stage_costs(model, samples, *parts.partition)));
     }
@@ -370,6 +368,17 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     const Links links(scenario.cluster, profile);
     parts.links = boundary_links(links, order);
     parts.reductions = reduction_links(links, order);
+
+    if (pipeline.deferred_weights > 0) {
+        order = with_deferred_weights(order, parts, recompute, pipeline.deferred_weights);
+    }
+    parts.schedule = lower(std::move(order),
+                           {.recompute = recompute,
+                            .timing = parts.recompute_timing,
+                            .messages = pipeline.message_order,
+                            .updates = true},
+                           parts.schedule_name);
+    parts.recompute = lowered_recompute(parts.schedule, recompute);
     return Plan::make(std::move(parts));
 }
 

@@ -8,7 +8,9 @@
 
 #include "core/error.h"
 #include "core/formats/scenario_words.h"
+#include "core/formats/schedule_csv.h"
 #include "core/profile.h"
+#include "core/validate.h"
 
 namespace pipetwin {
 
@@ -135,6 +137,36 @@ std::vector<int> units_of_blocks(std::vector<int> blocks) {
 
 }  // namespace
 
+bool has_schedule_file(const Scenario& scenario) {
+    return scenario.pipeline.schedule && is_schedule_file(*scenario.pipeline.schedule);
+}
+
+Schedule scenario_schedule(const Scenario& scenario, const GeneratorOptions& options) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const int batch = scenario.training.batch;
+    if (!has_schedule_file(scenario)) {
+        GeneratorOptions own = options;
+        own.group_size = pipeline.group_size;
+        return generate(schedule_kind(*pipeline.schedule),
+                        {.ranks = *pipeline.stages,
+                         .chunks = *pipeline.chunks,
+                         .micro_batches = std::min(*pipeline.micro_batches, batch)},
+                        own);
+    }
+    const std::string& place = *pipeline.schedule;
+    Schedule schedule = read_schedule_csv(place);
+    require_valid(schedule, place);
+    if (schedule.micro_batches > batch) {
+        throw Error(ErrorKind::Infeasible,
+                    place,
+                    fmt::format("it has {} micro-batches, but a mini-batch has {} samples",
+                                schedule.micro_batches,
+                                batch),
+                    fmt::format("set training.batch to {} or more", schedule.micro_batches));
+    }
+    return schedule;
+}
+
 std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model) {
     if (!scenario.pipeline.partition) {
         return std::nullopt;
@@ -145,8 +177,7 @@ std::optional<Partition> scenario_partition(const Scenario& scenario, const Mode
     const auto sum = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
     const std::string hint = "let the balancer choose: partition = \"auto\"";
     if (scenario.pipeline.stages && scenario.pipeline.chunks) {
-        const std::int64_t expected =
-            std::int64_t{*scenario.pipeline.stages} * *scenario.pipeline.chunks;
+        const std::int64_t expected = scenario.pipeline.pieces();
         if (std::ssize(pieces) != expected) {
             throw Error(ErrorKind::BadInput,
                         "pipeline.partition",

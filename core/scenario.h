@@ -11,6 +11,7 @@
 #include "core/lower.h"
 #include "core/model.h"
 #include "core/partition.h"
+#include "core/schedule.h"
 #include "core/units.h"
 
 namespace pipetwin {
@@ -63,8 +64,13 @@ struct Scenario {
     struct PipelinePart {
         std::optional<int> stages = 1;
         std::optional<int> micro_batches = 1;
+        /// Our name of a generator, or the absolute path of a schedule file ("....csv").
         std::optional<std::string> schedule = "gpipe";
         std::optional<int> chunks = 1;
+        int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
+        int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
+        MessageOrder message_order = MessageOrder::Plain;
+        int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
         std::optional<Recompute> recompute;  ///< the reader has filled in the schedule's default
         bool recompute_auto = false;
         RecomputeTiming recompute_timing = RecomputeTiming::Eager;
@@ -73,6 +79,8 @@ struct Scenario {
         std::optional<int> data_parallel = 1;
         std::optional<int> tensor_parallel = 1;
 
+        /// Into how many pieces the model is cut. Stages and chunks are settled.
+        int pieces() const { return file_pieces > 0 ? file_pieces : *stages * *chunks; }
         bool operator==(const PipelinePart&) const = default;
     } pipeline;
     struct ClusterPart {
@@ -122,6 +130,16 @@ std::string print_scenario(const Scenario& scenario);
 void require_settled(const Scenario& scenario);
 
 struct Profile;
+
+/// Whether the scenario's order comes from the user's own file.
+bool has_schedule_file(const Scenario& scenario);
+
+/// The order of the actions: generated, or as it stands in the scenario's schedule file, with
+/// whatever recomputes, communication and updates it has. `pipeline` is settled. Throws
+/// Error(Infeasible) naming the rule that the shape breaks or what is wrong with the file, and
+/// Error(BadInput) as parse_schedule_csv, or if the file's ranks, chunks or micro-batches are not
+/// those of the scenario.
+Schedule scenario_schedule(const Scenario& scenario, const GeneratorOptions& options = {});
 
 /// The model that the scenario describes. For kind = "profile" the layers come from `profile`.
 /// Throws Error(BadInput).

@@ -77,13 +77,10 @@ int worker_count(const ProfilerOptions& options, const Model& model) {
                     std::min({options.busy_workers, cores, model.layer_count() / options.chunks}));
 }
 
-bool can_be_generated(const Scenario::PipelinePart& pipeline) {
+/// The schedule's rules may ask for ranks that are left out here, and a file has its own number.
+bool has_order(const Scenario& scenario) {
     try {
-        generate(schedule_kind(*pipeline.schedule),
-                 {.ranks = *pipeline.stages,
-                  .chunks = *pipeline.chunks,
-                  .micro_batches = *pipeline.micro_batches});
-        return true;
+        return scenario_schedule(scenario).rank_count() == *scenario.pipeline.stages;
     } catch (const Error&) {
         return false;
     }
@@ -99,7 +96,8 @@ Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
     scenario.pipeline.micro_batches = options.micro_batches;
     scenario.pipeline.schedule = options.schedule;
     scenario.pipeline.chunks = options.chunks;
-    if (!can_be_generated(scenario.pipeline)) {  // the schedule's rules may need the ranks left out
+    scenario.pipeline.group_size = options.group_size;
+    if (!has_order(scenario)) {
         scenario.pipeline.schedule = "1f1b";
         scenario.pipeline.chunks = 1;
     }
@@ -430,6 +428,7 @@ ProfilerOptions profiler_options(const Scenario& scenario) {
     options.busy_workers = pipeline.stages.value();
     options.schedule = pipeline.schedule.value();
     options.chunks = pipeline.chunks.value_or(1);
+    options.group_size = pipeline.group_size;
     options.recompute = pipeline.recompute.value_or(Recompute::None);
     options.recompute_timing = pipeline.recompute_timing;
     options.partition = pipeline.partition;

@@ -18,7 +18,8 @@ struct ProfilerOptions {
     int micro_batches = 1;  ///< of a step, so as many stashes are alive as the schedule keeps
     int busy_workers = 1;   ///< ranks; at most as many as there are cores and layers
     std::string schedule = "gpipe";
-    int chunks = 1;  ///< per rank
+    int chunks = 1;      ///< per rank
+    int group_size = 0;  ///< of interleaved-1f1b
     Recompute recompute = Recompute::None;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one

@@ -19,20 +19,17 @@ namespace {
 constexpr std::size_t largest_schedule_file = std::size_t{1} << 30;
 
 /// The rows that a scenario would run; they need no costs.
-Schedule scenario_schedule(const CheckOptions& options) {
+Schedule rows_of_scenario(const CheckOptions& options) {
     const Scenario scenario = read_scenario(options.file, options.common.overrides);
     require_settled(scenario);
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const int micro_batches = std::min(*pipeline.micro_batches, scenario.training.batch);
-    const Schedule schedule = generate(
-        schedule_kind(*pipeline.schedule),
-        {.ranks = *pipeline.stages, .chunks = *pipeline.chunks, .micro_batches = micro_batches});
-    return add_recompute(schedule, pipeline.recompute.value_or(Recompute::None));
+    return lower(scenario_schedule(scenario),
+                 {.recompute = scenario.pipeline.recompute.value_or(Recompute::None)},
+                 options.file.string());
 }
 
 Schedule read_schedule(const CheckOptions& options) {
     if (options.file.extension() == ".toml") {
-        return scenario_schedule(options);
+        return rows_of_scenario(options);
     }
     return parse_schedule_csv(read_file(options.file, largest_schedule_file),
                               options.file.string());

@@ -145,6 +145,9 @@ void print_pipeline(Writer& writer, const Scenario::PipelinePart& pipeline) {
     writer.planned("micro_batches", pipeline.micro_batches);
     writer.string("schedule", pipeline.schedule.value_or("auto"));
     writer.planned("chunks", pipeline.chunks);
+    writer.number("group_size", pipeline.group_size);
+    writer.number("deferred_weights", pipeline.deferred_weights);
+    writer.string("message_order", to_string(pipeline.message_order));
     if (pipeline.recompute_auto) {
         writer.string("recompute", "auto");
     } else if (pipeline.recompute) {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/formats/json_text.h"
 #include "core/formats/scenario_words.h"
+#include "core/formats/schedule_csv.h"
 #include "core/formats/toml_table.h"
 #include "core/scenario.h"
 #include "core/schedule.h"
@@ -301,15 +302,64 @@ std::optional<int> read_planned(const TomlTable& table,
     return otherwise;
 }
 
-std::optional<std::string> read_schedule(const TomlTable& table) {
-    if (table.is_auto("schedule")) {
-        return std::nullopt;
-    }
-    const std::string name = table.text("schedule").value_or("gpipe");
+std::string generator_name(const TomlTable& table, const std::string& name) {
     try {
         return std::string(to_string(schedule_kind(name)));
     } catch (const Error& error) {
-        throw Error(error.kind(), table.place("schedule"), error.text(), error.hint());
+        throw Error(error.kind(),
+                    table.place("schedule"),
+                    error.text(),
+                    error.hint() + "; a file of your own ends in .csv");
+    }
+}
+
+/// What the file says; a key that says something else is refused.
+int as_in_file(const TomlTable& table, string_view key, Range range, int in_file) {
+    if (!table.is_auto(key) && table.integer(key, range).value_or(in_file) != in_file) {
+        table.refuse(
+            key, fmt::format("{}", in_file), "the schedule file has that many; leave the key out");
+    }
+    return in_file;
+}
+
+/// Ranks, chunks and micro-batches are those of the user's own schedule.
+void read_schedule_file(const TomlTable& table,
+                        const std::filesystem::path& file,
+                        Scenario::PipelinePart& pipeline) {
+    const Schedule schedule = read_schedule_csv(file);
+    pipeline.schedule = file.string();
+    pipeline.stages = as_in_file(table, "stages", stage_range, schedule.rank_count());
+    pipeline.micro_batches =
+        as_in_file(table, "micro_batches", micro_batch_range, schedule.micro_batches);
+    pipeline.file_pieces = piece_count(schedule);
+    const int chunks = std::max(1, pipeline.file_pieces / schedule.rank_count());
+    pipeline.chunks = as_in_file(table, "chunks", {1, 64}, chunks);
+}
+
+void read_order(const TomlTable& table,
+                const std::filesystem::path& scenario,
+                Scenario::PipelinePart& pipeline) {
+    pipeline.stages = read_planned(table, "stages", stage_range, 1);
+    pipeline.micro_batches = read_planned(table, "micro_batches", micro_batch_range, 1);
+    pipeline.chunks = read_planned(table, "chunks", {1, 64}, 1);
+    if (table.is_auto("schedule")) {
+        pipeline.schedule = std::nullopt;
+        return;
+    }
+    const std::string name = table.text("schedule").value_or("gpipe");
+    if (is_schedule_file(name)) {
+        read_schedule_file(table, resolve(scenario, name), pipeline);
+    } else {
+        pipeline.schedule = generator_name(table, name);
+    }
+}
+
+void read_order_options(const TomlTable& table, Scenario::PipelinePart& pipeline) {
+    pipeline.group_size = as_int(table.integer("group_size", {0, micro_batch_range.high}), 0);
+    pipeline.deferred_weights =
+        as_int(table.integer("deferred_weights", {0, micro_batch_range.high}), 0);
+    if (const auto order = table.choice("message_order", words::message_orders)) {
+        pipeline.message_order = static_cast<MessageOrder>(*order);
     }
 }
 
@@ -329,21 +379,24 @@ void read_recompute(const TomlTable& table, Scenario::PipelinePart& pipeline) {
     }
 }
 
-void read_pipeline(const TomlTable& table, Scenario::PipelinePart& pipeline) {
-    table.expect_keys(std::array<string_view, 10>{"stages",
+void read_pipeline(const TomlTable& table,
+                   const std::filesystem::path& scenario,
+                   Scenario::PipelinePart& pipeline) {
+    table.expect_keys(std::array<string_view, 13>{"stages",
                                                   "micro_batches",
                                                   "schedule",
                                                   "chunks",
+                                                  "group_size",
+                                                  "deferred_weights",
+                                                  "message_order",
                                                   "recompute",
                                                   "recompute_timing",
                                                   "partition",
                                                   "channel_capacity",
                                                   "data_parallel",
                                                   "tensor_parallel"});
-    pipeline.stages = read_planned(table, "stages", stage_range, 1);
-    pipeline.micro_batches = read_planned(table, "micro_batches", micro_batch_range, 1);
-    pipeline.schedule = read_schedule(table);
-    pipeline.chunks = read_planned(table, "chunks", {1, 64}, 1);
+    read_order(table, scenario, pipeline);
+    read_order_options(table, pipeline);
     read_recompute(table, pipeline);
     if (!table.is_auto("partition")) {
         pipeline.partition = table.integers("partition", layer_range);
@@ -437,7 +490,7 @@ Scenario parse_scenario(std::string_view text,
     read_model(root.table("model"), scenario);
     read_data(root.table("data"), scenario);
     read_training(root.table("training"), scenario.training);
-    read_pipeline(root.table("pipeline"), scenario.pipeline);
+    read_pipeline(root.table("pipeline"), file, scenario.pipeline);
     read_cluster(root.table("cluster"), scenario);
     read_output(root.table("output"), scenario.output);
     check_whole(scenario);

@@ -35,5 +35,6 @@ inline constexpr std::array<Word, 9> later_devices{"v100-sxm2",
 
 inline constexpr std::array<Word, 3> recomputes{"none", "always", "except-last"};
 inline constexpr std::array<Word, 2> recompute_timings{"eager", "lazy"};
+inline constexpr std::array<Word, 2> message_orders{"plain", "lower-rank-first"};
 
 }  // namespace pipetwin::words

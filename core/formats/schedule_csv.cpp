@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/formats/json_text.h"
 
 namespace pipetwin {
 
@@ -412,6 +413,15 @@ std::string print_row(const std::vector<Action>& row) {
 
 Schedule parse_schedule_csv(std::string_view text, std::string_view place) {
     return FileReader(place).read(text);
+}
+
+Schedule read_schedule_csv(const std::filesystem::path& file) {
+    constexpr std::size_t largest_file = std::size_t{1} << 30;
+    return parse_schedule_csv(read_file(file, largest_file), file.string());
+}
+
+bool is_schedule_file(std::string_view name) {
+    return name.ends_with(".csv");
 }
 
 std::string print_schedule_csv(const Schedule& schedule, CsvContent content) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,12 @@ enum class CsvContent {
 /// the old one `B` is the input gradient and `BW` the full backward. What the grammar accepts but
 /// is no valid schedule is returned as it is: `validate` says what is wrong with it.
 Schedule parse_schedule_csv(std::string_view text, std::string_view place);
+
+/// The same from a file. Throws Error(Io), too.
+Schedule read_schedule_csv(const std::filesystem::path& file);
+
+/// "....csv": the name of a schedule file, not of a generator.
+bool is_schedule_file(std::string_view name);
 
 /// One line per rank, ending in CRLF as Python's csv writer does.
 std::string print_schedule_csv(const Schedule& schedule, CsvContent content = CsvContent::Ours);

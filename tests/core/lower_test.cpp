@@ -177,5 +177,63 @@ TEST(AddReduction, ChangesNothingWhereEveryStageHasItsOwnWeights) {
     EXPECT_EQ(add_reduction(two_by_two), two_by_two);
 }
 
+TEST(SplitBackward, PutsEachWeightGradientBehindItsInputGradient) {
+    const Schedule schedule = schedule_of({"0F0 0F1 0B0 0B1"});
+    EXPECT_EQ(row_text(split_backward(schedule), 0), "0F0 0F1 0I0 0W0 0I1 0W1");
+    EXPECT_EQ(merge_backward(split_backward(schedule)), schedule);
+}
+
+TEST(SplitBackward, LeavesAnOverlappedPairAsItIs) {
+    Schedule schedule = schedule_of({"0F0 0F1 0B0 0B1"});
+    schedule.ranks[0][1].with_next = true;
+    EXPECT_EQ(row_text(split_backward(schedule), 0), "0F0 0F1 0B0 0I1 0W1");
+}
+
+TEST(MergeBackward, JoinsOnlyWhatStandsSideBySide) {
+    EXPECT_EQ(row_text(merge_backward(schedule_of({"0F0 0F1 0I0 0I1 0W1 0W0"})), 0),
+              "0F0 0F1 0I0 0B1 0W0");
+}
+
+TEST(MergeBackward, UndoesSplitBackwardForEverySchedule) {
+    for (const ScheduleName& known : known_schedules()) {
+        const int chunks = known.kind == ScheduleKind::ZbV ||
+                                   known.kind == ScheduleKind::DualPipeV ||
+                                   known.kind == ScheduleKind::Hanayo
+                               ? 2
+                               : 1;
+        const int micro_batches = known.kind == ScheduleKind::Naive ? 1 : 4;
+        const int ranks =
+            known.kind == ScheduleKind::Chimera || known.kind == ScheduleKind::Hanayo ? 4 : 2;
+        const Schedule schedule = generate(
+            known.kind, {.ranks = ranks, .chunks = chunks, .micro_batches = micro_batches});
+        const Schedule merged = merge_backward(schedule);
+        EXPECT_EQ(merge_backward(split_backward(merged)), merged) << known.name;
+        EXPECT_TRUE(validate(merged).empty()) << known.name;
+        EXPECT_TRUE(validate(split_backward(schedule)).empty()) << known.name;
+    }
+}
+
+TEST(LowerRankReceivesFirst, SwapsOnlyWhereTheOtherEndFacesIt) {
+    const Schedule schedule = lower_rank_receives_first(
+        schedule_of({"0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1",
+                     "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1"}));
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0SEND_F0 0F1 0RECV_B0 0SEND_F1 0B0 0RECV_B1 0B1");
+    EXPECT_EQ(row_text(schedule, 1), "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1");
+}
+
+TEST(LowerRankReceivesFirst, Makes1F1BWorkWithoutRoomInItsChannels) {
+    for (int p = 2; p <= 8; ++p) {
+        for (int m = 1; m <= 16; ++m) {
+            const Schedule plain = add_communication(
+                generate(ScheduleKind::OneFOneB, {.ranks = p, .micro_batches = m}),
+                RecomputeTiming::Eager);
+            EXPECT_EQ(smallest_capacity(plain), m >= 2 ? 1 : 0) << "p " << p << " m " << m;
+            const Schedule swapped = lower_rank_receives_first(plain);
+            EXPECT_TRUE(validate(swapped).empty());
+            EXPECT_EQ(smallest_capacity(swapped), 0) << "p " << p << " m " << m;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace pipetwin

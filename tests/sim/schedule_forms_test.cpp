@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "core/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/plain_plan.h"
@@ -316,6 +317,49 @@ TEST(GoldenValues, PublishedBubbleRatesOfZeroBubbleToFourDecimals) {
         };
         EXPECT_NEAR(bubble(ScheduleKind::ZbH1), row.h1, 0.00005) << row.ranks;
         EXPECT_NEAR(bubble(ScheduleKind::ZbH2), row.h2, 0.00005) << row.ranks;
+    }
+}
+
+// --- Weight gradients put off into the waits of any order. ---
+
+PlainCosts deferred(PlainCosts costs, int most) {
+    costs.deferred_weights = most;
+    return costs;
+}
+
+TEST(DeferredWeights, Give1F1BTheTimeOfZbH1) {
+    for_shapes(
+        ScheduleKind::OneFOneB,
+        {1},
+        {{.f = 1, .i = 1, .w = 1}},
+        [](const Case& x) { return x.m >= x.p; },
+        [](const Case& x, const Result&) {
+            const Result result = result_of(deferred(costs_of(ScheduleKind::OneFOneB, x), x.p));
+            ASSERT_EQ(result.time, result_of(costs_of(ScheduleKind::ZbH1, x)).time) << x;
+        });
+}
+
+TEST(DeferredWeights, NeverMakeAPipelineSlower) {
+    for (const ScheduleName& known : known_schedules()) {
+        if (known.kind == ScheduleKind::Naive || known.kind == ScheduleKind::ForwardOnly) {
+            continue;
+        }
+        for (Case x : {Case{.p = 4, .m = 8, .f = 1, .i = 1, .w = 1},
+                       Case{.p = 4, .m = 4, .f = 3, .i = 4, .w = 2, .c = 1},
+                       Case{.p = 2, .m = 6, .f = 2, .i = 1, .w = 5}}) {
+            for (x.v = 1; x.v <= 2; ++x.v) {
+                const PlainCosts costs = costs_of(known.kind, x);
+                try {
+                    generate(costs.schedule, costs.shape);
+                } catch (const Error&) {
+                    continue;  // no such shape
+                }
+                for (const int most : {1, 3, 100}) {
+                    EXPECT_LE(result_of(deferred(costs, most)).time, result_of(costs).time)
+                        << known.name << " " << x << " at most " << most;
+                }
+            }
+        }
     }
 }
 
