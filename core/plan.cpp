@@ -46,7 +46,6 @@ void expect_sizes_agree(const PlanParts& parts) {
 /// longer than all of its actions and messages one after the other; where that is below the limit,
 /// no sum overflows.
 void require_bounded_time(const Plan& plan) {
-    constexpr double longest_seconds = 1e6;
     double seconds = 0;
     for (const auto& row : plan->schedule.ranks) {
         for (const Action& action : row) {
@@ -61,15 +60,7 @@ void require_bounded_time(const Plan& plan) {
             }
         }
     }
-    if (seconds > longest_seconds) {
-        throw Error(
-            ErrorKind::BadInput,
-            "plan",
-            fmt::format("the actions of a step last {:.3g} s together, expected at most {:.0f}",
-                        seconds,
-                        longest_seconds),
-            "check the units of the costs and the rate of the links");
-    }
+    require_bounded_step(seconds, "plan");
 }
 
 }  // namespace

@@ -33,6 +33,18 @@ Duration from_milliseconds(double milliseconds, std::string_view what) {
     return Duration{std::llround(nanoseconds)};
 }
 
+void require_bounded_step(double seconds, std::string_view place) {
+    if (seconds > to_seconds(longest_step)) {
+        throw Error(
+            ErrorKind::BadInput,
+            std::string(place),
+            fmt::format("the actions of a step last {:.3g} s together, expected at most {:.0f}",
+                        seconds,
+                        to_seconds(longest_step)),
+            "check the units of the costs and the rate of the links");
+    }
+}
+
 Duration transfer_time(Bytes bytes, double bytes_per_second) {
     if (bytes_per_second <= 0 || bytes.count <= 0) {
         return Duration{};

@@ -39,6 +39,13 @@ double to_milliseconds(Duration duration);
 /// `milliseconds` is negative, not finite or above 73 years.
 Duration from_milliseconds(double milliseconds, std::string_view what);
 
+/// No step lasts longer, so that no sum of its times overflows.
+constexpr Duration longest_step = std::chrono::seconds(1'000'000);
+
+/// Throws Error(BadInput) at `place` if the actions and messages of a step, one after the other,
+/// last longer than `longest_step`.
+void require_bounded_step(double seconds, std::string_view place);
+
 /// How long `bytes` take at `bytes_per_second`, rounded up to a nanosecond; zero where the rate is
 /// 0 (which stands for "infinitely fast"). Throws Error(BadInput) above 292 years.
 Duration transfer_time(Bytes bytes, double bytes_per_second);
