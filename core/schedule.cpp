@@ -23,6 +23,7 @@ constexpr std::array names{
     ScheduleName{ScheduleKind::LoopedBfs, "looped-bfs", "LoopedBFS"},
     ScheduleName{ScheduleKind::ZbH1, "zb-h1", ""},
     ScheduleName{ScheduleKind::ZbH2, "zb-h2", ""},
+    ScheduleName{ScheduleKind::ZbAuto, "zb-auto", ""},
     ScheduleName{ScheduleKind::ZbV, "zb-v", "ZBVZeroBubble"},
     ScheduleName{ScheduleKind::InterleavedZb, "interleaved-zb", "InterleavedZeroBubble"},
     ScheduleName{ScheduleKind::DualPipeV, "dualpipe-v", "DualPipeV"},
@@ -146,6 +147,8 @@ Schedule generate(ScheduleKind kind, const ScheduleShape& shape, const Generator
             return schedules::zb_h1(shape);
         case ScheduleKind::ZbH2:
             return schedules::zb_h2(shape);
+        case ScheduleKind::ZbAuto:
+            return schedules::zb_auto(shape, options.zero_bubble);
         case ScheduleKind::ZbV:
             return schedules::zb_v(shape);
         case ScheduleKind::InterleavedZb:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/action.h"
+#include "core/units.h"
 
 namespace pipetwin {
 
@@ -35,6 +36,7 @@ enum class ScheduleKind {
     LoopedBfs,
     ZbH1,
     ZbH2,
+    ZbAuto,
     ZbV,
     InterleavedZb,
     DualPipeV,
@@ -75,10 +77,25 @@ struct ScheduleShape {
     int micro_batches = 1;
 };
 
+/// What zb-auto searches with.
+struct ZeroBubbleCosts {
+    std::vector<Duration> forward{};  ///< [stage], as the two below; empty: 1 each
+    std::vector<Duration> backward_input{};
+    std::vector<Duration> backward_weight{};
+    std::vector<Duration> latency{};  ///< [boundary], one way; empty: 0
+    std::vector<int> live_limit{};    ///< [stage], in activations; empty: 2 * ranks each
+    /// A live activation weighs `activation` from the start of its F to the end of its I, and
+    /// `kept_for_weight` from there to the end of its W; only their ratio counts. One half where
+    /// nothing is known, as W is half of B.
+    Bytes activation{2};
+    Bytes kept_for_weight{1};
+};
+
 /// What only some generators look at.
 struct GeneratorOptions {
     BackwardOrder gpipe_order = BackwardOrder::Descending;
     int group_size = 0;  ///< interleaved-1f1b: micro-batches that a chunk takes in turn; 0: ranks
+    ZeroBubbleCosts zero_bubble{};  ///< zb-auto
 };
 
 struct ScheduleName {

@@ -21,6 +21,7 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, int group_size);
 Schedule looped_bfs(const ScheduleShape& shape);
 Schedule zb_h1(const ScheduleShape& shape);
 Schedule zb_h2(const ScheduleShape& shape);
+Schedule zb_auto(const ScheduleShape& shape, const ZeroBubbleCosts& costs);
 Schedule zb_v(const ScheduleShape& shape);
 Schedule interleaved_zb(const ScheduleShape& shape);
 Schedule dualpipe_v(const ScheduleShape& shape);
