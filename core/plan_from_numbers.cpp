@@ -95,6 +95,20 @@ std::vector<StageCost> stage_costs(const PlainCosts& costs, const Schedule& sche
     return result;
 }
 
+GeneratorOptions generator_options(const PlainCosts& costs) {
+    GeneratorOptions options{.group_size = costs.group_size};
+    if (costs.schedule == ScheduleKind::ZbAuto) {
+        check_shape(costs.shape);
+        const int stages = costs.shape.ranks * costs.shape.chunks;
+        PlanParts parts;
+        parts.recompute = costs.recompute;
+        parts.costs = {stage_costs(costs, stages)};
+        parts.links.assign(static_cast<std::size_t>(stages - 1), costs.link);
+        options.zero_bubble = zero_bubble_costs(parts);
+    }
+    return options;
+}
+
 /// A file's own rows are validated first, so that what is wrong is reported by the file's own
 /// cells.
 Schedule order_of(const PlainCosts& costs) {
@@ -102,7 +116,7 @@ Schedule order_of(const PlainCosts& costs) {
         require_valid(*costs.schedule_from_file, costs.schedule_name);
         return *costs.schedule_from_file;
     }
-    return generate(costs.schedule, costs.shape, {.group_size = costs.group_size});
+    return generate(costs.schedule, costs.shape, generator_options(costs));
 }
 
 int largest_stage_count_of_a_rank(const Schedule& schedule) {

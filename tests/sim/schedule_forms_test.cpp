@@ -177,6 +177,19 @@ TEST(ZbH2, LeavesNoBubbleInTheSpanOfItsClosedForm) {
         });
 }
 
+/// 2 p activations are more than either fixed order keeps.
+TEST(ZbAuto, LeavesNoMoreBubbleInItsSpanThanTheFixedOrders) {
+    for_shapes(
+        ScheduleKind::ZbAuto,
+        {1},
+        split_costs,
+        [](const Case& x) { return x.m % 16 == 9; },
+        [](const Case& x, const Result& result) {
+            ASSERT_LE(result.span, result_of(costs_of(ScheduleKind::ZbH1, x)).span) << x;
+            ASSERT_LE(result.span, result_of(costs_of(ScheduleKind::ZbH2, x)).span) << x;
+        });
+}
+
 TEST(ZbV, TakesTheTimeOfItsClosedFormAtUnitCosts) {
     for_shapes(
         ScheduleKind::ZbV,
@@ -299,12 +312,12 @@ TEST(GoldenValues, SchedulesWithChunksAndSplitBackwards) {
 TEST(GoldenValues, PublishedBubbleRatesOfZeroBubbleToFourDecimals) {
     struct Row {
         int ranks, micro_batches;
-        double forward, backward_input, backward_weight, communication, h1, h2;
+        double forward, backward_input, backward_weight, communication, h1, h2, automatic;
     };
-    for (const Row& row : {Row{8, 24, 18.522, 18.086, 9.337, 0.601, .1585, .1083},
-                           Row{8, 32, 18.513, 18.086, 9.331, 0.626, .1242, .0837},
-                           Row{16, 48, 11.347, 11.248, 8.132, 0.377, .1397, .0672},
-                           Row{16, 64, 11.307, 11.254, 8.101, 0.379, .1088, .0516}}) {
+    for (const Row& row : {Row{8, 24, 18.522, 18.086, 9.337, 0.601, .1585, .1083, .0433},
+                           Row{8, 32, 18.513, 18.086, 9.331, 0.626, .1242, .0837, .0039},
+                           Row{16, 48, 11.347, 11.248, 8.132, 0.377, .1397, .0672, .0066},
+                           Row{16, 64, 11.307, 11.254, 8.101, 0.379, .1088, .0516, .0054}}) {
         const auto bubble = [&row](ScheduleKind kind) {
             PlainCosts costs = costs_of(kind, {.p = row.ranks, .m = row.micro_batches});
             const auto of = [](double ms) { return from_milliseconds(ms, "a published time"); };
@@ -317,6 +330,8 @@ TEST(GoldenValues, PublishedBubbleRatesOfZeroBubbleToFourDecimals) {
         };
         EXPECT_NEAR(bubble(ScheduleKind::ZbH1), row.h1, 0.00005) << row.ranks;
         EXPECT_NEAR(bubble(ScheduleKind::ZbH2), row.h2, 0.00005) << row.ranks;
+        // Room for 2 p activations. The search is not the paper's, so it may find better orders.
+        EXPECT_LE(bubble(ScheduleKind::ZbAuto), row.automatic + 0.00005) << row.ranks;
     }
 }
 
