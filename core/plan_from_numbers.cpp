@@ -133,11 +133,12 @@ int largest_stage_count_of_a_rank(const Schedule& schedule) {
 Plan make_plan(const PlainCosts& costs) {
     PlanParts parts;
     parts.schedule_name = costs.schedule_name;
+    parts.recompute = costs.recompute;
     Schedule order = order_of(costs);
     parts.costs = {stage_costs(costs, order)};
     parts.links.assign(static_cast<std::size_t>(std::max(0, order.stage_count() - 1)), costs.link);
     if (costs.deferred_weights > 0) {
-        order = with_deferred_weights(order, parts, costs.recompute, costs.deferred_weights);
+        order = with_deferred_weights(order, parts, costs.deferred_weights);
     }
     parts.schedule = lower(std::move(order),
                            {.recompute = costs.recompute,

@@ -347,10 +347,10 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     }
 
     parts.chunks = *pipeline.chunks;
-    const Recompute recompute = pipeline.recompute.value_or(Recompute::None);
+    parts.recompute = pipeline.recompute.value_or(Recompute::None);
     const std::optional<Partition> written = scenario_partition(scenario, model);
     parts.partition =
-        written ? *written : balanced(samples_of_class.front(), pipeline.pieces(), recompute);
+        written ? *written : balanced(samples_of_class.front(), pipeline.pieces(), parts.recompute);
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         parts.layer_names.push_back(model.layer(layer).spec.name);
     }
@@ -369,16 +369,19 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     parts.links = boundary_links(links, order);
     parts.reductions = reduction_links(links, order);
 
+    if (*pipeline.schedule == to_string(ScheduleKind::ZbAuto)) {
+        order = scenario_schedule(scenario, {.zero_bubble = zero_bubble_costs(parts)});
+    }
     if (pipeline.deferred_weights > 0) {
-        order = with_deferred_weights(order, parts, recompute, pipeline.deferred_weights);
+        order = with_deferred_weights(order, parts, pipeline.deferred_weights);
     }
     parts.schedule = lower(std::move(order),
-                           {.recompute = recompute,
+                           {.recompute = parts.recompute,
                             .timing = parts.recompute_timing,
                             .messages = pipeline.message_order,
                             .updates = true},
                            parts.schedule_name);
-    parts.recompute = lowered_recompute(parts.schedule, recompute);
+    parts.recompute = lowered_recompute(parts.schedule, parts.recompute);
     return Plan::make(std::move(parts));
 }
 

@@ -8,10 +8,7 @@ namespace pipetwin {
 /// The order with its weight gradients put off into the waits that `parts.costs` and `parts.links`
 /// make, at most `most` of them at a time. Throws Error(Infeasible) if the rows say already when
 /// messages are sent or what is recomputed.
-Schedule with_deferred_weights(const Schedule& order,
-                               const PlanParts& parts,
-                               Recompute recompute,
-                               int most);
+Schedule with_deferred_weights(const Schedule& order, const PlanParts& parts, int most);
 
 /// What the rows recompute; `wanted` where it asks for nothing else ("except-last" of one
 /// micro-batch).

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "core/footprint.h"
 #include "core/plan.h"
 #include "core/scenario.h"
 #include "tests/support/builders.h"
@@ -12,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::row_text;
 
 /// A layer whose costs grow with the micro-batch: `forward` ns, `output` and `saved` bytes per
@@ -79,6 +81,15 @@ Scenario partitioned(std::vector<int> pieces, int micro_batches = 2, int batch =
     Scenario scenario = scenario_of(static_cast<int>(pieces.size()), micro_batches, batch);
     scenario.pipeline.partition = std::move(pieces);
     return scenario;
+}
+
+/// The rows without what `lower` has added.
+std::vector<std::vector<Action>> compute_actions(const Schedule& schedule) {
+    std::vector<std::vector<Action>> rows = schedule.ranks;
+    for (auto& row : rows) {
+        std::erase_if(row, [](const Action& action) { return !is_compute(action.op); });
+    }
+    return rows;
 }
 
 TEST(ScenarioPlan, StageCostsAreSumsOfTheirLayers) {
@@ -222,6 +233,35 @@ TEST(ScenarioPlan, CarriesCapacityAndMemoryLimit) {
     const Plan plan = plan_of(scenario);
     EXPECT_EQ(plan->channel_capacity, 3);
     EXPECT_EQ(plan->memory_limit, Bytes{12345});
+}
+
+TEST(ScenarioPlan, ZbAutoSearchesWithTheCostsOfTheProfile) {
+    Scenario scenario = partitioned({2, 2, 1}, 12, 12);
+    scenario.pipeline.schedule = "zb-auto";
+    const Plan plan = plan_of(scenario);
+    const ZeroBubbleCosts costs = zero_bubble_costs(plan.parts());
+    EXPECT_THAT(costs.forward, ElementsAre(Duration(31), Duration(51), Duration(41)));
+    EXPECT_THAT(costs.backward_input, ElementsAre(Duration(61), Duration(101), Duration(81)));
+    EXPECT_THAT(costs.backward_weight, ElementsAre(Duration(31), Duration(51), Duration(41)));
+    EXPECT_THAT(costs.latency, ElementsAre(Duration(817), Duration(812)));  // 7 and 2 bytes
+    EXPECT_THAT(costs.live_limit, IsEmpty());
+    const ScheduleShape shape{.ranks = 3, .micro_batches = 12};
+    EXPECT_EQ(compute_actions(plan->schedule),
+              generate(ScheduleKind::ZbAuto, shape, {.zero_bubble = costs}).ranks);
+}
+
+TEST(ScenarioPlan, ZbAutoKeepsTheMemoryLimit) {
+    Scenario scenario = partitioned({2, 2, 1}, 12, 12);
+    scenario.pipeline.schedule = "zb-auto";
+    for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+        scenario.pipeline.recompute = recompute;
+        for (int room = 1; room <= 12; ++room) {
+            // The stage of c and d: 4 * 200 bytes of state and 30 of workspace.
+            scenario.cluster.memory_limit = Bytes{1000 + 100 * room};
+            const Plan plan = plan_of(scenario);
+            EXPECT_NO_THROW(check_memory(plan)) << room;
+        }
+    }
 }
 
 TEST(ScenarioPlan, ADeadlockAtTheStatedCapacityIsRefused) {

@@ -61,6 +61,7 @@ std::vector<Rule> rules() {
          {1},
          [](int p, int m) { return m >= 2 * p - 1; },
          [](int p, int m, int, int) { return std::min(m, 2 * p - 1); }},
+        {"zb-auto", {1}, always, {}},
         {"zb-v",
          {2},
          [](int p, int m) { return m >= 2 * p - 1; },
