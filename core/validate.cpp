@@ -73,6 +73,11 @@ struct Inspection {
     void report(int rank, std::string why) { found.push_back({rank, missing, "", std::move(why)}); }
 };
 
+/// May occur more than once for one stage.
+bool is_repeatable(Op op) {
+    return op == Op::Unshard || op == Op::Reshard;
+}
+
 // --- The frame: without it the other rules have nothing to stand on. ---
 
 void check_sizes(Inspection& in) {
@@ -89,10 +94,11 @@ void check_sizes(Inspection& in) {
     const std::int64_t pairs = std::int64_t{schedule.stage_count()} * schedule.micro_batches;
     std::int64_t actions = 0;
     for (const auto& row : schedule.ranks) {
-        actions += std::ssize(row);
+        actions += std::ranges::count_if(
+            row, [](const Action& action) { return !is_repeatable(action.op); });
     }
-    // A few cells can name a stage and a micro-batch between which lie millions: saying so once is
-    // better than listing what is missing.
+    // A few cells can name a stage and a micro-batch between which lie millions, and millions of
+    // cells can be one action: saying so once is better than listing what is missing or doubled.
     constexpr std::int64_t worth_listing = 100'000;
     const auto& weights = schedule.weights_of_stage;
     const bool two_pipelines = !weights.empty() && weights.back() + 1 < schedule.stage_count();
@@ -104,6 +110,15 @@ void check_sizes(Inspection& in) {
                               schedule.stage_count(),
                               schedule.micro_batches,
                               needed));
+    }
+    const std::int64_t most = largest_actions_per_pair * pairs + 2 * schedule.stage_count();
+    if (actions > most + worth_listing) {
+        in.report(missing,
+                  fmt::format("{} actions, but {} stages x {} micro-batches have at most {}",
+                              actions,
+                              schedule.stage_count(),
+                              schedule.micro_batches,
+                              most));
     }
 }
 
@@ -184,8 +199,7 @@ void check_cell(Inspection& in, int rank, int cell, const Action& action) {
                               in.rank_of(action.stage)));
         return;
     }
-    const bool repeatable = action.op == Op::Unshard || action.op == Op::Reshard;
-    if (in.cells(action.stage).has(action.op, action.micro_batch) && !repeatable) {
+    if (in.cells(action.stage).has(action.op, action.micro_batch) && !is_repeatable(action.op)) {
         in.report(rank,
                   cell,
                   action,

@@ -178,10 +178,11 @@ class FileReader {
             ++at_.line;
         }
         if (last_stage_ < 0) {
-            throw Error(ErrorKind::BadInput,
-                        std::string(at_.file),
-                        "holds no action",
-                        "write one line per rank, such as 0F0,0F1,0B0,0B1");
+            refuse({.file = at_.file},
+                   0,
+                   "",
+                   "the file holds no action",
+                   "write one line per rank, such as 0F0,0F1,0B0,0B1");
         }
         check_size();
         check_idle_slots();
@@ -210,13 +211,6 @@ class FileReader {
     }
 
     void read_cell(std::string_view cell) {
-        if (++cells_ > largest_schedule) {
-            refuse(at_,
-                   0,
-                   cell,
-                   fmt::format("more than {} cells", largest_schedule),
-                   "a schedule of this size cannot be held");
-        }
         if (cell.empty()) {
             if (!first_idle_) {
                 first_idle_ = at_;
@@ -352,12 +346,60 @@ class FileReader {
         return false;
     }
 
+    /// Two pipelines of one model: of the S stages, s and s + S/2 share out the micro-batches.
+    ///
+    ///     stage 0   F0 F1            stage 2         F2 F3
+    ///     stage 1   F0 F1            stage 3         F2 F3
+    ///
+    /// Nothing else looks like that: in one pipeline every stage has the forward of every
+    /// micro-batch.
+    bool is_two_pipelines() const {
+        const int stages = last_stage_ + 1;
+        if (stages % 2 != 0) {
+            return false;
+        }
+        const auto micro_batches = static_cast<std::size_t>(schedule_.micro_batches);
+        const std::vector<bool> forward = forwards();
+        const auto half = static_cast<std::size_t>(stages / 2);
+        for (std::size_t stage = 0; stage < half; ++stage) {
+            std::size_t in_first = 0;
+            for (std::size_t k = 0; k < micro_batches; ++k) {
+                const bool first = forward[stage * micro_batches + k];
+                const bool second = forward[(stage + half) * micro_batches + k];
+                if (first == second) {
+                    return false;
+                }
+                in_first += first ? 1 : 0;
+            }
+            if (in_first == 0 || in_first == micro_batches) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /// Which stages run the forward of which micro-batches: [stage * micro_batches + micro-batch].
+    std::vector<bool> forwards() const {
+        const auto micro_batches = static_cast<std::size_t>(schedule_.micro_batches);
+        std::vector<bool> seen((static_cast<std::size_t>(last_stage_) + 1) * micro_batches);
+        for (const auto& row : schedule_.ranks) {
+            for (const Action& action : row) {
+                if (action.op == Op::Forward) {
+                    seen[static_cast<std::size_t>(action.stage) * micro_batches +
+                         static_cast<std::size_t>(action.micro_batch)] = true;
+                }
+            }
+        }
+        return seen;
+    }
+
     /// A stage is on the rank where it stands first. If it stands on another one too, `validate`
     /// says so.
     void place_stages() {
         schedule_.rank_of_stage.assign(static_cast<std::size_t>(last_stage_) + 1, -1);
+        const int pieces = is_two_pipelines() ? (last_stage_ + 1) / 2 : last_stage_ + 1;
         for (int stage = 0; stage <= last_stage_; ++stage) {
-            schedule_.weights_of_stage.push_back(stage);
+            schedule_.weights_of_stage.push_back(stage % pieces);
         }
         for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
             for (const Action& action : schedule_.ranks[static_cast<std::size_t>(rank)]) {
@@ -374,7 +416,6 @@ class FileReader {
 
     Place at_;
     Schedule schedule_;
-    std::int64_t cells_ = 0;
     int last_stage_ = -1;
     bool has_input_gradient_ = false;
     std::optional<Place> first_idle_;
@@ -411,7 +452,30 @@ std::string print_row(const std::vector<Action>& row) {
 
 }  // namespace
 
+void CellCounter::count(std::string_view part) {
+    for (const char c : part) {
+        ++column_;
+        if (c != ',' && c != '\n') {
+            continue;
+        }
+        ++cell_;
+        if (c == '\n') {
+            ++line_;
+            cell_ = 0;
+            column_ = 1;
+        }
+        if (++cells_ > largest_schedule) {
+            refuse({.file = place_, .line = line_, .cell = cell_, .column = column_},
+                   0,
+                   "",
+                   fmt::format("the file has more than {} cells", largest_schedule),
+                   "no schedule is this large: look at how the file was written");
+        }
+    }
+}
+
 Schedule parse_schedule_csv(std::string_view text, std::string_view place) {
+    CellCounter(place).count(text);
     return FileReader(place).read(text);
 }
 

@@ -73,6 +73,15 @@ TEST(RecomputeOf, FindsTheModeOfARow) {
     EXPECT_EQ(recompute_of(schedule_of({"0F0 0F1 0B1 0R0 0B0", "1F0 1F1 1B1 1B0"})), std::nullopt);
 }
 
+/// Of two pipelines every micro-batch takes one; counting both once made a recomputing chimera a
+/// bug.
+TEST(RecomputeOf, FindsTheModeOfTwoPipelines) {
+    const Schedule chimera = generate(ScheduleKind::Chimera, {.ranks = 4, .micro_batches = 4});
+    for (const Recompute mode : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+        EXPECT_EQ(recompute_of(add_recompute(chimera, mode)), mode) << to_string(mode);
+    }
+}
+
 TEST(AddCommunication, ReceivesDirectlyBeforeTheUseAndSendsDirectlyAfterTheProduction) {
     const Schedule schedule = add_communication(
         generate(ScheduleKind::GPipe, {.ranks = 3, .micro_batches = 1}), RecomputeTiming::Eager);

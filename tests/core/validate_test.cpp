@@ -259,6 +259,15 @@ TEST(Validate, SaysOnceThatMillionsOfActionsAreMissing) {
             -1, -1, "", "2 actions, but 1 stages x 2000000000 micro-batches need at least")));
 }
 
+/// A file that repeats one action a million times would make millions of texts.
+TEST(Validate, SaysOnceThatThereAreFarTooManyActions) {
+    Schedule doubled = schedule_of({"0F0 0B0"});
+    doubled.ranks[0].resize(300'000, {.op = Op::Forward});
+    EXPECT_THAT(validate(doubled),
+                ElementsAre(violation(
+                    -1, -1, "", "300000 actions, but 1 stages x 1 micro-batches have at most 10")));
+}
+
 TEST(Validate, ReportsAllViolationsAtOnceByRankAndCell) {
     EXPECT_THAT(validate(schedule_of({"0B0 0F0 0F1 0F1", "1F0 1F1 1B0"})),
                 ElementsAre(violation(0, -1, "0B1", "missing"),

@@ -5,6 +5,11 @@
 #include <sstream>
 #include <stdexcept>
 
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
 namespace pipetwin::testing {
 
 PlainCosts uniform_costs(const Uniform& what) {
@@ -55,7 +60,41 @@ Schedule lowered(ScheduleKind kind,
                  Recompute recompute,
                  RecomputeTiming timing) {
     return add_optimizer(
-        add_communication(add_recompute(generate(kind, shape), recompute), timing));
+        add_reduction(add_communication(add_recompute(generate(kind, shape), recompute), timing)));
+}
+
+std::string to_string(const ShapedSchedule& schedule) {
+    return fmt::format("{}, {} ranks, {} chunks, {} micro-batches",
+                       pipetwin::to_string(schedule.kind),
+                       schedule.shape.ranks,
+                       schedule.shape.chunks,
+                       schedule.shape.micro_batches);
+}
+
+std::vector<ShapedSchedule> every_schedule(const std::vector<int>& ranks,
+                                           const std::vector<int>& chunks,
+                                           const std::vector<int>& micro_batches) {
+    std::vector<ShapedSchedule> result;
+    const auto add_where_taken = [&result](ScheduleKind kind, const ScheduleShape& shape) {
+        try {
+            generate(kind, shape);
+            result.push_back({kind, shape});
+        } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::Infeasible) << error.text();
+        }
+    };
+    for (const ScheduleName& known : known_schedules()) {
+        const std::size_t before = result.size();
+        for (const int p : ranks) {
+            for (const int v : chunks) {
+                for (const int m : micro_batches) {
+                    add_where_taken(known.kind, {.ranks = p, .chunks = v, .micro_batches = m});
+                }
+            }
+        }
+        EXPECT_GT(result.size(), before) << "no shape of " << known.name;
+    }
+    return result;
 }
 
 Action action_of(std::string_view text) {

@@ -38,11 +38,24 @@ PlainCosts staged_costs(ScheduleKind kind,
                         std::vector<Duration> forward,
                         std::vector<Duration> backward);
 
-/// Generated, with recompute, communication and OPT.
+/// Generated, with recompute, communication, reduction where there are two pipelines, and OPT.
 Schedule lowered(ScheduleKind kind,
                  const ScheduleShape& shape,
                  Recompute recompute = Recompute::None,
                  RecomputeTiming timing = RecomputeTiming::Eager);
+
+struct ShapedSchedule {
+    ScheduleKind kind;
+    ScheduleShape shape;
+};
+
+/// "zb-v, 4 ranks, 2 chunks, 8 micro-batches".
+std::string to_string(const ShapedSchedule& schedule);
+
+/// Every schedule that can be generated, in each of these shapes that it takes: one at least.
+std::vector<ShapedSchedule> every_schedule(const std::vector<int>& ranks,
+                                           const std::vector<int>& chunks,
+                                           const std::vector<int>& micro_batches);
 
 /// A schedule from rows of cells, "0F0 0SEND_F0 0B0": one string per rank. Stages and micro-batches
 /// are those that occur.

@@ -59,30 +59,61 @@ TEST(ScheduleCsv, EveryActionSurvives) {
     EXPECT_EQ(parse(print_schedule_csv(schedule)), schedule);
 }
 
-TEST(ScheduleCsv, PrintingAndReadingIsTheIdentityForEveryGenerator) {
-    for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
-        for (int ranks = 1; ranks <= 6; ++ranks) {
-            for (int m = 1; m <= 12; ++m) {
-                const Schedule schedule =
-                    lowered(kind, {.ranks = ranks, .micro_batches = m}, Recompute::ExceptLast);
-                EXPECT_EQ(parse(print_schedule_csv(schedule)), schedule);
+// --- import(export(x)) for every generator. ---
+
+/// Every recompute mode that the schedule can have.
+std::vector<Recompute> recompute_modes(const Schedule& schedule) {
+    return is_forward_only(schedule)
+               ? std::vector{Recompute::None}
+               : std::vector{Recompute::None, Recompute::Always, Recompute::ExceptLast};
+}
+
+Schedule without_recompute_and_optimizer(Schedule schedule) {
+    for (auto& row : schedule.ranks) {
+        std::erase_if(row, [](const Action& action) {
+            return action.op == Op::Recompute || action.op == Op::Optimizer;
+        });
+    }
+    return schedule;
+}
+
+/// Calls `look` with the compute rows of every schedule in several shapes, and with what each way
+/// of lowering makes of them.
+template <class Look>
+void for_every_lowering(Look look) {
+    for (const auto& shaped : testing::every_schedule({1, 2, 3, 4}, {1, 2, 3}, {1, 2, 4, 8, 12})) {
+        SCOPED_TRACE(to_string(shaped));
+        const Schedule compute = generate(shaped.kind, shaped.shape);
+        for (const Recompute mode : recompute_modes(compute)) {
+            for (const RecomputeTiming timing : {RecomputeTiming::Eager, RecomputeTiming::Lazy}) {
+                look(compute, lowered(shaped.kind, shaped.shape, mode, timing));
             }
         }
     }
 }
 
-TEST(ScheduleCsv, PyTorchsDialectLeavesOutRecomputeAndOptimizer) {
-    const ScheduleShape shape{.ranks = 3, .micro_batches = 4};
-    const Schedule ours = lowered(ScheduleKind::OneFOneB, shape, Recompute::Always);
-    EXPECT_EQ(parse(print_schedule_csv(ours, CsvContent::ComputeComms)),
-              add_communication(generate(ScheduleKind::OneFOneB, shape), RecomputeTiming::Eager));
+TEST(ScheduleCsvOfEverySchedule, InOurDialectComesBackAsItWas) {
+    for_every_lowering([](const Schedule&, const Schedule& complete) {
+        const Schedule read = parse(print_schedule_csv(complete));
+        EXPECT_EQ(read, complete);
+        EXPECT_TRUE(validate(read).empty());
+    });
 }
 
-TEST(ScheduleCsv, ComputeOnlyHoldsTheComputeRows) {
-    const ScheduleShape shape{.ranks = 3, .micro_batches = 4};
-    const Schedule ours = lowered(ScheduleKind::GPipe, shape, Recompute::Always);
-    EXPECT_EQ(parse(print_schedule_csv(ours, CsvContent::ComputeOnly)),
-              generate(ScheduleKind::GPipe, shape));
+TEST(ScheduleCsvOfEverySchedule, InPyTorchsDialectComesBackWithoutRecomputeAndOptimizer) {
+    for_every_lowering([](const Schedule&, const Schedule& complete) {
+        const Schedule read = parse(print_schedule_csv(complete, CsvContent::ComputeComms));
+        EXPECT_EQ(read, without_recompute_and_optimizer(complete));
+        EXPECT_TRUE(validate(read).empty());
+    });
+}
+
+TEST(ScheduleCsvOfEverySchedule, ComputeOnlyComesBackAsTheComputeRows) {
+    for_every_lowering([](const Schedule& compute, const Schedule& complete) {
+        const Schedule read = parse(print_schedule_csv(complete, CsvContent::ComputeOnly));
+        EXPECT_EQ(read, compute);
+        EXPECT_TRUE(validate(read).empty());
+    });
 }
 
 TEST(ScheduleCsv, AFileByPyTorchComesBackByteForByte) {
@@ -174,10 +205,31 @@ TEST(ScheduleCsv, PairsComeInOneFormOnly) {
 }
 
 TEST(ScheduleCsv, EmptyFilesAndLinesAreRefused) {
-    expect_refused("", "", "holds no action");
-    expect_refused(",,\n,,\n", "", "holds no action");
+    expect_refused("", "1:1", "cell 0, '': the file holds no action");
+    expect_refused(",,\n,,\n", "1:1", "the file holds no action");
     expect_refused("0F0,0B0\n\n1F0,1B0\n", "2:1", "the line is empty");
     expect_refused("0F0,0B0\n\n", "2:1", "the line is empty");
+}
+
+/// Nothing is kept of a file that has a thousand million columns.
+TEST(ScheduleCsv, TooManyCellsAreRefusedWithLineAndCellWhileTheyAreCounted) {
+    const std::string part(std::size_t{1} << 20, ',');
+    CellCounter counter("x.csv");
+    counter.count("0F0,0B0\n");
+    std::size_t parts = 0;
+    try {
+        for (; parts < 1000; ++parts) {
+            counter.count(part);
+        }
+        FAIL() << "accepted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_EQ(error.place(), "x.csv:2:64000000");
+        EXPECT_THAT(error.text(), HasSubstr("cell 63999999, ''"));
+        EXPECT_THAT(error.text(), HasSubstr("more than 64000000 cells"));
+        EXPECT_NE(error.hint(), "");
+    }
+    EXPECT_EQ(parts, 64'000'000 / part.size());
 }
 
 /// Two cells must not make the program allocate for the billions that lie between them.
