@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -40,6 +41,21 @@ constexpr double axis_height = 24;
 constexpr double legend_line = 20;
 constexpr double bar_inset = 3;
 constexpr double thinnest = 2;  ///< of a bar of its own
+
+/// By the place of a stage on its rank, where it is not the first.
+constexpr std::array<std::string_view, most_lines> stage_words{
+    "second stage of the rank", "third stage of the rank", "fourth stage of the rank or later"};
+
+/// The stages that a row computes, ascending.
+std::vector<int> stages_of(const std::vector<Span>& row) {
+    std::set<int> stages;
+    for (const Span& span : row) {
+        if (is_compute(span.action.op)) {
+            stages.insert(span.action.stage);
+        }
+    }
+    return {stages.begin(), stages.end()};
+}
 
 /// Consecutive spans too thin to be seen alone, drawn as one; its height is shared out among their
 /// kinds.
@@ -87,6 +103,8 @@ class Picture {
     /// One row of spans; moves down by its height.
     void row(const std::vector<Span>& spans) {
         Thin thin;
+        const std::vector<int> stages = stages_of(spans);
+        body_ += fmt::format("<g font-size=\"{}\" text-anchor=\"middle\">\n", number(name_size()));
         for (const Span& span : spans) {
             const Look look = look_of(span.action.op);
             const bool waits = is_wait(look);
@@ -101,10 +119,11 @@ class Picture {
                 add_thin(thin, x0, x1, look);
             } else {
                 flush(thin);
-                bar(span, look, x0, x1);
+                bar(span, look, lines_of(span.action, stages), {x0, x1});
             }
         }
         flush(thin);
+        body_ += "</g>\n";
         y_ += row_height();
     }
 
@@ -165,10 +184,26 @@ class Picture {
         thin = {};
     }
 
+    /// How many lines tell the action's stage from the first of its rank.
+    int lines_of(const Action& action, const std::vector<int>& stages) {
+        if (!is_compute(action.op)) {
+            return 0;
+        }
+        const auto before = std::ranges::lower_bound(stages, action.stage) - stages.begin();
+        const int lines = std::min(static_cast<int>(before), most_lines);
+        lines_ = std::max(lines_, lines);
+        return lines;
+    }
+
+    struct Extent {
+        double begin = 0;
+        double end = 0;
+    };
+
     /// A rectangle of its own: a hair of background between neighbours, its name where that fits,
     /// and a tooltip.
-    void bar(const Span& span, Look look, double x0, double x1) {
-        const double gap = x1 - x0 > 3 ? 0.7 : 0;
+    void bar(const Span& span, Look look, int lines, const Extent& x) {
+        const double gap = x.end - x.begin > 3 ? 0.7 : 0;
         const bool waits = is_wait(look);
         const Duration end = waits ? span.ready : span.end;
         body_ += fmt::format("<g><title>{}{}: {:.3f} to {:.3f} ms, {}</title>",
@@ -177,14 +212,14 @@ class Picture {
                              to_milliseconds(span.begin),
                              to_milliseconds(end),
                              format_duration(end - span.begin));
-        body_ += swatch(bar_box(x0, x1 - gap), look);
-        const std::string name = name_that_fits(span.action, look, x1 - x0 - 3);
+        const Box box = bar_box(x.begin, x.end - gap);
+        body_ += swatch(box, look) + stage_lines(box, lines, style_of(look).ink);
+        const std::string name = name_that_fits(span.action, look, x.end - x.begin - 3);
         if (!name.empty()) {
-            body_ += text_at(
-                (x0 + x1 - gap) / 2,
-                y_ + row_height() / 2 + name_size() * 0.36,
-                name,
-                {.size = name_size(), .anchor = Anchor::Middle, .fill = style_of(look).ink});
+            body_ += text_in_group(box.x + box.width / 2,
+                                   y_ + row_height() / 2 + name_size() * 0.36,
+                                   name,
+                                   style_of(look).ink);
         }
         body_ += "</g>\n";
     }
@@ -229,21 +264,31 @@ class Picture {
         double x = left_;
         for (const Look look : looks_) {
             const Style& style = style_of(look);
-            const std::string words(style.words);
-            const double needed = 26 + text_width(words, 11) + 14;
-            if (x > left_ && x + needed > right_) {
-                x = left_;
-                y_ += legend_line;
-            }
-            body_ += swatch({x, y_, 20, 14}, look);
-            body_ += text_at(x + 10,
-                             y_ + 11,
+            const Box box = legend_box(x, style.words);
+            body_ += swatch(box, look);
+            body_ += text_at(box.x + box.width / 2,
+                             box.y + 11,
                              style.letter,
                              {.size = 10, .anchor = Anchor::Middle, .fill = style.ink});
-            body_ += text_at(x + 26, y_ + 11, words, {.fill = pale_ink});
-            x += needed;
+        }
+        for (int lines = 1; lines <= lines_; ++lines) {
+            const Box box = legend_box(x, stage_words.at(static_cast<std::size_t>(lines - 1)));
+            body_ += rect(box, grid_ink, " rx=\"2\"") + stage_lines(box, lines, ink) + "\n";
         }
         y_ += legend_line;
+    }
+
+    /// Where the swatch of the next entry goes, with its words beside it; moves `x` behind them.
+    Box legend_box(double& x, std::string_view words) {
+        const double needed = 26 + text_width(words, 11) + 14;
+        if (x > left_ && x + needed > right_) {
+            x = left_;
+            y_ += legend_line;
+        }
+        const Box box{x, y_, 20, 14};
+        body_ += text_at(x + 26, y_ + 11, words, {.fill = pale_ink});
+        x += needed;
+        return box;
     }
 
     const SvgOptions& options_;
@@ -255,6 +300,7 @@ class Picture {
     std::string back_;  ///< behind the bars
     std::string body_;
     std::set<Look> looks_;  ///< what occurs, for the legend
+    int lines_ = 0;         ///< most lines across a bar
 };
 
 std::string rank_label(std::size_t rank) {

@@ -1,5 +1,7 @@
 #include "core/formats/svg_pieces.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -11,7 +13,7 @@ namespace {
 constexpr std::array<Style, look_count> styles{{
     {"F", "forward", "#0072B2", "#FFFFFF", ""},
     {"B", "backward", "#E69F00", "#1F1300", ""},
-    {"I", "input gradient", "#D55E00", "#FFFFFF", "pt-upright"},
+    {"I", "input gradient", "#D55E00", "#FFFFFF", "pt-thin"},
     {"W", "weight gradient", "#009E73", "#FFFFFF", "pt-dots"},
     {"R", "recompute", "#56B4E9", "#062033", "pt-slanted"},
     {"", "reduction", "#F0E442", "#2B2800", "pt-dots"},
@@ -22,8 +24,8 @@ constexpr std::array<Style, look_count> styles{{
 
 constexpr std::string_view patterns = R"svg(<defs>
 <pattern id="pt-slanted" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="#FFFFFF" stroke-opacity=".45" stroke-width="2"/></pattern>
-<pattern id="pt-upright" width="4" height="4" patternUnits="userSpaceOnUse"><path d="M2 0V4" stroke="#FFFFFF" stroke-opacity=".35" stroke-width="1"/></pattern>
-<pattern id="pt-dots" width="5" height="5" patternUnits="userSpaceOnUse"><circle cx="2.5" cy="2.5" r=".9" fill="#FFFFFF" fill-opacity=".5"/></pattern>
+<pattern id="pt-thin" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 0V5" stroke="#FFFFFF" stroke-opacity=".3" stroke-width="1"/></pattern>
+<pattern id="pt-dots" width="5" height="5" patternUnits="userSpaceOnUse"><circle cx="2.5" cy="2.5" r=".8" fill="#FFFFFF" fill-opacity=".35"/></pattern>
 <pattern id="pt-crossed" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6M0 0H6" stroke="#FFFFFF" stroke-opacity=".6" stroke-width="1.2"/></pattern>
 <pattern id="pt-wait" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="#C9CFD6" stroke-width="1.6"/></pattern>
 <pattern id="pt-room" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 0V6" stroke="#8C96A3" stroke-width="3"/></pattern>
@@ -118,8 +120,17 @@ std::string text_at(double x, double y, std::string_view text, const TextStyle& 
                        escaped(text));
 }
 
+std::string text_in_group(double x, double y, std::string_view text, std::string_view fill) {
+    return fmt::format(
+        "<text x=\"{}\" y=\"{}\" fill=\"{}\">{}</text>", number(x), number(y), fill, escaped(text));
+}
+
 double text_width(std::string_view text, double size) {
-    return 0.58 * size * static_cast<double>(text.size());
+    double width = 0;
+    for (const char c : text) {
+        width += std::string_view("MWmw").find(c) != std::string_view::npos ? 0.92 : 0.58;
+    }
+    return width * size;
 }
 
 std::string rect(const Box& box, std::string_view fill, std::string_view more) {
@@ -130,6 +141,21 @@ std::string rect(const Box& box, std::string_view fill, std::string_view more) {
                        number(box.height),
                        fill,
                        more);
+}
+
+std::string stage_lines(const Box& box, int lines, std::string_view colour) {
+    const double inset = std::min(2.0, box.width / 4);
+    const std::array heights{box.y + box.height - 2, box.y + 2, box.y + box.height - 4.5};
+    std::string path;
+    for (std::size_t line = 0; line < static_cast<std::size_t>(lines); ++line) {
+        path += fmt::format("M{} {}h{}",
+                            number(box.x + inset),
+                            number(heights.at(line)),
+                            number(box.width - 2 * inset));
+    }
+    return path.empty()
+               ? path
+               : fmt::format("<path d=\"{}\" stroke=\"{}\" stroke-width=\"1.4\"/>", path, colour);
 }
 
 std::string swatch(const Box& box, Look look) {

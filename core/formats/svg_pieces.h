@@ -57,6 +57,9 @@ struct TextStyle {
 
 std::string text_at(double x, double y, std::string_view text, const TextStyle& style);
 
+/// Within a group that sets size and anchor.
+std::string text_in_group(double x, double y, std::string_view text, std::string_view fill);
+
 /// Width of a text in pixels, near enough to decide whether it fits.
 double text_width(std::string_view text, double size);
 
@@ -72,6 +75,11 @@ std::string rect(const Box& box, std::string_view fill, std::string_view more);
 
 /// A rectangle in the look of its kind.
 std::string swatch(const Box& box, Look look);
+
+/// Lines across a rectangle that leave room for a name between them: one below it, one above it,
+/// a second below.
+constexpr int most_lines = 3;
+std::string stage_lines(const Box& box, int lines, std::string_view colour);
 
 /// At most two decimals, none that are zero.
 std::string number(double value);

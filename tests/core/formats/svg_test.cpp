@@ -151,6 +151,40 @@ TEST(Svg, LegendTellsTheKindsThatOccurAndNoOthers) {
     EXPECT_THAT(render_svg(every_kind(), without), Not(HasSubstr(">forward</text>")));
 }
 
+Span on_stage(int stage, int begin_ms) {
+    Span result = span(Op::Forward, 3, begin_ms, begin_ms + 10);
+    result.action.stage = stage;
+    return result;
+}
+
+std::size_t lines(const std::string& svg) {
+    return count(svg, "stroke-width=\"1.4\"");
+}
+
+TEST(Svg, LinesTellTheStagesOfARankApart) {
+    SvgOptions without_legend;
+    without_legend.legend = false;
+    const Timeline two = timeline_of(
+        Origin::Predicted, {{on_stage(0, 0), on_stage(3, 10)}, {on_stage(1, 0), on_stage(2, 10)}});
+    EXPECT_EQ(lines(render_svg(two, without_legend)), 2U);  // of stages 3 and 2
+    EXPECT_THAT(render_svg(two, {}), HasSubstr(">second stage of the rank</text>"));
+    EXPECT_THAT(render_svg(two, {}), Not(HasSubstr("third stage")));
+    const Timeline one = timeline_of(Origin::Predicted, {{on_stage(4, 0), on_stage(4, 10)}});
+    EXPECT_EQ(lines(render_svg(one, {})), 0U);
+    EXPECT_THAT(render_svg(one, {}), Not(HasSubstr("stage of the rank")));
+}
+
+TEST(Svg, TheFourthStageOfARankAndTheNextLookAlike) {
+    std::vector<Span> row;
+    for (int stage = 0; stage < 6; ++stage) {
+        row.push_back(on_stage(stage, 10 * stage));
+    }
+    const std::string svg = render_svg(timeline_of(Origin::Predicted, {row}), {});
+    EXPECT_EQ(lines(svg), 5U + 3U);  // bars and legend
+    EXPECT_THAT(svg, HasSubstr(">fourth stage of the rank or later</text>"));
+    EXPECT_TRUE(is_well_formed(svg));
+}
+
 TEST(Svg, EveryOriginStandsInThePicture) {
     EXPECT_THAT(render_svg(every_kind(), {}), HasSubstr("predicted 110.000 ms"));
     EXPECT_THAT(render_svg(every_kind(Origin::Emulated), {}),
