@@ -6,16 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "cli/schedule_source.h"
 #include "core/error.h"
-#include "core/formats/json_text.h"
-#include "core/formats/schedule_csv.h"
 #include "core/suggest.h"
 
 namespace pipetwin::cli {
 
 namespace {
-
-constexpr std::size_t largest_schedule_file = std::size_t{1} << 30;
 
 [[noreturn]] void refuse(std::string_view option,
                          const std::string& text,
@@ -124,9 +121,7 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
                "the file says stages, micro-batches and order already",
                "leave out --schedule, --stages, --chunks and --micro-batches");
     }
-    const std::string place = options.schedule_file.string();
-    costs.schedule_from_file =
-        parse_schedule_csv(read_file(options.schedule_file, largest_schedule_file), place);
+    costs.schedule_from_file = read_schedule_file(options.schedule_file);
     if (options.recompute && recompute_of(*costs.schedule_from_file) != Recompute::None) {
         refuse("--recompute", "the file recomputes already", "leave the option out");
     }

@@ -12,18 +12,11 @@ namespace {
 
 constexpr std::size_t most_ranks_shown = 32;
 
-std::string counted(int count, std::string_view word) {
-    return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
-}
-
 std::string heading(const Plan& plan) {
     std::string text = fmt::format("{}, {}, {}",
                                    plan->schedule_name,
                                    counted(plan.rank_count(), "stage"),
                                    counted(plan.micro_batches(), "micro-batch"));
-    if (text.ends_with("micro-batchs")) {
-        text.replace(text.size() - 1, 1, "es");
-    }
     if (plan->chunks > 1) {
         text += fmt::format(", {} chunks", plan->chunks);
     }
@@ -32,16 +25,6 @@ std::string heading(const Plan& plan) {
             ", recompute {} ({})", to_string(plan->recompute), to_string(plan->recompute_timing));
     }
     return text;
-}
-
-std::string timeline_text(const Prediction& prediction, int width) {
-    if (prediction.timeline.ranks.size() > most_ranks_shown) {
-        return fmt::format("  {} ranks: too many to draw here; --out DIR writes the timeline\n",
-                           prediction.timeline.ranks.size());
-    }
-    constexpr int label_width = 10;
-    return render_timeline_fitted(prediction.timeline, std::max(20, width - label_width)) +
-           "digits forward, letters backward, capitals weight gradient, r recompute, '.' idle\n";
 }
 
 std::string bubble_text(const Bubble& bubble) {
@@ -142,6 +125,21 @@ void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std
 
 }  // namespace
 
+std::string counted(int count, std::string_view word) {
+    const std::string_view plural = word.ends_with("ch") ? "es" : "s";
+    return fmt::format("{} {}{}", count, word, count == 1 ? "" : plural);
+}
+
+std::string timeline_text(const Timeline& timeline, int width, Duration least_column) {
+    if (timeline.ranks.size() > most_ranks_shown) {
+        return fmt::format("  {} ranks: too many to draw here; 'pipetwin export svg' draws them\n",
+                           timeline.ranks.size());
+    }
+    constexpr int label_width = 10;
+    return render_timeline_fitted(timeline, std::max(20, width - label_width), least_column) +
+           "digits forward, letters backward, capitals weight gradient, r recompute, '.' idle\n";
+}
+
 std::string text_table(const std::vector<std::vector<std::string>>& rows) {
     std::vector<std::size_t> widths(rows.front().size(), 0);
     for (const auto& row : rows) {
@@ -175,7 +173,7 @@ std::string prediction_text(const Prediction& prediction, const Console& console
         text += fmt::format(", {:.1f} samples/s", *metrics.samples_per_second);
     }
     text += fmt::format("  ({})\n\n", to_string(prediction.timeline.origin));
-    text += timeline_text(prediction, console.width());
+    text += timeline_text(prediction.timeline, console.width());
     text += '\n' + bubble_text(metrics.bubble);
     text += '\n' + device_table(prediction);
     text += '\n' + breakdown_table(prediction.breakdown);

@@ -17,6 +17,13 @@ namespace pipetwin::cli {
 /// first row is the head. Every line is indented by two.
 std::string text_table(const std::vector<std::vector<std::string>>& rows);
 
+/// "1 rank", "2 ranks", "8 micro-batches".
+std::string counted(int count, std::string_view word);
+
+/// The timeline as rows of letters that fit into lines of `width` characters, with a line that says
+/// what they mean. A column lasts `least_column` or more.
+std::string timeline_text(const Timeline& timeline, int width, Duration least_column = Duration{1});
+
 /// "15.79 %".
 std::string percent_text(double share);
 

@@ -10,7 +10,6 @@ namespace pipetwin {
 
 namespace {
 
-constexpr std::size_t lines_shown = 20;
 constexpr int cells_shown = 24;
 
 std::string line_of(const Violation& violation) {
@@ -31,7 +30,9 @@ std::string line_of(const Violation& violation) {
 
 }  // namespace
 
-std::string explain(const Schedule& schedule, const std::vector<Violation>& violations) {
+std::string explain(const Schedule& schedule,
+                    const std::vector<Violation>& violations,
+                    std::size_t most) {
     std::vector<CellMark> marks;
     for (const Violation& violation : violations) {
         if (violation.rank >= 0 && violation.cell >= 0) {
@@ -39,17 +40,17 @@ std::string explain(const Schedule& schedule, const std::vector<Violation>& viol
         }
     }
     std::string text = render_schedule(schedule, cells_shown, marks);
-    for (std::size_t i = 0; i < std::min(lines_shown, violations.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(most, violations.size()); ++i) {
         text += line_of(violations[i]);
     }
-    if (violations.size() > lines_shown) {
-        text += fmt::format("and {} more\n", violations.size() - lines_shown);
+    if (violations.size() > most) {
+        text += fmt::format("and {} more\n", violations.size() - most);
     }
     text.pop_back();
     return text;
 }
 
-void require_valid(const Schedule& schedule, std::string_view place) {
+void require_valid(const Schedule& schedule, std::string_view place, std::size_t most) {
     const std::vector<Violation> violations = validate(schedule);
     if (violations.empty()) {
         return;
@@ -59,7 +60,7 @@ void require_valid(const Schedule& schedule, std::string_view place) {
                 fmt::format("not a valid schedule: {} rule{} broken\n{}",
                             violations.size(),
                             violations.size() == 1 ? " is" : "s are",
-                            explain(schedule, violations)));
+                            explain(schedule, violations, most)));
 }
 
 void require_deadlock_free(const Schedule& schedule,

@@ -76,10 +76,10 @@ std::string render_timeline(const Timeline& timeline, Duration column) {
     return text;
 }
 
-std::string render_timeline_fitted(const Timeline& timeline, int width) {
+std::string render_timeline_fitted(const Timeline& timeline, int width, Duration least_column) {
     PIPETWIN_EXPECT(width > 0, "at least one column");
     const Duration column = (last_end(timeline) + Duration{width - 1}) / width;
-    return render_timeline(timeline, std::max(Duration{1}, column));
+    return render_timeline(timeline, std::max(least_column, column));
 }
 
 namespace {

@@ -19,8 +19,10 @@ namespace pipetwin {
 /// A column shows what ran at its middle. This is the language of the golden tests.
 std::string render_timeline(const Timeline& timeline, Duration column);
 
-/// The same scaled to `width` characters.
-std::string render_timeline_fitted(const Timeline& timeline, int width);
+/// The same in at most `width` columns, each of `least_column` or more.
+std::string render_timeline_fitted(const Timeline& timeline,
+                                   int width,
+                                   Duration least_column = Duration{1});
 
 /// A cell to point at.
 struct CellMark {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,13 +43,20 @@ DeadlockReport find_deadlock(const Schedule& schedule, int capacity);
 /// The smallest capacity at which the schedule does not deadlock; -1 if none does.
 int smallest_capacity(const Schedule& schedule);
 
-/// The grid of the schedule, with an arrow at every violation, then one line for each. For error
-/// texts: of many rows and violations the first are shown and the rest is counted.
-std::string explain(const Schedule& schedule, const std::vector<Violation>& violations);
+/// How many violations a text lists unless told otherwise.
+constexpr std::size_t violations_shown = 20;
+
+/// The grid of the schedule, with an arrow at every violation, then one line for each. Of many rows
+/// the first are shown, of the violations the first `most`, and the rest is counted.
+std::string explain(const Schedule& schedule,
+                    const std::vector<Violation>& violations,
+                    std::size_t most = violations_shown);
 
 /// Throws Error(Infeasible) with `explain` if `validate` finds anything. `place` names the
 /// schedule.
-void require_valid(const Schedule& schedule, std::string_view place);
+void require_valid(const Schedule& schedule,
+                   std::string_view place,
+                   std::size_t most = violations_shown);
 
 /// Throws Error(Infeasible) with the actions that wait on each other and the smallest capacity that
 /// works. Without a capacity channels are unbounded.

@@ -1,14 +1,12 @@
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
 #include "cli/json_output.h"
+#include "cli/schedule_source.h"
+#include "cli/text_output.h"
+#include "cli/unit_costs.h"
 #include "core/error.h"
-#include "core/formats/json_text.h"
-#include "core/formats/schedule_csv.h"
-#include "core/lower.h"
 #include "core/scenario.h"
 #include "core/validate.h"
 
@@ -16,34 +14,16 @@ namespace pipetwin::cli {
 
 namespace {
 
-constexpr std::size_t largest_schedule_file = std::size_t{1} << 30;
-
-/// The rows that a scenario would run; they need no costs.
-Schedule rows_of_scenario(const CheckOptions& options) {
-    const Scenario scenario = read_scenario(options.file, options.common.overrides);
-    require_settled(scenario);
-    return lower(scenario_schedule(scenario),
-                 {.recompute = scenario.pipeline.recompute.value_or(Recompute::None)},
-                 options.file.string());
-}
-
 Schedule read_schedule(const CheckOptions& options) {
     if (options.file.extension() == ".toml") {
-        return rows_of_scenario(options);
+        return scenario_schedule(read_scenario(options.file, options.common.overrides));
     }
-    return parse_schedule_csv(read_file(options.file, largest_schedule_file),
-                              options.file.string());
+    return read_schedule_file(options.file);
 }
 
 /// More messages than one channel ever sees.
 int unbounded(const Schedule& schedule) {
     return schedule.micro_batches + 1;
-}
-
-/// With the communication that the executor would add; that of the file stands where it has any.
-Schedule with_communication(const Schedule& schedule) {
-    return has_communication(schedule) ? schedule
-                                       : add_communication(schedule, RecomputeTiming::Eager);
 }
 
 /// Tries a valid schedule for deadlock.
@@ -58,12 +38,32 @@ std::string capacity_text(const std::optional<int>& capacity) {
 }
 
 std::string fine_text(const Schedule& schedule, const CheckResult& result) {
-    return fmt::format(
-        "valid and free of deadlock: {} ranks, {} stages, {} micro-batches; smallest capacity {}\n",
-        schedule.rank_count(),
-        schedule.stage_count(),
-        schedule.micro_batches,
-        *result.smallest_capacity);
+    return fmt::format("valid and free of deadlock: {}, {}, {}; smallest capacity {}\n",
+                       counted(schedule.rank_count(), "rank"),
+                       counted(schedule.stage_count(), "stage"),
+                       counted(schedule.micro_batches, "micro-batch"),
+                       *result.smallest_capacity);
+}
+
+/// Small enough to be simulated for a picture alone, and its recomputes follow a mode, as a plan's
+/// must.
+bool can_be_drawn(const Schedule& schedule) {
+    constexpr std::int64_t most_actions = 1'000'000;
+    std::int64_t actions = 0;
+    for (const auto& row : schedule.ranks) {
+        actions += std::ssize(row);
+    }
+    return actions <= most_actions && recompute_of(schedule).has_value();
+}
+
+/// The rows at unit costs, a column per unit where they fit; nothing for those who want no more
+/// than the verdict.
+std::string grid_text(const Schedule& schedule, const CheckResult& result, const Console& console) {
+    if (console.quiet() || !can_be_drawn(schedule)) {
+        return {};
+    }
+    return '\n' +
+           timeline_text(unit_timeline(schedule, result.capacity), console.width(), cost_unit);
 }
 
 Error deadlock_error(const std::string& place, const CheckResult& result) {
@@ -84,19 +84,22 @@ void execute(const CheckOptions& options, Console& console) {
     CheckResult result;
     result.capacity = options.capacity;
     result.violations = validate(schedule);
+    if (result.violations.empty()) {
+        schedule = with_communication(std::move(schedule), RecomputeTiming::Eager);
+        result.violations = validate(schedule);  // and the order of the messages
+    }
     const bool valid = result.violations.empty();
     if (valid) {
-        schedule = with_communication(schedule);
         try_for_deadlock(schedule, result);
     }
     const bool deadlock = valid && !result.deadlock->deadlock_free;
     if (options.common.json) {
         console.result(json_text(check_json(result)));
     } else if (valid && !deadlock) {
-        console.result(fine_text(schedule, result));
+        console.result(fine_text(schedule, result) + grid_text(schedule, result, console));
     } else {
-        console.result(explain(schedule, valid ? result.deadlock->waiting : result.violations) +
-                       '\n');
+        const auto& problems = valid ? result.deadlock->waiting : result.violations;
+        console.result(explain(schedule, problems, problems.size()) + '\n');
     }
     if (!valid) {
         throw Error(ErrorKind::Infeasible,

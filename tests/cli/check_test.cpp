@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/cli/support.h"
@@ -5,7 +6,10 @@
 namespace pipetwin::cli {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Check : public InFolder {};
 
@@ -21,6 +25,39 @@ TEST_F(Check, ValidScheduleIsFine) {
     EXPECT_TRUE(result["capacity"].is_null());
     EXPECT_EQ(result["smallest_capacity"], 0);
     EXPECT_TRUE(result["problems"].empty());
+}
+
+TEST_F(Check, TheRowsAreDrawnAtUnitCosts) {
+    const std::string csv = file("1f1b.csv", "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
+    EXPECT_THAT(pipetwin({"check", csv}).out,
+                HasSubstr("\n\n"
+                          "rank 0  01..aa2bb.cc\n"
+                          "rank 1  .0aa1bb2cc..\n"
+                          "digits forward"));
+    EXPECT_THAT(pipetwin({"check", csv, "--quiet"}).out, EndsWith("smallest capacity 1\n"));
+    EXPECT_TRUE(pipetwin({"check", csv, "--json"}).json().is_object());
+}
+
+TEST_F(Check, TheRowsFitIntoTheTerminal) {
+    std::string row = "0F0,0B0";
+    for (int k = 1; k < 200; ++k) {
+        row += fmt::format(",0F{0},0B{0}", k);
+    }
+    const std::string csv = file("long.csv", row + '\n');
+    for (const int width : {60, 200}) {
+        const Outcome outcome = pipetwin({"check", csv}, {.width = width});
+        const std::size_t begin = outcome.out.find("rank 0  ");
+        ASSERT_NE(begin, std::string::npos);
+        const std::size_t length = outcome.out.find('\n', begin) - begin;
+        EXPECT_LE(length, static_cast<std::size_t>(width));
+        EXPECT_GT(length, static_cast<std::size_t>(width) / 2);
+    }
+}
+
+TEST_F(Check, WhatIsNoPlansRecomputeIsFineButNotDrawn) {
+    const Outcome outcome = pipetwin({"check", file("some.csv", "0F0,0F1,0F2,0R0,0B0,0B1,0B2\n")});
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("valid and free"), Not(HasSubstr("digits forward"))));
 }
 
 TEST_F(Check, EveryBrokenRuleIsListedByRankAndCell) {
@@ -68,6 +105,14 @@ TEST_F(Check, ScenarioIsCheckedWithoutAnyCosts) {
     EXPECT_EQ(
         pipetwin({"check", scenario, "--set", "pipeline.schedule=1f1b", "--capacity", "0"}).code,
         4);
+}
+
+/// The order of messages shows only once they are there: rank 1 would take micro-batch 1 for 0.
+TEST_F(Check, MessagesInAnotherOrderThanTheyAreTakenAreRefused) {
+    const std::string csv = file("crossed.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
+    const Outcome outcome = pipetwin({"check", csv});
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_THAT(outcome.out, HasSubstr("rank 1, cell 0: 1RECV_F1 order mismatch"));
 }
 
 TEST_F(Check, GrammarErrorsNameFileLineAndColumn) {

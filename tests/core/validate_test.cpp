@@ -295,6 +295,20 @@ TEST(Explain, ShowsTheFirstOfManyAndCountsTheRest) {
     EXPECT_LT(text.size(), 10'000U);
 }
 
+TEST(Explain, ListsAllWhereItIsAskedTo) {
+    Schedule schedule = generate(ScheduleKind::GPipe, {.ranks = 4, .micro_batches = 8});
+    for (auto& row : schedule.ranks) {
+        std::ranges::reverse(row);
+    }
+    const std::vector<Violation> violations = validate(schedule);
+    const std::string text = explain(schedule, violations, violations.size());
+    EXPECT_EQ(violations.size(), 32U);
+    for (const Violation& violation : violations) {
+        EXPECT_THAT(text,
+                    HasSubstr(fmt::format("rank {}, cell {}: ", violation.rank, violation.cell)));
+    }
+}
+
 TEST(RequireValid, ThrowsInfeasibleWithThePlaceAndThePicture) {
     try {
         require_valid(schedule_of({"0F0 0F0 0B0"}), "x.csv");

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "core/lower.h"
+#include "core/scenario.h"
+#include "core/schedule.h"
+
+/// Schedules without costs: from a file of cells, or from what a scenario says about its pipeline.
+namespace pipetwin::cli {
+
+/// The shape of a scenario's pipeline. Throws Error(BadInput) where one of its keys is "auto".
+ScheduleShape scenario_shape(const Scenario& scenario);
+
+/// The rows that a scenario would run: compute and recompute, no communication. Throws as
+/// `generate`, and Error(BadInput) where a key that it needs is "auto".
+Schedule scenario_schedule(const Scenario& scenario);
+
+/// A schedule file as it is, which may be no valid one; "-" is standard input. A file of too many
+/// cells is refused before any of it is kept. Throws as `parse_schedule_csv` and `read_file`.
+Schedule read_schedule_file(const std::filesystem::path& file);
+
+/// With the communication that the executor would add; that of the schedule stands where it has
+/// any.
+Schedule with_communication(Schedule schedule, RecomputeTiming timing);
+
+/// The same, proven to run. Throws Error(Infeasible) with every broken rule, or with the actions
+/// that wait on each other. The order of the messages is looked at only once they are there.
+Schedule runnable(Schedule schedule, RecomputeTiming timing, std::string_view place);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,25 @@
+#include "cli/unit_costs.h"
+
+#include <utility>
+
+#include "cli/prediction.h"
+#include "sim/simulate.h"
+
+namespace pipetwin::cli {
+
+Plan unit_plan(PlainCosts costs, const Schedule& schedule) {
+    const auto pieces = static_cast<std::size_t>(piece_count(schedule));
+    costs.forward.assign(pieces, cost_unit);
+    costs.backward.assign(pieces, 2 * cost_unit);
+    return with_settled_capacity(make_plan(costs));
+}
+
+Timeline unit_timeline(const Schedule& schedule, std::optional<int> capacity) {
+    PlainCosts costs;
+    costs.schedule = ScheduleKind::FromFile;
+    costs.schedule_from_file = schedule;
+    costs.channel_capacity = capacity;
+    return sim::simulate(unit_plan(std::move(costs), schedule));
+}
+
+}  // namespace pipetwin::cli

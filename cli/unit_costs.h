@@ -1,0 +1,19 @@
+#pragma once
+
+#include "core/plan.h"
+#include "core/schedule.h"
+#include "core/timeline.h"
+
+/// Times for schedules whose costs nobody knows: on every stage F, I, W and R last one unit, B two.
+namespace pipetwin::cli {
+
+constexpr Duration cost_unit = std::chrono::milliseconds(1);
+
+/// The plan of `costs`, whose rows are `schedule`, with unit costs in place of its own.
+Plan unit_plan(PlainCosts costs, const Schedule& schedule);
+
+/// The timeline of a schedule at unit costs. It is valid and does not deadlock at the capacity;
+/// without one no send ever blocks.
+Timeline unit_timeline(const Schedule& schedule, std::optional<int> capacity);
+
+}  // namespace pipetwin::cli
