@@ -28,6 +28,8 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"train"},
                                    std::string_view{"compare"},
                                    std::string_view{"check"},
+                                   std::string_view{"import"},
+                                   std::string_view{"export"},
                                    std::string_view{"devices"},
                                    std::string_view{"view"}};
 
@@ -70,7 +72,7 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
                          const std::string& type) {
         app.add_option(name, value, text)->group(group)->type_name(type);
     };
-    add("--schedule", plain.schedule, "naive, gpipe, 1f1b (default gpipe)", "NAME");
+    add("--schedule", plain.schedule, "Order of the actions, such as 1f1b (default gpipe)", "NAME");
     add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
     add("--stages", plain.stages, "Stages along the pipeline", "P");
     add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
@@ -99,6 +101,7 @@ class Grammar {
   private:
     CLI::App& add_command(const std::string& name, const std::string& text);
     void add_training(CLI::App& app, RunOptions& options);
+    void add_exchange();
     Command selected() const;
     CommonOptions common() const;
 
@@ -109,6 +112,8 @@ class Grammar {
     ProfileOptions profile_;
     CompareOptions compare_;
     CheckOptions check_;
+    ImportOptions import_;
+    ExportOptions export_;
     ViewOptions view_;
 };
 
@@ -128,6 +133,41 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
         ->type_name("FILE");
     app.add_flag(
         "--resume", options.resume, "Go on from the newest checkpoint of --out (not built yet)");
+}
+
+/// Both write one file, whose name must be given.
+void needs_out_file(CLI::App& app) {
+    app.get_option("--out")->description("File to write")->type_name("FILE")->required();
+}
+
+void Grammar::add_exchange() {
+    CLI::App& import = add_command("import", "Another tool's file into ours");
+    import.add_option("format", import_.format, "torch-csv or megatron")
+        ->type_name("FORMAT")
+        ->required();
+    import.add_option("file", import_.file, "The file, or - for standard input")
+        ->type_name("FILE")
+        ->required();
+    import.add_option("--chunks", import_.chunks, "megatron: stages per rank (default 1)")
+        ->type_name("V")
+        ->check(CLI::Range(1, 64));
+    needs_out_file(import);
+
+    CLI::App& exporter = add_command("export", "Ours into another tool's, or into a picture");
+    exporter
+        .add_option("format", export_.format, "torch-csv, chrome-trace, megatron-layout or svg")
+        ->type_name("FORMAT")
+        ->required();
+    exporter.add_option("source", export_.source, "A scenario, a run folder or a schedule file")
+        ->type_name("SCENARIO, RUN or CSV")
+        ->required();
+    exporter
+        .add_option("--profile", export_.profile, "Costs of a scenario's layers, as for simulate")
+        ->type_name("FILE");
+    exporter.add_flag("--compute-only",
+                      export_.compute_only,
+                      "torch-csv: F, B, I and W only; PyTorch adds the communication");
+    needs_out_file(exporter);
 }
 
 Grammar::Grammar() {
@@ -181,6 +221,8 @@ Grammar::Grammar() {
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
 
+    add_exchange();
+
     add_command("devices", "List this machine's devices");
     add_command("view", "Open the desktop program (pipetwin-gui)")
         .add_option("file", view_.file, "A run folder or a trace")
@@ -230,6 +272,12 @@ Command Grammar::selected() const {
     }
     if (name == "check") {
         return with_common(check_);
+    }
+    if (name == "import") {
+        return with_common(import_);
+    }
+    if (name == "export") {
+        return with_common(export_);
     }
     if (name == "devices") {
         return with_common(DevicesOptions{});

@@ -82,6 +82,22 @@ struct CheckOptions {
     std::optional<int> capacity;
 };
 
+/// `common.out` is a file for these two, and given.
+struct ImportOptions {
+    CommonOptions common;
+    std::string format;
+    std::filesystem::path file;  ///< "-": standard input
+    std::optional<int> chunks;   ///< megatron: stages per rank
+};
+
+struct ExportOptions {
+    CommonOptions common;
+    std::string format;
+    std::filesystem::path source;  ///< a scenario, a run folder or a schedule file
+    std::filesystem::path profile;
+    bool compute_only = false;  ///< torch-csv
+};
+
 struct DevicesOptions {
     CommonOptions common;
 };
@@ -97,6 +113,8 @@ using Command = std::variant<RunOptions,
                              TrainOptions,
                              CompareOptions,
                              CheckOptions,
+                             ImportOptions,
+                             ExportOptions,
                              DevicesOptions,
                              ViewOptions>;
 

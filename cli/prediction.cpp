@@ -55,9 +55,9 @@ std::filesystem::path profile_name(const Scenario& scenario) {
     return scenario.file.stem().string() + ".profile.json";
 }
 
-FoundProfile find_profile(const Scenario& scenario,
-                          const std::filesystem::path& option,
-                          const std::filesystem::path& folder) {
+std::optional<FoundProfile> known_profile(const Scenario& scenario,
+                                          const std::filesystem::path& option,
+                                          const std::filesystem::path& folder) {
     std::filesystem::path file = option;
     if (file.empty() && scenario.model.kind == ModelKind::Profile) {
         file = scenario.model.profile;
@@ -69,6 +69,16 @@ FoundProfile find_profile(const Scenario& scenario,
         file = profile_name(scenario);
     }
     if (file.empty()) {
+        return std::nullopt;
+    }
+    return FoundProfile{.profile = read_profile(file), .file = file};
+}
+
+FoundProfile find_profile(const Scenario& scenario,
+                          const std::filesystem::path& option,
+                          const std::filesystem::path& folder) {
+    std::optional<FoundProfile> found = known_profile(scenario, option, folder);
+    if (!found) {
         throw Error(
             ErrorKind::BadInput,
             scenario.file.string(),
@@ -76,7 +86,7 @@ FoundProfile find_profile(const Scenario& scenario,
             fmt::format("run 'pipetwin profile {}' first, or name a profile with --profile FILE",
                         scenario.file.string()));
     }
-    return {.profile = read_profile(file), .file = file};
+    return *std::move(found);
 }
 
 Plan with_settled_capacity(Plan plan) {

@@ -38,6 +38,11 @@ FoundProfile find_profile(const Scenario& scenario,
                           const std::filesystem::path& option,
                           const std::filesystem::path& folder);
 
+/// The same; none where the costs are not known.
+std::optional<FoundProfile> known_profile(const Scenario& scenario,
+                                          const std::filesystem::path& option,
+                                          const std::filesystem::path& folder);
+
 /// "gpt-text.profile.json" for scenarios/gpt-text.toml.
 std::filesystem::path profile_name(const Scenario& scenario);
 

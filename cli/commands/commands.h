@@ -14,6 +14,8 @@ void execute(const TrainOptions& options, Console& console);
 void execute(const CompareOptions& options, Console& console);
 /// Throws Error(Infeasible) after it has printed what is wrong with the schedule.
 void execute(const CheckOptions& options, Console& console);
+void execute(const ImportOptions& options, Console& console);
+void execute(const ExportOptions& options, Console& console);
 void execute(const DevicesOptions& options, Console& console);
 /// Does not return where the desktop program was found.
 void execute(const ViewOptions& options, Console& console);

@@ -67,6 +67,67 @@ TEST_F(BadInput, ScenarioWithAnyBytesChangedEndsCleanly) {
     check_changed_bytes("changed.toml", small_scenario);
 }
 
+/// A schedule file, and what every command that reads it must say.
+struct BadSchedule {
+    const char* content;
+    int code;
+    const char* said;
+};
+
+constexpr BadSchedule bad_schedules[] = {
+    // What the grammar refuses: line, column and cell.
+    {"0F0,0F1x\n", 3, ":1:8: cell 1, '0F1x': unexpected 'x'"},
+    {"0F0,0B0\n1F0,1Q0\n", 3, ":2:6: cell 1, '1Q0': 'Q' is not a type"},
+    {"", 3, ":1:1: cell 0, '': the file holds no action"},
+    {",,\n", 3, ":1:1: cell 0, '': the file holds no action"},
+    {"0F0,0F65536\n", 3, ":1:7: cell 1, '0F65536': '65536' is too large for a micro-batch"},
+    {"0F0,(0F1;0B0)OVERLAP\n", 3, ":1:5: cell 1, '(0F1;0B0)OVERLAP': expected"},
+    // What reads well but is no valid schedule: rank and cell.
+    {"0F0,0F1,0B0\n", 4, "rank 0: 0B1 is missing"},
+    {"0F0,0F0,0B0\n", 4, "rank 0, cell 1: 0F0 stands in cell 0 already"},
+    {"0F0,0B0,0B0\n", 4, "rank 0, cell 2: 0B0 stands in cell 1 already"},
+    {"0B0,0F0\n", 4, "rank 0, cell 0: 0B0 stands before 0F0 (cell 1)"},
+    {"0F0,0W0,0I0\n", 4, "rank 0, cell 1: 0W0 stands before 0I0 (cell 2)"},
+    {"0F0,0B0\n0F1,0B1\n", 4, "rank 1, cell 0: 0F1 stage 0 is on rank 0"},
+    {"0F0,0B0\n2F0,2B0\n", 4, "stage 1 is on no rank"},
+    {"0F0,0B0,0F5,0B5\n", 4, "is missing: forward of micro-batches 1 to 4 on stage 0"},
+    {"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n", 4, "rank 1: 1RECV_F0 is missing"},
+    {"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", 4, "rank 1, cell 0: 1RECV_F1 order mismatch"},
+    {"0F0,0F1,0B0,0B1\n1F0,1F1,1B1,1B0\n", 4, "order mismatch"},
+    // Rank 0 waits for the gradient that rank 1 has only after the forward that rank 0 sends last.
+    {"0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n", 4, "rank 0, cell 2: 0RECV_B0 waits for"},
+};
+
+TEST_F(BadInput, EveryReaderOfAScheduleRefusesWhatIsWrongWithItAndWhere) {
+    for (const BadSchedule& bad : bad_schedules) {
+        const std::string csv = file("bad.csv", bad.content);
+        const std::string out = path("out");
+        const std::vector<std::vector<std::string>> commands{
+            {"check", csv},
+            {"import", "torch-csv", csv, "--out", out},
+            {"export", "torch-csv", csv, "--out", out},
+            {"export", "svg", csv, "--out", out},
+            {"simulate", "--schedule-file", csv, "--forward-ms", "1", "--backward-ms", "2"},
+        };
+        for (const auto& command : commands) {
+            const Outcome outcome = pipetwin(command);
+            EXPECT_EQ(outcome.code, bad.code) << command.front() << ' ' << bad.content;
+            EXPECT_THAT(outcome.out + outcome.err, ::testing::HasSubstr(bad.said))
+                << command.front();
+            EXPECT_FALSE(std::filesystem::exists(out));
+        }
+    }
+}
+
+TEST_F(BadInput, AFileOfTooManyColumnsIsRefusedWithLineAndCell) {
+    const std::string csv = file("wide.csv", "0F0,0B0\n" + std::string(64'000'000, ','));
+    const Outcome outcome = pipetwin({"check", csv});
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err,
+                ::testing::HasSubstr(":2:64000000: cell 63999999, '': the file has more than "
+                                     "64000000 cells"));
+}
+
 TEST_F(BadInput, FolderInPlaceOfAFileIsRefused) {
     EXPECT_EQ(pipetwin({"check", folder().string()}).code, 3);
 }

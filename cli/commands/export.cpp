@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "cli/commands/commands.h"
+#include "cli/exchange.h"
+#include "cli/export_source.h"
+#include "cli/text_output.h"
+#include "core/error.h"
+#include "core/formats/json_text.h"
+#include "core/formats/schedule_csv.h"
+#include "core/formats/svg.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// What an exporter hands back: the file, and the rest of the result.
+struct Exported {
+    std::string content;
+    Exchanged result;
+};
+
+Exported of_schedule(const Schedule& schedule, std::string content) {
+    Exported exported{.content = std::move(content), .result = {}};
+    exported.result.ranks = schedule.rank_count();
+    exported.result.stages = schedule.stage_count();
+    exported.result.micro_batches = schedule.micro_batches;
+    return exported;
+}
+
+Exported torch_csv(const ExportSource& source, const ExportOptions& options, Console& console) {
+    const Schedule schedule = source.schedule();
+    if (piece_count(schedule) != schedule.stage_count()) {
+        console.note(
+            "two pipelines of one model: PyTorch reads the rows, but knows no stages that share "
+            "their weights");
+    }
+    return of_schedule(
+        schedule,
+        print_schedule_csv(
+            schedule, options.compute_only ? CsvContent::ComputeOnly : CsvContent::ComputeComms));
+}
+
+/// The predicted timeline, with a word to the user where its costs are none.
+ExportSource::Predicted predicted(const ExportSource& source, Console& console) {
+    ExportSource::Predicted found = source.predicted();
+    if (found.costs != "unit") {
+        console.note(fmt::format("costs: {}", found.costs));
+        return found;
+    }
+    console.note(fmt::format(
+        "unit costs: 1 ms for F, I, W and R of every stage, 2 ms for B{}",
+        source.kind() == ExportSource::Kind::Scenario
+            ? fmt::format("; 'pipetwin profile {}' measures the real ones", source.path().string())
+            : ", since a schedule file holds none"));
+    return found;
+}
+
+std::string picture_title(const ExportSource::Predicted& source) {
+    const Schedule& schedule = source.trace.schedule;
+    return fmt::format("{}, {}, {}{}",
+                       source.trace.schedule_name,
+                       counted(schedule.rank_count(), "rank"),
+                       counted(schedule.micro_batches, "micro-batch"),
+                       source.costs == "unit" ? ", unit costs" : "");
+}
+
+/// Wide enough for the names of three quarters of the actions, within reason.
+int picture_width(const Timeline& timeline) {
+    constexpr double pixels_per_name = 24;
+    constexpr double narrowest = 960;
+    constexpr double widest = 3840;
+    std::vector<Duration> durations;
+    for (const auto& row : timeline.ranks) {
+        for (const Span& span : row) {
+            if (is_compute(span.action.op)) {
+                durations.push_back(span.end - span.begin);
+            }
+        }
+    }
+    if (durations.empty()) {
+        return static_cast<int>(narrowest);
+    }
+    const auto quarter = durations.begin() + std::ssize(durations) / 4;
+    std::ranges::nth_element(durations, quarter);
+    const double names = to_seconds(step_time(timeline)) / std::max(to_seconds(*quarter), 1e-9);
+    return static_cast<int>(std::clamp(names * pixels_per_name, narrowest, widest));
+}
+
+Exported svg(const ExportSource& source, const ExportOptions&, Console& console) {
+    const ExportSource::Predicted found = predicted(source, console);
+    const Timeline& timeline = found.trace.timelines.steps.front();
+    SvgOptions look;
+    look.title = picture_title(found);
+    look.width = picture_width(timeline);
+    Exported exported = of_schedule(found.trace.schedule, render_svg(timeline, look));
+    exported.result.costs = found.costs;
+    return exported;
+}
+
+Exported chrome_trace(const ExportSource& source, const ExportOptions&, Console& console) {
+    const ExportSource::Predicted found = predicted(source, console);
+    Exported exported = of_schedule(found.trace.schedule, print_chrome_trace(found.trace));
+    exported.result.costs = found.costs;
+    return exported;
+}
+
+Exported megatron(const ExportSource& source, const ExportOptions&, Console&) {
+    const ExportSource::Layout found = source.layout();
+    Exported exported{.content = print_megatron_layout(found.layout) + '\n', .result = {}};
+    exported.result.ranks = found.ranks;
+    exported.result.stages = static_cast<int>(found.layout.stages.size());
+    return exported;
+}
+
+constexpr std::array built{std::string_view{"torch-csv"},
+                           std::string_view{"chrome-trace"},
+                           std::string_view{"megatron-layout"},
+                           std::string_view{"svg"}};
+constexpr std::array later{std::string_view{"torchtitan"}};
+constexpr std::array exporters{&torch_csv, &chrome_trace, &megatron, &svg};
+static_assert(built.size() == exporters.size());
+
+}  // namespace
+
+void execute(const ExportOptions& options, Console& console) {
+    const std::size_t index =
+        format_index(options.format, {.command = "export", .built = built, .later = later});
+    if (options.compute_only && exporters.at(index) != &torch_csv) {
+        throw Error(ErrorKind::Usage,
+                    "--compute-only",
+                    fmt::format("'{}' has no such form", options.format),
+                    "leave it out, or export torch-csv");
+    }
+    require_free(options.common.out, options.common.force);
+    const ExportSource source(options.source, options.common.overrides, options.profile);
+    Exported exported = exporters.at(index)(source, options, console);
+    write_file(options.common.out, exported.content);
+    exported.result.format = options.format;
+    exported.result.source = options.source.string();
+    exported.result.out = options.common.out;
+    report(exported.result, options.common, console);
+}
+
+}  // namespace pipetwin::cli

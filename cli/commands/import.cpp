@@ -1,0 +1,122 @@
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/commands/commands.h"
+#include "cli/exchange.h"
+#include "cli/input.h"
+#include "cli/schedule_source.h"
+#include "core/error.h"
+#include "core/formats/json_text.h"
+#include "core/formats/megatron_layout.h"
+#include "core/formats/schedule_csv.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::size_t largest_layout_file = std::size_t{1} << 20;
+
+/// What an importer hands back: the file, and the rest of the result.
+struct Imported {
+    std::string content;
+    Exchanged result;
+};
+
+/// Refuses what `check` refuses; the file itself stays as it is, with or without communication.
+Imported torch_csv(const ImportOptions& options) {
+    const Schedule schedule = read_schedule_file(options.file);
+    static_cast<void>(runnable(schedule, RecomputeTiming::Eager, input_name(options.file)));
+    Imported imported{.content = print_schedule_csv(schedule), .result = {}};
+    imported.result.ranks = schedule.rank_count();
+    imported.result.stages = schedule.stage_count();
+    imported.result.micro_batches = schedule.micro_batches;
+    return imported;
+}
+
+/// What the numbers of the partition count, for whoever reads the fragment.
+std::string unit_words(const LayoutPartition& partition) {
+    switch (partition.unit) {
+        case LayoutUnit::Blocks:
+            return fmt::format("whole blocks of a gpt with layers = {}", partition.decoder_layers);
+        case LayoutUnit::GptUnits:
+            return fmt::format(
+                "units of a gpt with layers = {}: embedding, two halves of each "
+                "block, head",
+                partition.decoder_layers);
+        case LayoutUnit::AllLayers:
+            return "layers one by one, E and m and L among them: for a model of kind \"profile\" "
+                   "or \"layers\", since a gpt has no m";
+    }
+    PIPETWIN_EXPECT(false, "unit of a layout out of range");
+}
+
+int ranks_of(const MegatronLayout& layout, const ImportOptions& options) {
+    const auto stages = static_cast<int>(layout.stages.size());
+    const int chunks = options.chunks.value_or(1);
+    if (stages % chunks != 0) {
+        throw Error(ErrorKind::Infeasible,
+                    input_name(options.file),
+                    fmt::format("{} stages are not a multiple of {} chunks", stages, chunks),
+                    "--chunks is what Megatron calls the virtual pipeline size");
+    }
+    return stages / chunks;
+}
+
+Imported megatron(const ImportOptions& options) {
+    const std::string place = input_name(options.file);
+    const MegatronLayout layout =
+        parse_megatron_layout(read_input(options.file, largest_layout_file), place);
+    const int ranks = ranks_of(layout, options);
+    LayoutPartition partition;
+    try {
+        partition = layout_partition(layout);
+    } catch (const Error& error) {
+        throw error.at(place);
+    }
+    Imported imported;
+    imported.content = fmt::format(
+        "# Megatron's pipeline layout {}\n# partition counts {}\n[pipeline]\nstages = {}\nchunks = "
+        "{}\npartition = [{}]\n",
+        print_megatron_layout(layout),
+        unit_words(partition),
+        ranks,
+        options.chunks.value_or(1),
+        fmt::join(partition.sizes, ", "));
+    imported.result.ranks = ranks;
+    imported.result.stages = static_cast<int>(layout.stages.size());
+    return imported;
+}
+
+constexpr std::array built{std::string_view{"torch-csv"}, std::string_view{"megatron"}};
+constexpr std::array later{std::string_view{"torch-trace"},
+                           std::string_view{"chrome-trace"},
+                           std::string_view{"pipedream"},
+                           std::string_view{"hf"},
+                           std::string_view{"csv"}};
+constexpr std::array importers{&torch_csv, &megatron};
+static_assert(built.size() == importers.size());
+
+}  // namespace
+
+void execute(const ImportOptions& options, Console& console) {
+    const std::size_t index =
+        format_index(options.format, {.command = "import", .built = built, .later = later});
+    if (options.chunks && importers.at(index) != &megatron) {
+        throw Error(ErrorKind::Usage,
+                    "--chunks",
+                    fmt::format("a file of format '{}' says itself which rank holds which stage",
+                                options.format),
+                    "leave it out");
+    }
+    require_free(options.common.out, options.common.force);
+    Imported imported = importers.at(index)(options);
+    write_file(options.common.out, imported.content);
+    imported.result.format = options.format;
+    imported.result.source = input_name(options.file);
+    imported.result.out = options.common.out;
+    report(imported.result, options.common, console);
+}
+
+}  // namespace pipetwin::cli

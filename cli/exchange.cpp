@@ -1,0 +1,98 @@
+#include "cli/exchange.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/json_output.h"
+#include "cli/text_output.h"
+#include "core/error.h"
+#include "core/formats/json_text.h"
+#include "core/suggest.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// The name that was meant: one that begins alike ("megatron" for "megatron-layout"), or the
+/// nearest.
+std::string_view meant(std::string_view word, const std::vector<std::string_view>& known) {
+    const auto begins_alike = [word](std::string_view name) {
+        return !word.empty() && (name.starts_with(word) || word.starts_with(name));
+    };
+    const auto found = std::ranges::find_if(known, begins_alike);
+    return found != known.end() ? *found : nearest_word(word, known);
+}
+
+template <class Value>
+Json or_null(const std::optional<Value>& value) {
+    return value ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace
+
+std::size_t format_index(std::string_view word, const FormatNames& names) {
+    const auto found = std::ranges::find(names.built, word);
+    if (found != names.built.end()) {
+        return static_cast<std::size_t>(found - names.built.begin());
+    }
+    const std::string those =
+        fmt::format("this version can {} {}", names.command, fmt::join(names.built, ", "));
+    if (std::ranges::find(names.later, word) != names.later.end()) {
+        throw Error(ErrorKind::BadInput,
+                    std::string(word),
+                    fmt::format("this version cannot {} this format yet", names.command),
+                    those);
+    }
+    std::vector<std::string_view> known(names.built.begin(), names.built.end());
+    known.insert(known.end(), names.later.begin(), names.later.end());
+    const std::string_view near = meant(word, known);
+    throw Error(ErrorKind::Usage,
+                "",
+                fmt::format("'{}' is not a format that can be {}ed", word, names.command),
+                near.empty() ? those : fmt::format("did you mean '{}'? {}", near, those));
+}
+
+void require_free(const std::filesystem::path& out, bool force) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(out, ignored)) {
+        throw Error(ErrorKind::Io,
+                    out.string(),
+                    "a folder stands there, expected the name of a file",
+                    "name a file with --out FILE");
+    }
+    if (!force && std::filesystem::exists(out, ignored)) {
+        throw Error(ErrorKind::Io,
+                    out.string(),
+                    "the file is there already",
+                    "name another file with --out FILE, or overwrite it with --force");
+    }
+}
+
+void report(const Exchanged& what, const CommonOptions& options, Console& console) {
+    if (options.json) {
+        Json json = json_head();
+        json["format"] = what.format;
+        json["source"] = what.source;
+        json["file"] = what.out.string();
+        json["ranks"] = what.ranks;
+        json["stages"] = what.stages;
+        json["micro_batches"] = or_null(what.micro_batches);
+        json["costs"] = or_null(what.costs);
+        console.result(json_text(json));
+        return;
+    }
+    std::string text = fmt::format("{}: {}, {}",
+                                   what.out.string(),
+                                   counted(what.ranks, "rank"),
+                                   counted(what.stages, "stage"));
+    if (what.micro_batches) {
+        text += ", " + counted(*what.micro_batches, "micro-batch");
+    }
+    console.result(text + '\n');
+}
+
+}  // namespace pipetwin::cli

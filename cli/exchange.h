@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cli/console.h"
+
+/// What `import` and `export` have in common: names of formats, output, result.
+namespace pipetwin::cli {
+
+/// The formats that a command knows.
+struct FormatNames {
+    std::string_view command;                 ///< "export"
+    std::span<const std::string_view> built;  ///< in the order in which they are listed
+    std::span<const std::string_view> later;  ///< named by the documentation, not there yet
+};
+
+/// The index of `word` in `built`. Throws Error(Usage) with the nearest name and those that are
+/// built; Error(BadInput) for one that this version cannot.
+std::size_t format_index(std::string_view word, const FormatNames& names);
+
+/// Throws Error(Io) if something stands where the result shall go and `force` does not allow to
+/// replace it. Called before any work.
+void require_free(const std::filesystem::path& out, bool force);
+
+/// What was written, for stdout.
+struct Exchanged {
+    std::string format;
+    std::string source;
+    std::filesystem::path out;
+    int ranks = 0;
+    int stages = 0;
+    std::optional<int> micro_batches{};  ///< none where the format knows none
+    std::optional<std::string> costs{};  ///< where times come from; none where there are none
+};
+
+/// Prints the result as text, or as JSON if the user asked for it.
+void report(const Exchanged& what, const CommonOptions& options, Console& console);
+
+}  // namespace pipetwin::cli

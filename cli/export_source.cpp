@@ -1,0 +1,144 @@
+#include "cli/export_source.h"
+
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/prediction.h"
+#include "cli/run_folder.h"
+#include "cli/schedule_source.h"
+#include "cli/unit_costs.h"
+#include "core/error.h"
+#include "core/plan.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+ExportSource::Kind kind_of(const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
+        return ExportSource::Kind::Run;
+    }
+    return path.extension() == ".toml" ? ExportSource::Kind::Scenario : ExportSource::Kind::File;
+}
+
+ExportSource::Predicted with_unit_costs(PlainCosts costs, const Schedule& schedule) {
+    return {.trace = predicted_trace(predict(unit_plan(std::move(costs), schedule))),
+            .costs = "unit"};
+}
+
+}  // namespace
+
+ExportSource::ExportSource(std::filesystem::path path,
+                           std::vector<Override> overrides,
+                           std::filesystem::path profile)
+    : path_(std::move(path)),
+      overrides_(std::move(overrides)),
+      profile_(std::move(profile)),
+      kind_(kind_of(path_)) {
+    if (kind_ != Kind::Scenario && (!overrides_.empty() || !profile_.empty())) {
+        throw Error(ErrorKind::Usage,
+                    overrides_.empty() ? "--profile" : "--set " + overrides_.front().key,
+                    fmt::format("'{}' is no scenario: what it holds is settled", path_.string()),
+                    "leave the option out, or export a scenario");
+    }
+}
+
+Scenario ExportSource::scenario() const {
+    return read_scenario(kind_ == Kind::Run ? path_ / run_file::scenario : path_, overrides_);
+}
+
+std::filesystem::path ExportSource::folder() const {
+    return kind_ == Kind::Run ? path_ : std::filesystem::path();
+}
+
+Schedule ExportSource::schedule() const {
+    Schedule schedule;
+    RecomputeTiming timing = RecomputeTiming::Eager;
+    std::filesystem::path place = path_;
+    if (kind_ == Kind::Scenario) {
+        const Scenario read = scenario();
+        schedule = scenario_schedule(read);
+        timing = read.pipeline.recompute_timing;
+    } else {
+        place = kind_ == Kind::Run ? path_ / run_file::schedule : path_;
+        schedule = read_schedule_file(place);
+    }
+    return runnable(std::move(schedule), timing, place.string());
+}
+
+ExportSource::Predicted ExportSource::predicted() const {
+    switch (kind_) {
+        case Kind::Scenario:
+            return predicted_scenario();
+        case Kind::File:
+            return predicted_file();
+        case Kind::Run:
+            break;
+    }
+    const std::filesystem::path file = path_ / run_file::predicted;
+    return {.trace = read_chrome_trace(file), .costs = file.string()};
+}
+
+ExportSource::Predicted ExportSource::predicted_scenario() const {
+    const Scenario read = scenario();
+    require_settled(read);
+    if (const std::optional<FoundProfile> found = known_profile(read, profile_, folder())) {
+        const Model model = scenario_model(read, &found->profile);
+        return {.trace = predicted_trace(predict(settled_plan(read, model, found->profile))),
+                .costs = found->file.string()};
+    }
+    const Scenario::PipelinePart& pipeline = read.pipeline;
+    PlainCosts costs;
+    costs.schedule = schedule_kind(*pipeline.schedule);
+    costs.schedule_name = to_string(costs.schedule);
+    costs.shape = scenario_shape(read);
+    costs.recompute = pipeline.recompute.value_or(Recompute::None);
+    costs.recompute_timing = pipeline.recompute_timing;
+    costs.channel_capacity = pipeline.channel_capacity;
+    const Schedule schedule = generate(costs.schedule, costs.shape);
+    return with_unit_costs(std::move(costs), schedule);
+}
+
+ExportSource::Predicted ExportSource::predicted_file() const {
+    PlainCosts costs;
+    costs.schedule = ScheduleKind::FromFile;
+    costs.schedule_name = path_.filename().string();
+    costs.schedule_from_file = read_schedule_file(path_);
+    const Schedule schedule = *costs.schedule_from_file;
+    static_cast<void>(runnable(schedule, costs.recompute_timing, path_.string()));
+    return with_unit_costs(std::move(costs), schedule);
+}
+
+ExportSource::Layout ExportSource::layout() const {
+    if (kind_ == Kind::File) {
+        throw Error(ErrorKind::Infeasible,
+                    path_.string(),
+                    "a schedule file does not say which layers a stage holds",
+                    "export the scenario or the run folder that it belongs to");
+    }
+    const Scenario read = scenario();
+    if (read.model.kind != ModelKind::Gpt) {
+        throw Error(ErrorKind::Infeasible,
+                    read.file.string(),
+                    fmt::format("model.kind = \"{}\", but a Megatron layout is that of a gpt",
+                                to_string(read.model.kind)),
+                    "export a scenario with model.kind = \"gpt\"");
+    }
+    const Schedule schedule = scenario_schedule(read);
+    const Model model = scenario_model(read);
+    std::optional<Partition> partition = scenario_partition(read, model);
+    if (!partition) {  // the balancer's, which follows the costs
+        const FoundProfile found = find_profile(read, profile_, folder());
+        partition = make_plan(read, model, found.profile)->partition;
+    }
+    try {
+        return {.layout = megatron_layout(*partition, schedule), .ranks = schedule.rank_count()};
+    } catch (const Error& error) {
+        throw error.at(read.file.string());
+    }
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "core/formats/chrome_trace.h"
+#include "core/formats/megatron_layout.h"
+#include "core/scenario.h"
+#include "core/schedule.h"
+
+namespace pipetwin::cli {
+
+/// What an export starts from: a scenario (.toml), a run folder, or else a schedule file.
+class ExportSource {
+  public:
+    enum class Kind { Scenario, Run, File };
+
+    /// `overrides` and `profile` are for a scenario: throws Error(Usage) where they are given with
+    /// anything else.
+    ExportSource(std::filesystem::path path,
+                 std::vector<Override> overrides,
+                 std::filesystem::path profile);
+
+    Kind kind() const { return kind_; }
+    const std::filesystem::path& path() const { return path_; }
+
+    /// The rows with communication, valid and free of deadlock. Needs no costs.
+    Schedule schedule() const;
+
+    /// The predicted timeline of a scenario, a run's own, and that of a file with unit costs: 1 ms
+    /// for F, I, W and R of every stage, 2 ms for B. So has a scenario whose layers' costs are not
+    /// known.
+    struct Predicted {
+        Trace trace;
+        std::string costs;  ///< a file, or "unit"
+    };
+    Predicted predicted() const;
+
+    /// The layers of every stage of a scenario's or a run's gpt. Throws Error(Infeasible) where the
+    /// model is another or the plan cannot be written this way.
+    struct Layout {
+        MegatronLayout layout;
+        int ranks = 0;
+    };
+    Layout layout() const;
+
+  private:
+    Scenario scenario() const;
+    std::filesystem::path folder() const;
+    Predicted predicted_scenario() const;
+    Predicted predicted_file() const;
+
+    std::filesystem::path path_;
+    std::vector<Override> overrides_;
+    std::filesystem::path profile_;
+    Kind kind_;
+};
+
+}  // namespace pipetwin::cli

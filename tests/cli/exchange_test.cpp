@@ -1,0 +1,354 @@
+#include <iostream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "cli/options.h"
+#include "core/formats/chrome_trace.h"
+#include "core/formats/schedule_csv.h"
+#include "core/lower.h"
+#include "core/scenario.h"
+#include "tests/cli/support.h"
+#include "tests/support/builders.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+/// Whole blocks of a gpt on two ranks; nothing of it is ever computed.
+constexpr std::string_view gpt_scenario = R"toml([model]
+kind = "gpt"
+layers = 6
+d_model = 16
+heads = 2
+context = 8
+vocabulary = 32
+[training]
+batch = 8
+[pipeline]
+stages = 2
+chunks = 2
+micro_batches = 4
+schedule = "interleaved-1f1b"
+partition = [2, 1, 2, 1]
+)toml";
+
+class Exchange : public InFolder {
+  protected:
+    /// The content that `args` and "--out FILE" write.
+    std::string written(std::vector<std::string> args) const {
+        const std::string out = path("written");
+        args.insert(args.end(), {"--force", "--out", out});
+        const Outcome outcome = pipetwin(args);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome.code == 0 ? content_of(out) : "";
+    }
+
+    /// The outcome of `args` and "--out FILE", which must leave no file behind.
+    Outcome refused(std::vector<std::string> args) const {
+        args.insert(args.end(), {"--out", path("refused")});
+        const Outcome outcome = pipetwin(args);
+        EXPECT_FALSE(std::filesystem::exists(path("refused")));
+        EXPECT_EQ(outcome.out, "");
+        return outcome;
+    }
+};
+
+// --- Round trips. ---
+
+std::vector<testing::ShapedSchedule> shaped_schedules() {
+    return testing::every_schedule({1, 2, 4}, {1, 2}, {1, 4, 8});
+}
+
+TEST_F(Exchange, EveryScheduleSurvivesExportAndImport) {
+    for (const auto& [kind, shape] : shaped_schedules()) {
+        const Schedule compute = generate(kind, shape);
+        const Schedule comms = add_reduction(add_communication(compute, RecomputeTiming::Eager));
+        const std::string ours = print_schedule_csv(add_optimizer(comms));
+        const std::string exported = written({"export", "torch-csv", file("ours.csv", ours)});
+        EXPECT_EQ(exported, print_schedule_csv(comms, CsvContent::ComputeComms));
+        EXPECT_EQ(written({"import", "torch-csv", file("torch.csv", exported)}), exported);
+        EXPECT_EQ(written({"export", "torch-csv", path("ours.csv"), "--compute-only"}),
+                  print_schedule_csv(compute));
+    }
+}
+
+// --- torch-csv. ---
+
+TEST_F(Exchange, AScenarioBecomesPyTorchsRowsWithoutAnyCosts) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string comms = written({"export", "torch-csv", scenario});
+    EXPECT_THAT(comms, StartsWith("0F0,0SEND_F0,0F1,"));
+    EXPECT_THAT(comms, Not(HasSubstr("R0")));  // gpipe recomputes, PyTorch has no word for it
+    EXPECT_THAT(comms, Not(HasSubstr("OPT")));
+    EXPECT_EQ(written({"export", "torch-csv", scenario, "--compute-only"}),
+              "0F0,0F1,0F2,0F3,0B3,0B2,0B1,0B0\r\n1F0,1F1,1F2,1F3,1B3,1B2,1B1,1B0\r\n");
+}
+
+TEST_F(Exchange, TheOldDialectIsImportedInOurWords) {
+    const std::string old = file("old.csv", "0F0,0F1,0B0,0W0,0BW1\n");
+    EXPECT_EQ(written({"import", "torch-csv", old}), "0F0,0F1,0I0,0W0,0B1\r\n");
+}
+
+TEST_F(Exchange, ImportRefusesWhatCheckRefuses) {
+    const Outcome incomplete =
+        refused({"import", "torch-csv", file("odd.csv", "0F0,0F1,0B0\n1F0,1F1,1B1,1B0\n")});
+    EXPECT_EQ(incomplete.code, 4);
+    EXPECT_THAT(incomplete.err, HasSubstr("0B1"));
+    const Outcome grammar = refused({"import", "torch-csv", file("bad.csv", "0F0,0Q0\n")});
+    EXPECT_EQ(grammar.code, 3);
+    EXPECT_THAT(grammar.err, HasSubstr("bad.csv:1:6"));
+}
+
+TEST_F(Exchange, ImportListsEveryBrokenRule) {
+    std::string rows;  // every backward before its forward: 12 on each of 2 ranks
+    for (const int stage : {0, 1}) {
+        for (int k = 0; k < 12; ++k) {
+            rows += fmt::format("{0}B{1},{0}F{1}{2}", stage, k, k < 11 ? "," : "\n");
+        }
+    }
+    const Outcome outcome = refused({"import", "torch-csv", file("turned.csv", rows)});
+    EXPECT_EQ(outcome.code, 4);
+    for (const int rank : {0, 1}) {
+        for (int k = 0; k < 12; ++k) {
+            EXPECT_THAT(outcome.err, HasSubstr(fmt::format("rank {}, cell {}: ", rank, 2 * k)));
+        }
+    }
+}
+
+/// 10^9 columns through a pipe: they are made as they are read, and refused long before the end.
+TEST_F(Exchange, AThousandMillionColumnsAreRefusedWithLineAndCell) {
+    class Columns : public std::streambuf {
+        int_type underflow() override {
+            parts_ += 1;
+            if (parts_ > 1'000'000'000 / std::ssize(part_)) {
+                return traits_type::eof();
+            }
+            setg(part_.data(), part_.data(), part_.data() + part_.size());
+            return traits_type::to_int_type(part_.front());
+        }
+        std::string part_ = std::string(std::size_t{1} << 16, ',');
+        std::int64_t parts_ = 0;
+    } columns;
+    std::streambuf* const before = std::cin.rdbuf(&columns);
+    const Outcome outcome = refused({"import", "torch-csv", "-"});
+    std::cin.rdbuf(before);
+    std::cin.clear();
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err,
+                HasSubstr("standard input:1:64000002: cell 64000001, '': the file has more than"));
+}
+
+// --- Pictures and traces. ---
+
+TEST_F(Exchange, APictureNeedsNoCosts) {
+    const std::string out = path("small.svg");
+    const Outcome outcome =
+        pipetwin({"export", "svg", file("small.toml", small_scenario), "--out", out});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("unit costs"), HasSubstr("pipetwin profile")));
+    EXPECT_EQ(outcome.out, out + ": 2 ranks, 2 stages, 4 micro-batches\n");
+    EXPECT_THAT(
+        content_of(out),
+        AllOf(StartsWith("<svg"), HasSubstr("gpipe, 2 ranks, 4 micro-batches, unit costs")));
+}
+
+TEST_F(Exchange, APictureTakesTheCostsThatItIsGiven) {
+    const std::string out = path("small.svg");
+    const Outcome outcome = pipetwin({"export",
+                                      "svg",
+                                      file("small.toml", small_scenario),
+                                      "--profile",
+                                      file("costs.csv", small_profile),
+                                      "--json",
+                                      "--out",
+                                      out});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto result = outcome.json();
+    EXPECT_EQ(result["format"], "svg");
+    EXPECT_EQ(result["source"], path("small.toml"));
+    EXPECT_EQ(result["file"], out);
+    EXPECT_EQ(result["ranks"], 2);
+    EXPECT_EQ(result["stages"], 2);
+    EXPECT_EQ(result["micro_batches"], 4);
+    EXPECT_EQ(result["costs"], path("costs.csv"));
+    EXPECT_THAT(content_of(out), Not(HasSubstr("unit costs")));
+}
+
+TEST_F(Exchange, EveryScheduleCanBeDrawn) {
+    for (const auto& [kind, shape] : shaped_schedules()) {
+        const std::string csv = file("x.csv", print_schedule_csv(generate(kind, shape)));
+        EXPECT_THAT(written({"export", "svg", csv}), HasSubstr("x.csv, ")) << to_string(kind);
+    }
+}
+
+TEST_F(Exchange, APictureTellsTheStagesOfARankApart) {
+    const std::string scenario = file("gpt.toml", gpt_scenario);
+    EXPECT_THAT(written({"export", "svg", scenario}), HasSubstr("second stage of the rank"));
+}
+
+/// With F = I = W = 1 and B = 2, GPipe on two ranks with four micro-batches takes (2 + 4 - 1) * 3.
+TEST_F(Exchange, UnitCostsAreOneMillisecondAndTwoForAWholeBackward) {
+    const Schedule gpipe = generate(ScheduleKind::GPipe, {.ranks = 2, .micro_batches = 4});
+    const std::string text =
+        written({"export", "chrome-trace", file("gpipe.csv", print_schedule_csv(gpipe))});
+    const Trace trace = parse_chrome_trace(text, "x.json");
+    EXPECT_EQ(pipeline_time(trace.timelines.steps.front()), std::chrono::milliseconds(15));
+}
+
+TEST_F(Exchange, ARunFolderIsExportedAsItWasPredicted) {
+    const std::string run = path("run");
+    ASSERT_EQ(pipetwin({"simulate",
+                        file("small.toml", small_scenario),
+                        "--profile",
+                        file("costs.csv", small_profile),
+                        "--out",
+                        run})
+                  .code,
+              0);
+    const std::filesystem::path folder(run);
+    EXPECT_EQ(written({"export", "chrome-trace", run}),
+              content_of(folder / "predicted.trace.json"));
+    EXPECT_EQ(
+        written({"export", "torch-csv", run}),
+        print_schedule_csv(parse_schedule_csv(content_of(folder / "schedule.csv"), "schedule.csv"),
+                           CsvContent::ComputeComms));
+    EXPECT_THAT(written({"export", "svg", run}), HasSubstr("gpipe, 2 ranks, 4 micro-batches"));
+}
+
+// --- megatron. ---
+
+TEST_F(Exchange, AGptScenarioBecomesALayout) {
+    EXPECT_EQ(written({"export", "megatron-layout", file("gpt.toml", gpt_scenario)}),
+              "Ett|t|tt|tL\n");
+}
+
+TEST_F(Exchange, AnImportedLayoutIsTheScenariosPartition) {
+    const std::string layout =
+        written({"export", "megatron-layout", file("gpt.toml", gpt_scenario)});
+    const std::string fragment =
+        written({"import", "megatron", file("layout.txt", layout), "--chunks", "2"});
+    EXPECT_THAT(fragment,
+                HasSubstr("[pipeline]\nstages = 2\nchunks = 2\npartition = [2, 1, 2, 1]\n"));
+    // Pasted into a scenario it means what it meant in Megatron.
+    const std::string scenario =
+        std::string(gpt_scenario.substr(0, gpt_scenario.find("[pipeline]"))) + fragment +
+        "micro_batches = 4\nschedule = \"interleaved-1f1b\"\n";
+    EXPECT_EQ(written({"export", "megatron-layout", file("pasted.toml", scenario)}), layout);
+}
+
+TEST_F(Exchange, ALayoutOfUnevenStagesCountsUnitsOfTheGpt) {
+    const std::string fragment =
+        written({"import", "megatron", file("layout.txt", "E|t*4|(tt)*1|L\n")});
+    EXPECT_THAT(fragment, HasSubstr("layers = 6"));
+    EXPECT_THAT(fragment, HasSubstr("stages = 4\nchunks = 1\npartition = [1, 8, 4, 1]\n"));
+    const std::string scenario =
+        std::string(gpt_scenario.substr(0, gpt_scenario.find("[pipeline]"))) + fragment +
+        "micro_batches = 4\n";
+    EXPECT_EQ(written({"export", "megatron-layout", file("pasted.toml", scenario)}),
+              "E|t*4|tt|L\n");
+}
+
+TEST_F(Exchange, ALayoutIsReadFromStandardInput) {
+    std::istringstream input("Et*3|(tt|)*29,m|L\n");
+    std::streambuf* const before = std::cin.rdbuf(input.rdbuf());
+    const std::string fragment = written({"import", "megatron", "-", "--chunks", "2"});
+    std::cin.rdbuf(before);
+    std::cin.clear();
+    EXPECT_THAT(fragment, StartsWith("# Megatron's pipeline layout Et*3|(tt|)*29m|L\n"));
+    EXPECT_THAT(fragment, HasSubstr("stages = 16\nchunks = 2\npartition = [4, 2, 2,"));
+}
+
+TEST_F(Exchange, LayoutsThatDoNotFitAreRefused) {
+    const Outcome huge = refused({"import", "megatron", file("huge.txt", "Et*999999999|L")});
+    EXPECT_EQ(huge.code, 3);
+    EXPECT_THAT(huge.err, HasSubstr("huge.txt:1:2: from here on more than 262144"));
+    const Outcome empty = refused({"import", "megatron", file("empty.txt", "Et||tL")});
+    EXPECT_EQ(empty.code, 4);
+    EXPECT_THAT(empty.err, HasSubstr("stage 1 is empty"));
+    const Outcome odd =
+        refused({"import", "megatron", file("odd.txt", "Et|t|tL"), "--chunks", "2"});
+    EXPECT_EQ(odd.code, 4);
+    EXPECT_THAT(odd.err, HasSubstr("3 stages are not a multiple of 2 chunks"));
+}
+
+TEST_F(Exchange, PlansThatNoLayoutCanHoldAreRefused) {
+    const std::string gpt = file("gpt.toml", gpt_scenario);
+    const Outcome halves =
+        refused({"export", "megatron-layout", gpt, "--set", "pipeline.partition=[4, 3, 4, 3]"});
+    EXPECT_EQ(halves.code, 4);
+    EXPECT_THAT(halves.err, HasSubstr("stage 1 begins with the second half of block 1"));
+    const Outcome placed =
+        refused({"export", "megatron-layout", gpt, "--set", "pipeline.schedule=zb-v"});
+    EXPECT_EQ(placed.code, 4);
+    EXPECT_THAT(placed.err, HasSubstr("Megatron puts it on rank 0"));
+    const Outcome costs =
+        refused({"export", "megatron-layout", gpt, "--set", "pipeline.partition=auto"});
+    EXPECT_EQ(costs.code, 3);  // the balancer's partition follows the costs
+    EXPECT_THAT(costs.err, HasSubstr("pipetwin profile"));
+    const Outcome mlp = refused({"export", "megatron-layout", file("small.toml", small_scenario)});
+    EXPECT_EQ(mlp.code, 4);
+    EXPECT_THAT(mlp.err, HasSubstr("model.kind = \"mlp\""));
+    EXPECT_EQ(refused({"export", "megatron-layout", file("x.csv", "0F0,0B0\n")}).code, 4);
+}
+
+// --- What both commands refuse. ---
+
+TEST_F(Exchange, UnknownFormatsNameTheNearestAndWhatThereIs) {
+    const std::string csv = file("x.csv", "0F0,0B0\n");
+    const Outcome misspelt = refused({"export", "torch-cvs", csv});
+    EXPECT_EQ(misspelt.code, 2);
+    EXPECT_EQ(misspelt.err,
+              "error: 'torch-cvs' is not a format that can be exported\n"
+              "hint: did you mean 'torch-csv'? this version can export torch-csv, chrome-trace, "
+              "megatron-layout, svg\n");
+    EXPECT_THAT(refused({"export", "megatron", csv}).err,
+                HasSubstr("did you mean 'megatron-layout'?"));
+    const Outcome strange = refused({"import", "visio", csv});
+    EXPECT_EQ(strange.code, 2);
+    EXPECT_THAT(strange.err, HasSubstr("hint: this version can import torch-csv, megatron\n"));
+}
+
+TEST_F(Exchange, FormatsThatAreNotBuiltYetAreNoUsageErrors) {
+    const std::string csv = file("x.csv", "0F0,0B0\n");
+    for (const char* const format : {"torch-trace", "chrome-trace", "pipedream", "hf", "csv"}) {
+        const Outcome outcome = refused({"import", format, csv});
+        EXPECT_EQ(outcome.code, 3) << format;
+        EXPECT_THAT(outcome.err, HasSubstr("this version cannot import this format yet"));
+        EXPECT_THAT(outcome.err, HasSubstr("this version can import torch-csv, megatron"));
+    }
+    EXPECT_EQ(refused({"export", "torchtitan", csv}).code, 3);
+}
+
+TEST_F(Exchange, WhatIsThereIsKeptUnlessForced) {
+    const std::string csv = file("x.csv", "0F0,0B0\n");
+    const std::string out = file("there.csv", "mine");
+    const Outcome kept = pipetwin({"export", "torch-csv", csv, "--out", out});
+    EXPECT_EQ(kept.code, 6);
+    EXPECT_THAT(kept.err, AllOf(HasSubstr(out), HasSubstr("--force")));
+    EXPECT_EQ(content_of(out), "mine");
+    EXPECT_EQ(pipetwin({"import", "torch-csv", csv, "--out", out}).code, 6);
+    EXPECT_EQ(pipetwin({"export", "torch-csv", csv, "--out", out, "--force"}).code, 0);
+    EXPECT_EQ(content_of(out), "0F0,0B0\r\n");
+    EXPECT_EQ(pipetwin({"export", "torch-csv", csv, "--out", folder().string(), "--force"}).code,
+              6);
+}
+
+TEST_F(Exchange, MisusedOptionsAreUsageErrors) {
+    const std::string csv = file("x.csv", "0F0,0B0\n");
+    EXPECT_EQ(pipetwin({"export", "svg", csv}).code, 2);  // no --out
+    EXPECT_EQ(refused({"export", "svg"}).code, 2);
+    EXPECT_EQ(refused({"export", "svg", csv, "--compute-only"}).code, 2);
+    EXPECT_EQ(refused({"export", "svg", csv, "--set", "pipeline.stages=2"}).code, 2);
+    EXPECT_EQ(refused({"export", "svg", csv, "--profile", "x.csv"}).code, 2);
+    EXPECT_EQ(refused({"import", "torch-csv", csv, "--chunks", "2"}).code, 2);
+    EXPECT_EQ(refused({"export", "svg", path("missing.csv")}).code, 6);
+}
+
+}  // namespace
+}  // namespace pipetwin::cli
