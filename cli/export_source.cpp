@@ -24,9 +24,8 @@ ExportSource::Kind kind_of(const std::filesystem::path& path) {
     return path.extension() == ".toml" ? ExportSource::Kind::Scenario : ExportSource::Kind::File;
 }
 
-ExportSource::Predicted with_unit_costs(PlainCosts costs, const Schedule& schedule) {
-    return {.trace = predicted_trace(predict(unit_plan(std::move(costs), schedule))),
-            .costs = "unit"};
+ExportSource::Predicted with_unit_costs(PlainCosts costs) {
+    return {.trace = predicted_trace(predict(unit_plan(std::move(costs)))), .costs = "unit"};
 }
 
 }  // namespace
@@ -60,7 +59,7 @@ Schedule ExportSource::schedule() const {
     std::filesystem::path place = path_;
     if (kind_ == Kind::Scenario) {
         const Scenario read = scenario();
-        schedule = scenario_schedule(read);
+        schedule = scenario_rows(read);
         timing = read.pipeline.recompute_timing;
     } else {
         place = kind_ == Kind::Run ? path_ / run_file::schedule : path_;
@@ -92,14 +91,15 @@ ExportSource::Predicted ExportSource::predicted_scenario() const {
     }
     const Scenario::PipelinePart& pipeline = read.pipeline;
     PlainCosts costs;
-    costs.schedule = schedule_kind(*pipeline.schedule);
-    costs.schedule_name = to_string(costs.schedule);
-    costs.shape = scenario_shape(read);
+    costs.schedule = ScheduleKind::FromFile;
+    costs.schedule_name = *pipeline.schedule;
+    costs.schedule_from_file = scenario_schedule(read);
     costs.recompute = pipeline.recompute.value_or(Recompute::None);
     costs.recompute_timing = pipeline.recompute_timing;
+    costs.message_order = pipeline.message_order;
+    costs.deferred_weights = pipeline.deferred_weights;
     costs.channel_capacity = pipeline.channel_capacity;
-    const Schedule schedule = generate(costs.schedule, costs.shape);
-    return with_unit_costs(std::move(costs), schedule);
+    return with_unit_costs(std::move(costs));
 }
 
 ExportSource::Predicted ExportSource::predicted_file() const {
@@ -107,9 +107,8 @@ ExportSource::Predicted ExportSource::predicted_file() const {
     costs.schedule = ScheduleKind::FromFile;
     costs.schedule_name = path_.filename().string();
     costs.schedule_from_file = read_schedule_file(path_);
-    const Schedule schedule = *costs.schedule_from_file;
-    static_cast<void>(runnable(schedule, costs.recompute_timing, path_.string()));
-    return with_unit_costs(std::move(costs), schedule);
+    static_cast<void>(runnable(*costs.schedule_from_file, costs.recompute_timing, path_.string()));
+    return with_unit_costs(std::move(costs));
 }
 
 ExportSource::Layout ExportSource::layout() const {
@@ -127,7 +126,7 @@ ExportSource::Layout ExportSource::layout() const {
                                 to_string(read.model.kind)),
                     "export a scenario with model.kind = \"gpt\"");
     }
-    const Schedule schedule = scenario_schedule(read);
+    const Schedule schedule = scenario_rows(read);
     const Model model = scenario_model(read);
     std::optional<Partition> partition = scenario_partition(read, model);
     if (!partition) {  // the balancer's, which follows the costs

@@ -104,6 +104,7 @@ Json prediction_json(const Prediction& prediction) {
     json["stages"] = plan.rank_count();
     json["chunks"] = plan->chunks;
     json["micro_batches"] = plan.micro_batches();
+    json["stale_gradients"] = plan->stale_gradients;
     json["makespan_ms"] = to_milliseconds(metrics.makespan);
     json["step_ms"] = to_milliseconds(metrics.step);
     json["samples_per_second"] = or_null(metrics.samples_per_second);
@@ -182,6 +183,8 @@ Json check_json(const CheckResult& result) {
     json["deadlock_free"] = result.deadlock ? Json(result.deadlock->deadlock_free) : Json(nullptr);
     json["capacity"] = or_null(result.capacity);
     json["smallest_capacity"] = or_null(result.smallest_capacity);
+    json["peak_live_activations"] =
+        result.violations.empty() ? Json(result.peak_live_activations) : Json(nullptr);
     json["problems"] = Json::array();
     for (const Violation& violation : result.violations) {
         json["problems"].push_back(violation_json(violation));

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/schedule.h"
 #include "core/suggest.h"
 
 namespace pipetwin::cli {
@@ -64,6 +65,24 @@ void add_common(CLI::App& app, RawCommon& raw) {
     app.add_flag("--force", raw.options.force, "Overwrite what is there");
 }
 
+/// All names, those that are simulated only at the end.
+std::string schedule_help() {
+    constexpr std::size_t width = 60;
+    std::string trained;
+    std::string stale;
+    for (const ScheduleName& known : known_schedules()) {
+        std::string& list = has_stale_gradients(known.kind) ? stale : trained;
+        const std::size_t line = list.size() - (list.rfind('\n') + 1);
+        const char* const between = line > width ? ",\n" : ", ";
+        list += fmt::format("{}{}", list.empty() ? "" : between, known.name);
+    }
+    return fmt::format(
+        "Order of the actions (default gpipe): {}; simulated only, as gradients are "
+        "stale: {}",
+        trained,
+        stale);
+}
+
 void add_plain(CLI::App& app, PlainOptions& plain) {
     const std::string group = "Plain numbers instead of a scenario";
     const auto add = [&](const std::string& name,
@@ -72,11 +91,22 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
                          const std::string& type) {
         app.add_option(name, value, text)->group(group)->type_name(type);
     };
-    add("--schedule", plain.schedule, "Order of the actions, such as 1f1b (default gpipe)", "NAME");
+    add("--schedule", plain.schedule, schedule_help(), "NAME");
     add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
     add("--stages", plain.stages, "Stages along the pipeline", "P");
     add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
     add("--micro-batches", plain.micro_batches, "Micro-batches per step", "M");
+    add("--group-size",
+        plain.group_size,
+        "interleaved-1f1b: micro-batches that a chunk takes in turn (default: stages)",
+        "G");
+    app.get_option("--group-size")->check(CLI::Range(1, 65536));
+    add("--deferred-weights",
+        plain.deferred_weights,
+        "Weight gradients that a rank may put off into its waits (default 0)",
+        "N");
+    app.get_option("--deferred-weights")->check(CLI::Range(0, 65536));
+    add("--message-order", plain.message_order, "plain or lower-rank-first (default plain)", "HOW");
     add("--forward-ms", plain.forward_ms, "Forward of one piece", "X[,X...]");
     add("--backward-ms", plain.backward_ms, "Full backward of one piece", "X[,X...]");
     add("--backward-input-ms", plain.backward_input_ms, "Its input gradient", "X[,X...]");
@@ -357,9 +387,10 @@ void check_command_word(const std::vector<std::string>& args) {
 }  // namespace
 
 bool PlainOptions::any() const {
-    return schedule || !schedule_file.empty() || stages || chunks || micro_batches || forward_ms ||
-           backward_ms || backward_input_ms || backward_weight_ms || recompute || recompute_ms ||
-           recompute_timing || latency_ms || bandwidth_gbps || boundary_bytes;
+    return schedule || !schedule_file.empty() || stages || chunks || micro_batches || group_size ||
+           deferred_weights || message_order || forward_ms || backward_ms || backward_input_ms ||
+           backward_weight_ms || recompute || recompute_ms || recompute_timing || latency_ms ||
+           bandwidth_gbps || boundary_bytes;
 }
 
 const CommonOptions& common_options(const Command& command) {

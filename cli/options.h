@@ -32,6 +32,9 @@ struct PlainOptions {
     std::optional<int> stages;
     std::optional<int> chunks;
     std::optional<int> micro_batches;
+    std::optional<int> group_size;
+    std::optional<int> deferred_weights;
+    std::optional<std::string> message_order;
     std::optional<std::string> forward_ms;
     std::optional<std::string> backward_ms;
     std::optional<std::string> backward_input_ms;

@@ -116,10 +116,11 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
         costs.schedule_name = std::string(to_string(costs.schedule));
         return;
     }
-    if (options.schedule || options.stages || options.chunks || options.micro_batches) {
+    if (options.schedule || options.stages || options.chunks || options.micro_batches ||
+        options.group_size) {
         refuse("--schedule-file",
                "the file says stages, micro-batches and order already",
-               "leave out --schedule, --stages, --chunks and --micro-batches");
+               "leave out --schedule, --stages, --chunks, --micro-batches and --group-size");
     }
     costs.schedule_from_file = read_schedule_file(options.schedule_file);
     if (options.recompute && recompute_of(*costs.schedule_from_file) != Recompute::None) {
@@ -161,7 +162,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
     PlainCosts costs;
     read_order(options, costs);
     const int pieces = costs.schedule_from_file
-                           ? std::max(1, costs.schedule_from_file->stage_count())
+                           ? std::max(1, piece_count(*costs.schedule_from_file))
                            : costs.shape.ranks * costs.shape.chunks;
     read_compute(options, pieces, costs);
     costs.recompute = choice(options.recompute,
@@ -172,6 +173,12 @@ PlainCosts plain_costs(const PlainOptions& options) {
                                     "--recompute-timing",
                                     std::array{RecomputeTiming::Eager, RecomputeTiming::Lazy},
                                     RecomputeTiming::Eager);
+    costs.message_order = choice(options.message_order,
+                                 "--message-order",
+                                 std::array{MessageOrder::Plain, MessageOrder::LowerRankFirst},
+                                 MessageOrder::Plain);
+    costs.group_size = options.group_size.value_or(0);
+    costs.deferred_weights = options.deferred_weights.value_or(0);
     if (options.latency_ms) {
         costs.link.latency = milliseconds(*options.latency_ms, "--latency-ms");
     }

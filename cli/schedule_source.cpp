@@ -1,6 +1,5 @@
 #include "cli/schedule_source.h"
 
-#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -21,18 +20,14 @@ void require_valid_listing_all(const Schedule& schedule, std::string_view place)
 
 }  // namespace
 
-ScheduleShape scenario_shape(const Scenario& scenario) {
+Schedule scenario_rows(const Scenario& scenario) {
     require_settled(scenario);
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    return {.ranks = *pipeline.stages,
-            .chunks = *pipeline.chunks,
-            .micro_batches = std::min(*pipeline.micro_batches, scenario.training.batch)};
-}
-
-Schedule scenario_schedule(const Scenario& scenario) {
-    const ScheduleShape shape = scenario_shape(scenario);
-    return add_recompute(generate(schedule_kind(*scenario.pipeline.schedule), shape),
-                         scenario.pipeline.recompute.value_or(Recompute::None));
+    return lower(scenario_schedule(scenario),
+                 {.recompute = pipeline.recompute.value_or(Recompute::None),
+                  .timing = pipeline.recompute_timing,
+                  .messages = pipeline.message_order},
+                 scenario.file.string());
 }
 
 Schedule read_schedule_file(const std::filesystem::path& file) {

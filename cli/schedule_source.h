@@ -10,12 +10,10 @@
 /// Schedules without costs: from a file of cells, or from what a scenario says about its pipeline.
 namespace pipetwin::cli {
 
-/// The shape of a scenario's pipeline. Throws Error(BadInput) where one of its keys is "auto".
-ScheduleShape scenario_shape(const Scenario& scenario);
-
-/// The rows that a scenario would run: compute and recompute, no communication. Throws as
-/// `generate`, and Error(BadInput) where a key that it needs is "auto".
-Schedule scenario_schedule(const Scenario& scenario);
+/// The rows that a scenario would run, without the updates. An order that depends on costs is that
+/// of unit costs. Throws as `scenario_schedule`, and Error(BadInput) where a key that it needs is
+/// "auto".
+Schedule scenario_rows(const Scenario& scenario);
 
 /// A schedule file as it is, which may be no valid one; "-" is standard input. A file of too many
 /// cells is refused before any of it is kept. Throws as `parse_schedule_csv` and `read_file`.

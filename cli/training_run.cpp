@@ -49,6 +49,17 @@ void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario)
     }
 }
 
+/// Before anything is measured: the order exists, and it can train.
+void refuse_what_cannot_train(const Scenario& scenario) {
+    const Schedule schedule = scenario_schedule(scenario);
+    if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
+        throw Error(ErrorKind::Infeasible,
+                    fmt::format("pipeline.schedule = \"{}\"", *scenario.pipeline.schedule),
+                    *why,
+                    "'pipetwin simulate' predicts it; to train, take another, such as 1f1b");
+    }
+}
+
 /// metrics.jsonl: a line per step, on disk before the next step begins.
 class MetricsFile {
   public:
@@ -126,6 +137,7 @@ FinishedRun train_and_compare(const RunOptions& options,
     const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
     require_settled(scenario);
     refuse_what_cannot_run(options, scenario);
+    refuse_what_cannot_train(scenario);
     const RunFolder folder(options.common.out.empty()
                                ? unused_run_folder(scenario.file.stem().string())
                                : options.common.out,

@@ -7,8 +7,8 @@
 
 namespace pipetwin::cli {
 
-Plan unit_plan(PlainCosts costs, const Schedule& schedule) {
-    const auto pieces = static_cast<std::size_t>(piece_count(schedule));
+Plan unit_plan(PlainCosts costs) {
+    const auto pieces = static_cast<std::size_t>(piece_count(costs.schedule_from_file.value()));
     costs.forward.assign(pieces, cost_unit);
     costs.backward.assign(pieces, 2 * cost_unit);
     return with_settled_capacity(make_plan(costs));
@@ -19,7 +19,7 @@ Timeline unit_timeline(const Schedule& schedule, std::optional<int> capacity) {
     costs.schedule = ScheduleKind::FromFile;
     costs.schedule_from_file = schedule;
     costs.channel_capacity = capacity;
-    return sim::simulate(unit_plan(std::move(costs), schedule));
+    return sim::simulate(unit_plan(std::move(costs)));
 }
 
 }  // namespace pipetwin::cli

@@ -9,8 +9,9 @@ namespace pipetwin::cli {
 
 constexpr Duration cost_unit = std::chrono::milliseconds(1);
 
-/// The plan of `costs`, whose rows are `schedule`, with unit costs in place of its own.
-Plan unit_plan(PlainCosts costs, const Schedule& schedule);
+/// The plan of `costs`, whose schedule is `schedule_from_file`, with unit costs in place of its
+/// own.
+Plan unit_plan(PlainCosts costs);
 
 /// The timeline of a schedule at unit costs. It is valid and does not deadlock at the capacity;
 /// without one no send ever blocks.

@@ -4,9 +4,10 @@
 #include <array>
 #include <deque>
 #include <optional>
-#include <queue>
 #include <span>
 #include <utility>
+
+#include <queue>
 
 #include "core/error.h"
 #include "core/lower.h"

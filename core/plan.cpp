@@ -161,11 +161,11 @@ std::string Plan::hash() const {
     return fmt::format("{:016x}", hash.value());
 }
 
-std::optional<std::string> why_not_trainable(const Plan& plan) {
-    if (is_forward_only(plan->schedule)) {
+std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stale_gradients) {
+    if (is_forward_only(schedule)) {
         return "a schedule without any backward cannot train";
     }
-    if (plan->stale_gradients) {
+    if (stale_gradients) {
         return "it never flushes, so its gradients belong to older weights; it is simulated only";
     }
     return std::nullopt;

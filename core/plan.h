@@ -99,9 +99,9 @@ class Plan {
     PlanParts parts_;
 };
 
-/// Why the plan can be simulated, but not trained with: it has no backward, or its gradients would
-/// belong to older weights. None for every other plan.
-std::optional<std::string> why_not_trainable(const Plan& plan);
+/// Why an order can be simulated, but not trained with: it has no backward, or its gradients would
+/// belong to older weights. None for every other.
+std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stale_gradients);
 
 /// Sizes of the micro-batches of a mini-batch: exactly min(batch, micro_batches) of them, differing
 /// by at most 1, the larger ones first (C15). Throws Error(BadInput), naming the value, if either

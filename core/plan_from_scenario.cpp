@@ -330,8 +330,7 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
 
     PlanParts parts;
     parts.schedule_name = schedule_name(scenario);
-    parts.stale_gradients =
-        !has_schedule_file(scenario) && has_stale_gradients(schedule_kind(*pipeline.schedule));
+    parts.stale_gradients = has_stale_gradients(scenario);
     parts.recompute_timing = pipeline.recompute_timing;
     parts.channel_capacity = pipeline.channel_capacity;
     parts.memory_limit = scenario.cluster.memory_limit;

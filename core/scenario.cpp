@@ -141,6 +141,11 @@ bool has_schedule_file(const Scenario& scenario) {
     return scenario.pipeline.schedule && is_schedule_file(*scenario.pipeline.schedule);
 }
 
+bool has_stale_gradients(const Scenario& scenario) {
+    return !has_schedule_file(scenario) &&
+           has_stale_gradients(schedule_kind(*scenario.pipeline.schedule));
+}
+
 Schedule scenario_schedule(const Scenario& scenario, const GeneratorOptions& options) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const int batch = scenario.training.batch;

@@ -134,6 +134,9 @@ struct Profile;
 /// Whether the scenario's order comes from the user's own file.
 bool has_schedule_file(const Scenario& scenario);
 
+/// Whether its gradients would belong to older weights. The schedule is settled.
+bool has_stale_gradients(const Scenario& scenario);
+
 /// The order of the actions: generated, or as it stands in the scenario's schedule file, with
 /// whatever recomputes, communication and updates it has. `pipeline` is settled. Throws
 /// Error(Infeasible) naming the rule that the shape breaks or what is wrong with the file, and

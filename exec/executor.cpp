@@ -76,7 +76,7 @@ void refuse_what_cannot_be_executed(const Plan& plan, const Model& model, Backen
                     "it is known by its costs only, so it can be simulated but not executed",
                     "describe the model as gpt, mlp or layers");
     }
-    if (const auto why = why_not_trainable(plan)) {
+    if (const auto why = why_not_trainable(plan->schedule, plan->stale_gradients)) {
         throw Error(
             ErrorKind::Infeasible, plan->schedule_name, *why, "'pipetwin simulate' predicts it");
     }

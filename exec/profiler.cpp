@@ -77,10 +77,14 @@ int worker_count(const ProfilerOptions& options, const Model& model) {
                     std::min({options.busy_workers, cores, model.layer_count() / options.chunks}));
 }
 
-/// The schedule's rules may ask for ranks that are left out here, and a file has its own number.
+/// The scenario's order can be walked here: its rules may ask for ranks that are left out, a file
+/// has its own number of them, and some orders cannot train.
 bool has_order(const Scenario& scenario) {
     try {
-        return scenario_schedule(scenario).rank_count() == *scenario.pipeline.stages;
+        const Schedule schedule = scenario_schedule(scenario);
+        const bool stale = has_stale_gradients(scenario);
+        return schedule.rank_count() == *scenario.pipeline.stages &&
+               !why_not_trainable(schedule, stale);
     } catch (const Error&) {
         return false;
     }

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
@@ -7,6 +8,7 @@
 #include "cli/text_output.h"
 #include "cli/unit_costs.h"
 #include "core/error.h"
+#include "core/footprint.h"
 #include "core/scenario.h"
 #include "core/validate.h"
 
@@ -16,7 +18,7 @@ namespace {
 
 Schedule read_schedule(const CheckOptions& options) {
     if (options.file.extension() == ".toml") {
-        return scenario_schedule(read_scenario(options.file, options.common.overrides));
+        return scenario_rows(read_scenario(options.file, options.common.overrides));
     }
     return read_schedule_file(options.file);
 }
@@ -38,11 +40,14 @@ std::string capacity_text(const std::optional<int>& capacity) {
 }
 
 std::string fine_text(const Schedule& schedule, const CheckResult& result) {
-    return fmt::format("valid and free of deadlock: {}, {}, {}; smallest capacity {}\n",
-                       counted(schedule.rank_count(), "rank"),
-                       counted(schedule.stage_count(), "stage"),
-                       counted(schedule.micro_batches, "micro-batch"),
-                       *result.smallest_capacity);
+    return fmt::format(
+        "valid and free of deadlock: {}, {}, {}; smallest capacity {}\n"
+        "activations alive at most, per rank: {}\n",
+        counted(schedule.rank_count(), "rank"),
+        counted(schedule.stage_count(), "stage"),
+        counted(schedule.micro_batches, "micro-batch"),
+        *result.smallest_capacity,
+        fmt::join(result.peak_live_activations, " "));
 }
 
 /// Small enough to be simulated for a picture alone, and its recomputes follow a mode, as a plan's
@@ -91,6 +96,7 @@ void execute(const CheckOptions& options, Console& console) {
     const bool valid = result.violations.empty();
     if (valid) {
         try_for_deadlock(schedule, result);
+        result.peak_live_activations = peak_live_activations(schedule);
     }
     const bool deadlock = valid && !result.deadlock->deadlock_free;
     if (options.common.json) {

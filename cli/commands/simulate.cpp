@@ -59,6 +59,12 @@ void execute(const SimulateOptions& options, Console& console) {
             "--forward-ms 1 --backward-ms 2");
     }
     const Prediction prediction = numbers ? from_numbers(options) : from_scenario(options, console);
+    if (prediction.plan->stale_gradients) {
+        console.note(fmt::format(
+            "gradients are stale: {} updates weights while micro-batches are under way, so it is "
+            "simulated only",
+            prediction.plan->schedule_name));
+    }
     console.result(options.common.json ? json_text(prediction_json(prediction))
                                        : prediction_text(prediction, console));
 }

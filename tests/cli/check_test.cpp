@@ -34,7 +34,8 @@ TEST_F(Check, TheRowsAreDrawnAtUnitCosts) {
                           "rank 0  01..aa2bb.cc\n"
                           "rank 1  .0aa1bb2cc..\n"
                           "digits forward"));
-    EXPECT_THAT(pipetwin({"check", csv, "--quiet"}).out, EndsWith("smallest capacity 1\n"));
+    EXPECT_THAT(pipetwin({"check", csv, "--quiet"}).out,
+                EndsWith("smallest capacity 1\nactivations alive at most, per rank: 2 1\n"));
     EXPECT_TRUE(pipetwin({"check", csv, "--json"}).json().is_object());
 }
 

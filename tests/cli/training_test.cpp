@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
 #include "cli/run_folder.h"
@@ -236,6 +237,65 @@ TEST_F(Training, MeasuredTraceHoldsThePlan) {
     EXPECT_EQ(predicted.samples, 8);
     EXPECT_EQ(measured.timelines.peak_bytes.size(), 2U);
     EXPECT_TRUE(measured.timelines.breakdown.has_value());
+}
+
+// --- Schedules. ---
+
+/// The losses of all steps of the run folder.
+std::vector<double> losses(const std::filesystem::path& run) {
+    std::vector<double> result;
+    std::istringstream lines(content_of(run / run_file::metrics));
+    for (std::string line; std::getline(lines, line);) {
+        result.push_back(nlohmann::json::parse(line)["loss"]);
+    }
+    return result;
+}
+
+TEST_F(Training, AScheduleWrittenByHandTrainsToTheLossOfGPipe) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    const std::vector<double> gpipe = losses(folder() / "run");
+    file("own.csv",
+         "0F0,0F1,0B1,0F2,0B0,0F3,0B3,0B2\n"
+         "1F0,1F1,1B1,1B0,1F2,1F3,1I3,1I2,1W3,1W2\n");
+    const Outcome outcome =
+        pipetwin(command("train", {"--force", "--set", "pipeline.schedule=\"own.csv\""}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const std::vector<double> own = losses(folder() / "run");
+    ASSERT_EQ(own.size(), gpipe.size());
+    for (std::size_t step = 0; step < own.size(); ++step) {
+        EXPECT_NEAR(own[step], gpipe[step], 1e-6 * gpipe[step]) << "step " << step;
+    }
+    EXPECT_THAT(content_of(folder() / "run" / "schedule.csv"), HasSubstr("1I2"));
+}
+
+TEST_F(Training, ABrokenScheduleFileIsRefusedBeforeAnythingIsMeasured) {
+    file("broken.csv", "0F0,0F1,0B0,0F2,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
+    const Outcome outcome =
+        pipetwin(command("train", {"--set", "pipeline.schedule=\"broken.csv\""}));
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_THAT(outcome.err, HasSubstr("0B1 is missing"));
+    EXPECT_FALSE(std::filesystem::exists(folder() / "run"));
+}
+
+TEST_F(Training, WhatCannotTrainIsRefusedBeforeAnythingIsMeasured) {
+    for (const char* const schedule : {"pipedream", "pipedream-2bw", "forward-only"}) {
+        const Outcome outcome =
+            pipetwin(command("train", {"--set", std::string("pipeline.schedule=") + schedule}));
+        EXPECT_EQ(outcome.code, 4) << schedule;
+        EXPECT_THAT(outcome.err, HasSubstr("pipetwin simulate"));
+        EXPECT_FALSE(std::filesystem::exists(folder() / "run"));
+    }
+}
+
+TEST_F(Training, WeightGradientsThatArePutOffTrainToTheSameLoss) {
+    const std::vector<std::string> one_f_one_b{"--force", "--set", "pipeline.schedule=1f1b"};
+    ASSERT_EQ(pipetwin(command("train", one_f_one_b)).code, 0);
+    const std::vector<double> plain = losses(folder() / "run");
+    std::vector<std::string> deferred = one_f_one_b;
+    deferred.insert(deferred.end(), {"--set", "pipeline.deferred_weights=2"});
+    ASSERT_EQ(pipetwin(command("train", deferred)).code, 0);
+    EXPECT_EQ(losses(folder() / "run"), plain);
+    EXPECT_THAT(content_of(folder() / "run" / "schedule.csv"), HasSubstr("0W3"));
 }
 
 }  // namespace

@@ -27,8 +27,7 @@ Schedule one_f_one_b(int ranks, int micro_batches) {
 }
 
 TEST(DeferWeightGradients, FillsTheGapsOfTheLastPartOf1F1B) {
-    const Schedule deferred =
-        defer_weight_gradients(one_f_one_b(3, 3), uniform(3, 1, 1, 1));
+    const Schedule deferred = defer_weight_gradients(one_f_one_b(3, 3), uniform(3, 1, 1, 1));
     EXPECT_TRUE(validate(deferred).empty());
     EXPECT_EQ(row_text(deferred, 2), "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2W1 2W2");
     EXPECT_EQ(row_text(deferred, 0), "0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2");

@@ -1,12 +1,16 @@
 #include "core/scenario.h"
 
+#include <unistd.h>
+
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/formats/json_text.h"
 #include "core/profile.h"
 #include "tests/support/code_blocks.h"
 #include "tests/support/error_of.h"
@@ -17,6 +21,7 @@ namespace pipetwin {
 namespace {
 
 using testing::error_of;
+using ::testing::HasSubstr;
 
 constexpr std::string_view gpt = R"([model]
 kind = "gpt"
@@ -59,6 +64,9 @@ schedule = "1f1b"
 chunks = 1
 recompute = "except-last"
 recompute_timing = "lazy"
+group_size = 4
+deferred_weights = 1
+message_order = "lower-rank-first"
 partition = [3, 7]
 channel_capacity = 2
 data_parallel = 1
@@ -151,6 +159,58 @@ TEST(ParseScenario, RecomputesAlwaysByDefaultInGpipeAndElsewhereNot) {
     const Scenario planned = parse(with(gpt, "[pipeline]\nrecompute = \"auto\""));
     EXPECT_TRUE(planned.pipeline.recompute_auto);
     EXPECT_EQ(planned.pipeline.recompute, std::nullopt);
+}
+
+TEST(ParseScenario, ReadsHowTheOrderIsMade) {
+    const Scenario s = parse(with(gpt,
+                                  "[pipeline]\nschedule = \"interleaved-1f1b\"\nchunks = 2\n"
+                                  "group_size = 3\ndeferred_weights = 2\n"
+                                  "message_order = \"lower-rank-first\""));
+    EXPECT_EQ(s.pipeline.chunks, 2);
+    EXPECT_EQ(s.pipeline.group_size, 3);
+    EXPECT_EQ(s.pipeline.deferred_weights, 2);
+    EXPECT_EQ(s.pipeline.message_order, MessageOrder::LowerRankFirst);
+    EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").pipeline, s.pipeline);
+}
+
+/// A schedule of two ranks and three micro-batches, beside the scenario.
+class OwnSchedule : public ::testing::Test {
+  protected:
+    void SetUp() override { write_file(csv, "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"); }
+    void TearDown() override { std::filesystem::remove(csv); }
+
+    Scenario scenario(const std::string& keys) const {
+        return parse(with(gpt, "[pipeline]\nschedule = \"" + csv.string() + "\"\n" + keys));
+    }
+
+    const std::filesystem::path csv = std::filesystem::temp_directory_path() /
+                                      fmt::format("pipetwin_own_schedule_{}.csv", ::getpid());
+};
+
+TEST_F(OwnSchedule, SaysStagesChunksAndMicroBatches) {
+    const Scenario s = scenario("");
+    EXPECT_TRUE(has_schedule_file(s));
+    EXPECT_EQ(s.pipeline.stages, 2);
+    EXPECT_EQ(s.pipeline.chunks, 1);
+    EXPECT_EQ(s.pipeline.micro_batches, 3);
+    EXPECT_EQ(s.pipeline.recompute, Recompute::None);
+    EXPECT_EQ(scenario_schedule(s).ranks[1].size(), 6U);
+    EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").pipeline, s.pipeline);
+}
+
+TEST_F(OwnSchedule, RefusesKeysThatSaySomethingElse) {
+    EXPECT_NO_THROW(scenario("stages = 2\nmicro_batches = \"auto\""));
+    const Error error = error_of([this] { scenario("micro_batches = 4"); });
+    EXPECT_THAT(error.what(), HasSubstr("micro_batches = 4, expected 3"));
+    EXPECT_THAT(error.hint(), HasSubstr("leave the key out"));
+}
+
+TEST_F(OwnSchedule, NeedsASampleForEveryMicroBatch) {
+    Scenario s = scenario("");
+    s.training.batch = 2;
+    const Error error = error_of([&s] { scenario_schedule(s); });
+    EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+    EXPECT_THAT(error.what(), HasSubstr("3 micro-batches, but a mini-batch has 2 samples"));
 }
 
 TEST(ParseScenario, TakesPyTorchsNamesOfSchedules) {
