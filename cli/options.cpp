@@ -77,8 +77,7 @@ std::string schedule_help() {
         list += fmt::format("{}{}", list.empty() ? "" : between, known.name);
     }
     return fmt::format(
-        "Order of the actions (default gpipe): {}; simulated only, as gradients are "
-        "stale: {}",
+        "Order of the actions (default gpipe):\n{};\nsimulated only, as gradients are stale: {}",
         trained,
         stale);
 }
