@@ -182,6 +182,10 @@ std::optional<std::string> out_of_range(const Schedule& schedule, const Action& 
                            action.micro_batch,
                            schedule.micro_batches - 1);
     }
+    if (!has_micro_batch(action.op) && action.micro_batch != 0) {
+        return fmt::format("concerns the stage as a whole, but names micro-batch {}; leave it at 0",
+                           action.micro_batch);
+    }
     return std::nullopt;
 }
 
@@ -301,6 +305,27 @@ void check_backwards(Inspection& in, int stage) {
                     fmt::format("is part of the full backward in cell {}; use one or the other",
                                 cells.at(Op::Backward, k)));
             }
+        }
+    }
+}
+
+/// Where there is no backward, nothing needs recomputing and no gradient is reduced or used.
+void check_what_serves_a_backward(Inspection& in, int stage) {
+    const StageCells& cells = in.cells(stage);
+    const auto refuse = [&](Op op, int k) {
+        in.report(in.rank_of(stage),
+                  cells.at(op, k),
+                  {.op = op, .stage = stage, .micro_batch = k},
+                  "serves a backward, but there is none");
+    };
+    for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        if (cells.has(Op::Recompute, k) && (in.forward_only || !in.needs(stage, k))) {
+            refuse(Op::Recompute, k);
+        }
+    }
+    for (const Op op : {Op::ReduceGradient, Op::Optimizer}) {
+        if (cells.has(op, 0) && in.forward_only) {
+            refuse(op, 0);
         }
     }
 }
@@ -448,16 +473,17 @@ void check_messages(Inspection& in, int stage) {
     const StageCells& cells = in.cells(stage);
     for (const auto& [op, boundary] : messages) {
         const bool backward = op == Op::RecvBackward || op == Op::SendBackward;
-        if (exchanges(in.schedule, boundary) && !(backward && in.forward_only)) {
+        const bool travels = exchanges(in.schedule, boundary) && !(backward && in.forward_only);
+        if (travels) {
             report_missing(in, stage, op, [&, op = op](int k) { return !cells.has(op, k); });
-            continue;
         }
         for (int k = 0; k < in.schedule.micro_batches; ++k) {
-            if (cells.has(op, k)) {
+            if (cells.has(op, k) && !(travels && in.needs(stage, k))) {
                 in.report(in.rank_of(stage),
                           cells.at(op, k),
                           {.op = op, .stage = stage, .micro_batch = k},
-                          "has no stage on another rank to exchange with");
+                          travels ? "is of a micro-batch that this stage does not compute"
+                                  : "has no stage on another rank to exchange with");
             }
         }
     }
@@ -529,6 +555,7 @@ std::vector<Violation> validate(const Schedule& schedule) {
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
         check_forwards(in, stage);
         check_backwards(in, stage);
+        check_what_serves_a_backward(in, stage);
         check_one_pipeline(in, stage);
         check_order(in, stage);
         check_update(in, stage);

@@ -238,6 +238,36 @@ TEST(Validate, AScheduleWithoutAnyBackwardIsForwardOnly) {
                 ElementsAre(violation(1, -1, "1F1", "is missing")));
 }
 
+/// The search over all interleavings found these three: they were once accepted.
+TEST(Validate, FindsWhatServesABackwardWhereThereIsNone) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0R0 0REDUCE_GRAD 0OPT"})),
+                ElementsAre(violation(0, 1, "0R0", "serves a backward, but there is none"),
+                            violation(0, 2, "0REDUCE_GRAD", "serves a backward"),
+                            violation(0, 3, "0OPT", "serves a backward")));
+    Schedule other_pipeline = two_pipelines();
+    other_pipeline.ranks[1].push_back({.op = Op::Recompute, .stage = 2, .micro_batch = 0});
+    EXPECT_THAT(validate(other_pipeline),
+                ElementsAre(violation(1, 4, "2R0", "serves a backward, but there is none")));
+}
+
+TEST(Validate, FindsAMessageOfAMicroBatchThatTakesTheOtherPipeline) {
+    Schedule schedule = add_communication(two_pipelines(), RecomputeTiming::Eager);
+    EXPECT_THAT(validate(schedule), IsEmpty());
+    schedule.ranks[1].push_back({.op = Op::SendForward, .stage = 2, .micro_batch = 0});
+    schedule.ranks[0].push_back({.op = Op::RecvForward, .stage = 3, .micro_batch = 0});
+    EXPECT_THAT(validate(schedule),
+                ElementsAre(violation(0, 8, "3RECV_F0", "a micro-batch that this stage does not"),
+                            violation(1, 8, "2SEND_F0", "a micro-batch that this stage does not")));
+}
+
+TEST(Validate, FindsAnUpdateHiddenBehindAMicroBatch) {
+    Schedule schedule = schedule_of({"0F0 0OPT 0B0 0F1 0B1"});
+    schedule.ranks[0][1].micro_batch = 1;
+    EXPECT_THAT(
+        validate(schedule),
+        ElementsAre(violation(0, 1, "0OPT", "the stage as a whole, but names micro-batch 1")));
+}
+
 /// DualPipe splits the backwards of some stages and micro-batches only.
 TEST(Validate, AFullBackwardMayFollowASplitOneOfTheNextStageOnTheSameRank) {
     EXPECT_THAT(validate(schedule_of({"0F0 1F0 1I0 0B0 1W0"})), IsEmpty());

@@ -1,0 +1,421 @@
+#include "tests/support/interleavings.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace pipetwin::testing {
+
+namespace {
+
+constexpr int nowhere = -1;
+
+/// Where stages stand in their pipeline.
+struct Layout {
+    const Schedule& schedule;
+
+    int rank_of(int stage) const { return schedule.rank_of_stage.at(index(stage)); }
+    int piece_of(int stage) const { return schedule.weights_of_stage.at(index(stage)); }
+    int after(int stage) const {
+        const int next = stage + 1;
+        return next < schedule.stage_count() && piece_of(next) == piece_of(stage) + 1 ? next
+                                                                                      : nowhere;
+    }
+    int before(int stage) const { return piece_of(stage) == 0 ? nowhere : stage - 1; }
+    bool on_rank(int stage, int rank) const {
+        return stage >= 0 && stage < schedule.stage_count() && rank_of(stage) == rank;
+    }
+
+    static std::size_t index(int stage) { return static_cast<std::size_t>(stage); }
+};
+
+// --- One rank: what it holds, and what it can do with that. ---
+
+enum class Thing {
+    Input,
+    Output,  ///< to be sent
+    KeptInput,
+    Stash,
+    HalfStash,  ///< what I leaves for W
+    OutputGradient,
+    InputGradient,  ///< to be sent
+};
+
+struct Held {
+    Thing thing;
+    int stage = 0;
+    int micro_batch = 0;
+
+    auto operator<=>(const Held&) const = default;
+};
+
+class Worker {
+  public:
+    Worker(const Schedule& schedule, int rank, bool trains)
+        : layout_{schedule},
+          row_(schedule.ranks[static_cast<std::size_t>(rank)]),
+          rank_(rank),
+          trains_(trains) {
+        for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+            for (int k = 0; k < schedule.micro_batches; ++k) {
+                if (layout_.before(stage) == nowhere && layout_.on_rank(stage, rank)) {
+                    put(Thing::Input, stage, k);
+                }
+            }
+        }
+    }
+
+    /// How many actions of its row the rank can carry out, if every receive brings what it names.
+    std::size_t able() {
+        std::size_t cell = 0;
+        while (cell < row_.size() && pair_is_ready(cell) && carry_out(row_[cell])) {
+            ++cell;
+        }
+        return cell;
+    }
+
+  private:
+    void put(Thing thing, int stage, int k) { held_.insert({thing, stage, k}); }
+    bool has(Thing thing, const Action& a) const {
+        return held_.contains({thing, a.stage, a.micro_batch});
+    }
+    bool take(Thing thing, const Action& a) {
+        return held_.erase({thing, a.stage, a.micro_batch}) > 0;
+    }
+
+    /// Two actions issued together begin together: neither waits for what the other makes.
+    bool pair_is_ready(std::size_t cell) const {
+        if (!row_[cell].with_next) {
+            return true;
+        }
+        if (cell + 1 == row_.size() || row_[cell + 1].with_next) {
+            return false;
+        }
+        const auto forward_and_backward = [this](const Action& forward, const Action& backward) {
+            return forward.op == Op::Forward && has(Thing::Input, forward) &&
+                   (backward.op == Op::Backward || backward.op == Op::BackwardInput) &&
+                   has(Thing::Stash, backward) && has(Thing::OutputGradient, backward);
+        };
+        return forward_and_backward(row_[cell], row_[cell + 1]) ||
+               forward_and_backward(row_[cell + 1], row_[cell]);
+    }
+
+    bool carry_out(const Action& a) {
+        if (!layout_.on_rank(a.stage, rank_)) {
+            return false;
+        }
+        switch (a.op) {
+            case Op::Forward:
+                return forward(a);
+            case Op::Recompute:
+                return take(Thing::KeptInput, a) && leave(Thing::Stash, a);
+            case Op::Backward:
+                return input_gradient(a) && weight_gradient(a);
+            case Op::BackwardInput:
+                return input_gradient(a) && leave(Thing::HalfStash, a);
+            case Op::BackwardWeight:
+                return take(Thing::HalfStash, a) && weight_gradient(a);
+            case Op::SendForward:
+                return take(Thing::Output, a);
+            case Op::SendBackward:
+                return take(Thing::InputGradient, a);
+            case Op::RecvForward:
+                return comes_from(layout_.before(a.stage)) && leave(Thing::Input, a);
+            case Op::RecvBackward:
+                return comes_from(layout_.after(a.stage)) && leave(Thing::OutputGradient, a);
+            case Op::ReduceGradient:
+            case Op::Optimizer:
+                return a.micro_batch == 0 && use_gradients(a);
+            case Op::Unshard:
+            case Op::Reshard:
+                return a.micro_batch == 0;
+        }
+        return false;
+    }
+
+    bool leave(Thing thing, const Action& a) {
+        put(thing, a.stage, a.micro_batch);
+        return true;
+    }
+    bool comes_from(int stage) const { return stage != nowhere && !layout_.on_rank(stage, rank_); }
+
+    bool forward(const Action& a) {
+        if (!take(Thing::Input, a)) {
+            return false;
+        }
+        const int next = layout_.after(a.stage);
+        if (layout_.on_rank(next, rank_)) {
+            put(Thing::Input, next, a.micro_batch);
+        } else if (next != nowhere) {
+            leave(Thing::Output, a);
+        }
+        if (trains_) {
+            leave(is_recomputed(a) ? Thing::KeptInput : Thing::Stash, a);
+            if (next == nowhere) {
+                leave(Thing::OutputGradient, a);
+            }
+        }
+        return true;
+    }
+
+    bool is_recomputed(const Action& forward) const {
+        return std::ranges::any_of(row_, [&forward](const Action& a) {
+            return a.op == Op::Recompute && a.stage == forward.stage &&
+                   a.micro_batch == forward.micro_batch;
+        });
+    }
+
+    bool input_gradient(const Action& a) {
+        if (!take(Thing::Stash, a) || !take(Thing::OutputGradient, a)) {
+            return false;
+        }
+        const int previous = layout_.before(a.stage);
+        if (layout_.on_rank(previous, rank_)) {
+            put(Thing::OutputGradient, previous, a.micro_batch);
+        } else if (previous != nowhere) {
+            leave(Thing::InputGradient, a);
+        }
+        return true;
+    }
+
+    /// Too late once the stage's gradients have been used.
+    bool weight_gradient(const Action& a) {
+        gradients_.insert(a.stage);
+        return !used_.contains(a.stage);
+    }
+
+    /// Reduced at most once, then updated at most once.
+    bool use_gradients(const Action& a) {
+        if (!gradients_.contains(a.stage)) {
+            return false;
+        }
+        const auto earlier = used_.find(a.stage);
+        const bool first = earlier == used_.end();
+        const bool follows = !first && earlier->second == Op::ReduceGradient;
+        used_[a.stage] = a.op;
+        return first || (follows && a.op == Op::Optimizer);
+    }
+
+    Layout layout_;
+    const std::vector<Action>& row_;
+    int rank_;
+    bool trains_;
+    std::set<Held> held_;
+    std::set<int> gradients_;  ///< stages that have some
+    std::map<int, Op> used_;   ///< stage to what was done last with its gradients
+};
+
+// --- All ranks. ---
+
+/// Goes through every order of the moves, depth first, and remembers the states that it has seen. A
+/// state is how far each rank has come: what ranks hold and queues contain follows from that.
+class Interleavings {
+  public:
+    /// Rank r can carry out the first able[r] actions of its row. With `by_name` a receive takes no
+    /// message but the one which it names.
+    Interleavings(const Schedule& schedule,
+                  int capacity,
+                  std::vector<std::size_t> able,
+                  bool by_name)
+        : schedule_(schedule),
+          capacity_(capacity),
+          able_(std::move(able)),
+          by_name_(by_name),
+          done_(schedule.ranks.size(), 0),
+          channels_(2 * schedule.rank_of_stage.size()) {
+        std::size_t states = 1;
+        for (const auto& row : schedule.ranks) {
+            stride_.push_back(states);
+            states *= row.size() + 1;
+        }
+        seen_.resize(states, false);
+    }
+
+    bool all_come_to_the_end() {
+        if (seen_[state_]) {
+            return true;  // judged where it was first met
+        }
+        seen_[state_] = true;
+        bool moved = false;
+        for (std::size_t rank = 0; rank < done_.size(); ++rank) {
+            const auto partner = partner_of(rank);
+            if (!partner) {
+                continue;
+            }
+            moved = true;
+            if (!comes_to_the_end_after(rank, *partner)) {
+                return false;
+            }
+        }
+        return moved || finished();
+    }
+
+  private:
+    /// A queue, with what was taken from it, so that a move can be taken back.
+    struct Channel {
+        std::vector<int> sent;  ///< micro-batches
+        std::size_t received = 0;
+
+        std::size_t waiting() const { return sent.size() - received; }
+    };
+
+    const Action* next_of(std::size_t rank) const {
+        return done_[rank] < able_[rank] ? &schedule_.ranks[rank][done_[rank]] : nullptr;
+    }
+
+    /// 2 b forward over boundary b, 2 b + 1 backward.
+    static std::size_t channel_of(const Action& a) {
+        const bool forward = a.op == Op::SendForward || a.op == Op::RecvForward;
+        const bool first_stage = a.op == Op::SendForward || a.op == Op::RecvBackward;
+        const auto boundary = static_cast<std::size_t>(first_stage ? a.stage : a.stage - 1);
+        return 2 * boundary + (forward ? 0 : 1);
+    }
+
+    bool accepts(const Action& receive, int micro_batch) const {
+        return !by_name_ || receive.micro_batch == micro_batch;
+    }
+
+    /// The rank which must move together with this one: itself, except at capacity 0, where a send
+    /// and its receive are one move, found from the send. None if the rank cannot move.
+    std::optional<std::size_t> partner_of(std::size_t rank) const {
+        const Action* const action = next_of(rank);
+        if (action == nullptr) {
+            return std::nullopt;
+        }
+        if (!is_send(action->op) && !is_receive(action->op)) {
+            return rank;
+        }
+        if (capacity_ == 0) {
+            return is_send(action->op) ? receiver_of(*action) : std::nullopt;
+        }
+        const Channel& channel = channels_[channel_of(*action)];
+        const bool goes =
+            is_send(action->op)
+                ? channel.waiting() < static_cast<std::size_t>(capacity_)
+                : channel.waiting() > 0 && accepts(*action, channel.sent[channel.received]);
+        return goes ? std::optional(rank) : std::nullopt;
+    }
+
+    std::optional<std::size_t> receiver_of(const Action& send) const {
+        for (std::size_t rank = 0; rank < done_.size(); ++rank) {
+            const Action* const action = next_of(rank);
+            if (action != nullptr && is_receive(action->op) &&
+                channel_of(*action) == channel_of(send) && accepts(*action, send.micro_batch)) {
+                return rank;
+            }
+        }
+        return std::nullopt;
+    }
+
+    bool comes_to_the_end_after(std::size_t rank, std::size_t partner) {
+        step(rank);
+        if (partner != rank) {
+            step(partner);
+        }
+        const bool result = all_come_to_the_end();
+        if (partner != rank) {
+            step_back(partner);
+        }
+        step_back(rank);
+        return result;
+    }
+
+    void step(std::size_t rank) {
+        const Action& action = schedule_.ranks[rank][done_[rank]++];
+        state_ += stride_[rank];
+        if (is_send(action.op)) {
+            channels_[channel_of(action)].sent.push_back(action.micro_batch);
+        } else if (is_receive(action.op)) {
+            ++channels_[channel_of(action)].received;
+        }
+    }
+
+    void step_back(std::size_t rank) {
+        const Action& action = schedule_.ranks[rank][--done_[rank]];
+        state_ -= stride_[rank];
+        if (is_send(action.op)) {
+            channels_[channel_of(action)].sent.pop_back();
+        } else if (is_receive(action.op)) {
+            --channels_[channel_of(action)].received;
+        }
+    }
+
+    bool finished() const {
+        for (std::size_t rank = 0; rank < done_.size(); ++rank) {
+            if (done_[rank] < schedule_.ranks[rank].size()) {
+                return false;
+            }
+        }
+        return !by_name_ || std::ranges::all_of(channels_, [](const Channel& channel) {
+            return channel.waiting() == 0;
+        });
+    }
+
+    const Schedule& schedule_;
+    int capacity_;
+    std::vector<std::size_t> able_;
+    bool by_name_;
+    std::vector<std::size_t> done_;
+    std::vector<Channel> channels_;
+    std::vector<std::size_t> stride_;  ///< of each rank's progress in the number of a state
+    std::size_t state_ = 0;
+    std::vector<bool> seen_;
+};
+
+/// What has been done when all rows have been carried out: each micro-batch once forward and, in
+/// training, once backward through each piece; and all stages updated or none.
+bool does_everything_once(const Schedule& schedule, bool trains) {
+    const Layout layout{schedule};
+    std::map<std::pair<int, int>, int> forwards;  ///< piece, micro-batch
+    std::map<std::pair<int, int>, int> gradients;
+    int updates = 0;
+    int pieces = 0;
+    for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+        pieces = std::max(pieces, layout.piece_of(stage) + 1);
+    }
+    for (const auto& row : schedule.ranks) {
+        for (const Action& a : row) {
+            const std::pair place{layout.piece_of(a.stage), a.micro_batch};
+            forwards[place] += a.op == Op::Forward ? 1 : 0;
+            gradients[place] += a.op == Op::Backward || a.op == Op::BackwardWeight ? 1 : 0;
+            updates += a.op == Op::Optimizer ? 1 : 0;
+        }
+    }
+    for (int piece = 0; piece < pieces; ++piece) {
+        for (int k = 0; k < schedule.micro_batches; ++k) {
+            if (forwards[{piece, k}] != 1 || gradients[{piece, k}] != (trains ? 1 : 0)) {
+                return false;
+            }
+        }
+    }
+    return updates == 0 || updates == schedule.stage_count();
+}
+
+bool has_backward(const Schedule& schedule) {
+    return std::ranges::any_of(schedule.ranks, [](const auto& row) {
+        return std::ranges::any_of(row, [](const Action& a) {
+            return a.op == Op::Backward || a.op == Op::BackwardInput || a.op == Op::BackwardWeight;
+        });
+    });
+}
+
+}  // namespace
+
+bool every_interleaving_completes(const Schedule& schedule, int capacity) {
+    const bool trains = has_backward(schedule);
+    std::vector<std::size_t> able(schedule.ranks.size());
+    for (std::size_t rank = 0; rank < able.size(); ++rank) {
+        able[rank] = Worker(schedule, static_cast<int>(rank), trains).able();
+    }
+    return Interleavings(schedule, capacity, able, true).all_come_to_the_end() &&
+           does_everything_once(schedule, trains);
+}
+
+bool no_interleaving_blocks(const Schedule& schedule, int capacity) {
+    std::vector<std::size_t> able(schedule.ranks.size());
+    std::ranges::transform(schedule.ranks, able.begin(), &std::vector<Action>::size);
+    return Interleavings(schedule, capacity, able, false).all_come_to_the_end();
+}
+
+}  // namespace pipetwin::testing
