@@ -160,10 +160,11 @@ Schedule add_recompute(Schedule schedule, Recompute recompute) {
 Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
     // Lazy: a recompute takes over the receive of its backward. (stage, micro-batch) of the row
     // being rebuilt.
-    std::set<std::pair<int, int>> recomputed;
+    std::vector<std::pair<int, int>> recomputed;
     const auto needs_gradient = [&](const Action& action) {
-        return recomputed.contains({action.stage, action.micro_batch}) ? action.op == Op::Recompute
-                                                                       : starts_backward(action);
+        const bool has_recompute =
+            std::ranges::binary_search(recomputed, std::pair(action.stage, action.micro_batch));
+        return has_recompute ? action.op == Op::Recompute : starts_backward(action);
     };
     const auto before = [&](const Action& action, Row& row) {
         if (action.op == Op::Forward && exchanges(schedule, action.stage - 1)) {
@@ -185,9 +186,10 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
         recomputed.clear();
         for (const Action& action : row) {
             if (action.op == Op::Recompute && timing == RecomputeTiming::Lazy) {
-                recomputed.emplace(action.stage, action.micro_batch);
+                recomputed.emplace_back(action.stage, action.micro_batch);
             }
         }
+        std::ranges::sort(recomputed);
         row = rebuild(row, before, after);
     }
     return schedule;

@@ -34,11 +34,18 @@ class StageCells {
             cells.resize(position + 1, missing);
         }
         cells[position] = cell;
+        if (is_send(op) || is_receive(op)) {
+            messages_[index(op)].push_back(micro_batch);
+        }
     }
+
+    /// Micro-batches of the stage's sends or receives of one kind, as they follow in the row.
+    const std::vector<int>& messages(Op op) const { return messages_[index(op)]; }
 
   private:
     static std::size_t index(Op op) { return static_cast<std::size_t>(op); }
     std::array<std::vector<int>, 13> cells_;
+    std::array<std::vector<int>, 13> messages_;
 };
 
 /// What every rule looks at, and where it puts what it finds.
@@ -492,36 +499,25 @@ void check_messages(Inspection& in, int stage) {
 /// The k-th message sent must be the k-th received: a channel is a queue and messages carry no
 /// name.
 void check_message_order(Inspection& in, Op send, int sender, Op receive, int receiver) {
-    const auto in_row_order = [&](Op op, int stage) {
-        std::vector<std::pair<int, int>> cell_and_micro_batch;
-        for (int k = 0; k < in.schedule.micro_batches; ++k) {
-            if (in.cells(stage).has(op, k)) {
-                cell_and_micro_batch.emplace_back(in.cells(stage).at(op, k), k);
-            }
-        }
-        std::ranges::sort(cell_and_micro_batch);
-        return cell_and_micro_batch;
-    };
-    const auto sent = in_row_order(send, sender);
-    const auto received = in_row_order(receive, receiver);
+    const std::vector<int>& sent = in.cells(sender).messages(send);
+    const std::vector<int>& received = in.cells(receiver).messages(receive);
     if (sent.size() != received.size()) {
         return;  // reported as missing; pairing the rest would only blame the innocent
     }
     for (std::size_t k = 0; k < sent.size(); ++k) {
-        if (sent[k].second == received[k].second) {
+        if (sent[k] == received[k]) {
             continue;
         }
-        in.report(
-            in.rank_of(receiver),
-            received[k].first,
-            {.op = receive, .stage = receiver, .micro_batch = received[k].second},
-            fmt::format("order mismatch: it is receive {} of its channel, but send {} is {} "
-                        "(rank {}, cell {})",
-                        k,
-                        k,
-                        to_string({.op = send, .stage = sender, .micro_batch = sent[k].second}),
-                        in.rank_of(sender),
-                        sent[k].first));
+        in.report(in.rank_of(receiver),
+                  in.cells(receiver).at(receive, received[k]),
+                  {.op = receive, .stage = receiver, .micro_batch = received[k]},
+                  fmt::format("order mismatch: it is receive {} of its channel, but send {} is {} "
+                              "(rank {}, cell {})",
+                              k,
+                              k,
+                              to_string({.op = send, .stage = sender, .micro_batch = sent[k]}),
+                              in.rank_of(sender),
+                              in.cells(sender).at(send, sent[k])));
         return;  // what follows on this channel is shifted by the same mistake
     }
 }
