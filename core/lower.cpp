@@ -216,6 +216,9 @@ Schedule add_reduction(Schedule schedule) {
 }
 
 Schedule add_optimizer(Schedule schedule) {
+    if (is_forward_only(schedule)) {
+        return schedule;
+    }
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
         const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
         PIPETWIN_EXPECT(rank >= 0 && rank < schedule.rank_count(), "stage on no rank");

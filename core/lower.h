@@ -51,7 +51,8 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing);
 /// too. It hands this stage's gradients over to its twin; the twin's OPT waits for them.
 Schedule add_reduction(Schedule schedule);
 
-/// Appends OPT for each stage of a rank, ascending, at the end of its row.
+/// Appends OPT for each stage of a rank, ascending, at the end of its row; nothing to a schedule
+/// without any backward, which has no gradients.
 Schedule add_optimizer(Schedule schedule);
 
 /// Where two neighbours each send and then receive, and neither would go on before the other has

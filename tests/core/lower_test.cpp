@@ -156,6 +156,11 @@ TEST(AddOptimizer, UpdatesEveryStageAtTheEndOfItsRow) {
     EXPECT_EQ(row_text(schedule, 1), "2F0 2B0 2OPT");
 }
 
+TEST(AddOptimizer, LeavesAScheduleWithoutABackwardAsItIs) {
+    const Schedule forward_only = schedule_of({"0F0 0F1", "1F0 1F1"});
+    EXPECT_EQ(add_optimizer(forward_only), forward_only);
+}
+
 TEST(ComputeOnly, IsTheReverseOfAllPasses) {
     for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
         for (const RecomputeTiming timing : {RecomputeTiming::Eager, RecomputeTiming::Lazy}) {

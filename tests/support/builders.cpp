@@ -59,8 +59,9 @@ Schedule lowered(ScheduleKind kind,
                  const ScheduleShape& shape,
                  Recompute recompute,
                  RecomputeTiming timing) {
-    return add_optimizer(
-        add_reduction(add_communication(add_recompute(generate(kind, shape), recompute), timing)));
+    return lower(generate(kind, shape),
+                 {.recompute = recompute, .timing = timing, .updates = true},
+                 to_string(kind));
 }
 
 std::string to_string(const ShapedSchedule& schedule) {
