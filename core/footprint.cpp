@@ -11,22 +11,27 @@ namespace pipetwin {
 
 namespace {
 
-/// Which (stage, micro-batch) pairs are recomputed: their F keeps the input only.
-class Recomputed {
+/// What an F leaves for the backward.
+enum class Kept { Everything, Input, Nothing };
+
+/// What F keeps of each stage and micro-batch: its input where an R makes the rest again, nothing
+/// where no backward follows.
+class KeptByForward {
   public:
-    explicit Recomputed(const Schedule& schedule)
+    explicit KeptByForward(const Schedule& schedule)
         : micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
-          pairs_(static_cast<std::size_t>(schedule.stage_count()) * micro_batches_, false) {
+          pairs_(static_cast<std::size_t>(schedule.stage_count()) * micro_batches_,
+                 is_forward_only(schedule) ? Kept::Nothing : Kept::Everything) {
         for (const auto& row : schedule.ranks) {
             for (const Action& action : row) {
                 if (action.op == Op::Recompute) {
-                    pairs_.at(index(action)) = true;
+                    pairs_.at(index(action)) = Kept::Input;
                 }
             }
         }
     }
 
-    bool contains(const Action& action) const { return pairs_.at(index(action)); }
+    Kept of(const Action& action) const { return pairs_.at(index(action)); }
 
   private:
     std::size_t index(const Action& action) const {
@@ -35,12 +40,12 @@ class Recomputed {
     }
 
     std::size_t micro_batches_;
-    std::vector<bool> pairs_;
+    std::vector<Kept> pairs_;
 };
 
 /// The table of footprint.h. At the first stage F loads the input itself, and no gradient of it is
 /// made.
-MemoryChange change_of(const StageCost& cost, const Action& action, bool first_stage, bool keep) {
+MemoryChange change_of(const StageCost& cost, const Action& action, bool first_stage, Kept kept) {
     const Bytes received_input = first_stage ? Bytes{} : cost.input;
     const Bytes input_gradient = received_input;
     const Bytes output_gradient = cost.output;
@@ -64,12 +69,12 @@ MemoryChange change_of(const StageCost& cost, const Action& action, bool first_s
             break;
         case Op::Forward:
             both(MemoryKind::Boundary, -received_input);
-            if (keep) {
+            if (kept == Kept::Everything) {
                 both(MemoryKind::Stash, cost.saved);
                 both(MemoryKind::Boundary, cost.output);
             } else {
                 change.during[MemoryKind::Stash] = cost.forward_drop_peak;
-                change.after[MemoryKind::Stash] = cost.input;
+                change.after[MemoryKind::Stash] = kept == Kept::Input ? cost.input : Bytes{};
                 change.after[MemoryKind::Boundary] += cost.output;
             }
             break;
@@ -106,23 +111,23 @@ MemoryUse operator+(MemoryUse a, const MemoryUse& b) {
     return a;
 }
 
-MemoryChange change_of(const Plan& plan, const Action& action, const Recomputed& recomputed) {
+MemoryChange change_of(const Plan& plan, const Action& action, const KeptByForward& kept) {
     if (!has_micro_batch(action.op)) {
         return {};
     }
     return change_of(plan.cost(action.stage, action.micro_batch),
                      action,
                      !has_stage_before(plan->schedule, action.stage),
-                     !recomputed.contains(action));
+                     kept.of(action));
 }
 
 /// Walks a row and calls visit(cell, use during the action, use after it).
 template <class Visit>
-void walk_row(const Plan& plan, int rank, const Recomputed& recomputed, Visit visit) {
+void walk_row(const Plan& plan, int rank, const KeptByForward& kept, Visit visit) {
     MemoryUse live = resident_memory(plan, rank);
     const auto& row = plan->schedule.ranks[static_cast<std::size_t>(rank)];
     for (std::size_t cell = 0; cell < row.size(); ++cell) {
-        const MemoryChange change = change_of(plan, row[cell], recomputed);
+        const MemoryChange change = change_of(plan, row[cell], kept);
         const MemoryUse during = live + change.during;
         live = live + change.after;
         visit(cell, during, live);
@@ -154,7 +159,7 @@ Bytes MemoryUse::total() const {
 }
 
 MemoryChange memory_change(const Plan& plan, const Action& action) {
-    return change_of(plan, action, Recomputed(plan->schedule));
+    return change_of(plan, action, KeptByForward(plan->schedule));
 }
 
 MemoryUse resident_memory(const Plan& plan, int rank) {
@@ -183,7 +188,7 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
 std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
     PIPETWIN_EXPECT(timeline.ranks.size() == plan->schedule.ranks.size(),
                     "the timeline is one of this plan");
-    const Recomputed recomputed(plan->schedule);
+    const KeptByForward kept(plan->schedule);
     std::vector<MemoryCurve> curves;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         const auto& spans = timeline.ranks[static_cast<std::size_t>(rank)];
@@ -201,7 +206,7 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
         };
         walk_row(plan,
                  rank,
-                 recomputed,
+                 kept,
                  [&](std::size_t cell, const MemoryUse& during, const MemoryUse& after) {
                      add_point(spans[cell].begin, during, cell);
                      add_point(spans[cell].end, after, cell);
@@ -211,13 +216,13 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
 }
 
 std::vector<MemoryUse> peak_memory(const Plan& plan) {
-    const Recomputed recomputed(plan->schedule);
+    const KeptByForward kept(plan->schedule);
     std::vector<MemoryUse> peaks;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         MemoryUse peak = resident_memory(plan, rank);
         walk_row(plan,
                  rank,
-                 recomputed,
+                 kept,
                  [&peak](std::size_t, const MemoryUse& during, const MemoryUse& after) {
                      for (const MemoryUse& use : {during, after}) {
                          if (use.total() > peak.total()) {
@@ -231,6 +236,9 @@ std::vector<MemoryUse> peak_memory(const Plan& plan) {
 }
 
 std::vector<int> peak_live_activations(const Schedule& schedule) {
+    if (is_forward_only(schedule)) {
+        return std::vector<int>(schedule.ranks.size(), std::min(2, schedule.micro_batches));
+    }
     std::vector<int> peaks;
     for (const auto& row : schedule.ranks) {
         int live = 0;

@@ -31,6 +31,7 @@ struct MemoryUse {
 /// RECV_F     boundary + input                      RECV_B  boundary + output
 /// F keep     boundary - input, stash + saved, boundary + output
 /// F drop     boundary - input, stash + input, boundary + output; during: forward_drop_peak
+/// F alone    as F drop, but nothing stays in the stash: no backward follows
 /// SEND_F     boundary - output                     SEND_B  boundary - input
 /// R          stash + saved - input; during: + output, too
 /// B          stash - saved, boundary - output gradient + input gradient; during: backward_peak
@@ -68,7 +69,8 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline);
 std::vector<MemoryUse> peak_memory(const Plan& plan);
 
 /// Largest number of (micro-batch, stage) pairs alive on each rank, from the start of F to the end
-/// of B (or W).
+/// of B (or W). Where no backward follows, nothing is kept: what is left are the activation at work
+/// and the one on its way.
 std::vector<int> peak_live_activations(const Schedule& schedule);
 
 /// Throws Error(Infeasible) with a table of ranks, their bytes by kind and the limit, if the plan

@@ -35,6 +35,40 @@ TEST(SmallestCapacity, OfOneFOneBIsOneFromTwoMicroBatchesOn) {
     }
 }
 
+TEST(SmallestCapacity, IsOneWhereverForwardsAndBackwardsTakeTurns) {
+    for (int p = 2; p <= 6; ++p) {
+        for (int m = 2; m <= 12; ++m) {
+            for (const ScheduleKind kind : {ScheduleKind::ZbH1, ScheduleKind::ZbH2}) {
+                EXPECT_EQ(smallest_capacity(lowered(kind, {.ranks = p, .micro_batches = m})), 1);
+            }
+        }
+        for (int v = 2; v <= 3; ++v) {
+            EXPECT_EQ(smallest_capacity(lowered(ScheduleKind::Interleaved1F1B, {p, v, 2 * p})), 1);
+        }
+    }
+}
+
+TEST(SmallestCapacity, OfLoopedBfsHoldsWhatComesRoundBeforeItsTurn) {
+    for (int p = 2; p <= 6; ++p) {
+        for (int v = 2; v <= 3; ++v) {
+            for (int m = p; m <= 4 * p; ++m) {
+                EXPECT_EQ(smallest_capacity(lowered(ScheduleKind::LoopedBfs, {p, v, m})), m / p)
+                    << "p " << p << " v " << v << " m " << m;
+            }
+        }
+    }
+}
+
+TEST(SmallestCapacity, OfInterleavedZbIsAtMostFour) {
+    for (int p = 2; p <= 6; ++p) {
+        for (int v = 1; v <= 4; ++v) {
+            for (const int m : {p, 2 * p, 4 * p}) {
+                EXPECT_LE(smallest_capacity(lowered(ScheduleKind::InterleavedZb, {p, v, m})), 4);
+            }
+        }
+    }
+}
+
 TEST(FindDeadlock, WhatRunsAtACapacityRunsAtALargerOne) {
     for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
         for (int ranks = 1; ranks <= 6; ++ranks) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/footprint.h"
 #include "core/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/plain_plan.h"
@@ -251,6 +252,19 @@ TEST(Hanayo, TakesTheTimeOfItsClosedForm) {
     for (int p = 1; p <= 32; ++p) {
         EXPECT_EQ(result_of(costs_of(ScheduleKind::Hanayo, {.p = p, .m = p, .v = 2})).time,
                   10 * p - 4);
+    }
+}
+
+TEST(ForwardOnly, KeepsTwoBuffersHoweverManyMicroBatchesThereAre) {
+    for (const int m : {2, 8, 32}) {
+        PlainCosts costs = costs_of(ScheduleKind::ForwardOnly, {.p = 4, .m = m});
+        costs.boundary = Bytes{100};
+        const Plan plan = make_plan(costs);
+        EXPECT_EQ(peak_live_activations(plan->schedule), std::vector<int>(4, 2));
+        const std::vector<MemoryUse> peaks = peak_memory(plan);
+        EXPECT_EQ(peaks.front().total(), Bytes{100});  // its output
+        EXPECT_EQ(peaks[1].total(), Bytes{200});       // input and output
+        EXPECT_EQ(peaks.back().total(), Bytes{100});   // its input
     }
 }
 
