@@ -357,10 +357,12 @@ TEST(Relations, ForAFixedOrderTheStepChangesByNoMoreThanItsActions) {
 }
 
 /// One, or one for every rank where the schedule goes through the chunks in groups. Naive, chimera
-/// and hanayo have one number only.
+/// and hanayo have one number only. zb-auto looks for the least span anew for each number, and its
+/// step may well be shorter with one micro-batch more.
 TEST(Relations, AddingMicroBatchesNeverShortensTheStep) {
     expect_relation(cases, [] {
         const Pipeline x = random_pipeline();
+        RC_PRE(x.kind != ScheduleKind::ZbAuto);
         const bool grouped =
             x.kind == ScheduleKind::Interleaved1F1B || x.kind == ScheduleKind::InterleavedZb;
         Pipeline more = x;
