@@ -368,14 +368,12 @@ Schedule lower(Schedule schedule, const Lowering& how, std::string_view place) {
     const bool backward = !is_forward_only(schedule);
     schedule =
         lower_recompute(std::move(schedule), backward ? how.recompute : Recompute::None, place);
+    const bool updates = how.updates && backward && !has_any(schedule, Op::Optimizer);
+    if (updates && !has_any(schedule, Op::ReduceGradient)) {
+        schedule = add_reduction(std::move(schedule));  // before the messages, which then go first
+    }
     schedule = lower_messages(std::move(schedule), how);
-    if (!how.updates || !backward || has_any(schedule, Op::Optimizer)) {
-        return schedule;
-    }
-    if (!has_any(schedule, Op::ReduceGradient)) {
-        schedule = add_reduction(std::move(schedule));
-    }
-    return add_optimizer(std::move(schedule));
+    return updates ? add_optimizer(std::move(schedule)) : schedule;
 }
 
 }  // namespace pipetwin

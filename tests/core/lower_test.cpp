@@ -187,6 +187,13 @@ TEST(AddReduction, StandsBehindTheLastBackwardOfEveryStageThatSharesItsWeights) 
     EXPECT_EQ(row_text(schedule, 1), "2F1 1F0 1B0 1REDUCE_GRAD 2B1 2REDUCE_GRAD");
 }
 
+TEST(Lower, LetsTheMessagesGoBeforeTheReduction) {
+    const Schedule schedule = lowered(ScheduleKind::Chimera, {.ranks = 2, .micro_batches = 2});
+    EXPECT_EQ(row_text(schedule, 0),
+              "0F0 0SEND_F0 3RECV_F1 3F1 3B1 3SEND_B1 3REDUCE_GRAD 0RECV_B0 0B0 0REDUCE_GRAD 0OPT "
+              "3OPT");
+}
+
 TEST(AddReduction, ChangesNothingWhereEveryStageHasItsOwnWeights) {
     EXPECT_EQ(add_reduction(two_by_two), two_by_two);
 }
