@@ -77,8 +77,7 @@ Schedule lowered_at_random(ScheduleKind kind, const ScheduleShape& shape, Random
     constexpr std::array timings{RecomputeTiming::Eager, RecomputeTiming::Lazy};
     Schedule schedule = add_communication(
         add_recompute(generate(kind, shape), random.any_of(modes)), random.any_of(timings));
-    const bool can_update = kind != ScheduleKind::Chimera;
-    return can_update && random.one_in(2) ? add_optimizer(std::move(schedule)) : schedule;
+    return random.one_in(2) ? add_optimizer(add_reduction(std::move(schedule))) : schedule;
 }
 
 // --- The damage. ---

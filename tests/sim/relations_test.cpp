@@ -218,12 +218,11 @@ TEST(Relations, TheEventQueueGivesTheLongestPathUnderBackPressure) {
 
 TEST(Relations, TheEventQueueGivesTheLongestPathOfAStepWithUpdates) {
     expect_relation(cases, [] {
-        const Pipeline x = random_pipeline();
-        RC_PRE(x.kind != ScheduleKind::Chimera);
-        PlanParts parts = plan_of(x).parts();
-        parts.schedule = add_optimizer(std::move(parts.schedule));
+        PlanParts parts = plan_of(random_pipeline()).parts();
+        parts.schedule = add_optimizer(add_reduction(std::move(parts.schedule)));
         for (StageState& state : parts.states) {
             state.optimizer = milliseconds(number(0, 4));
+            state.weights = Bytes{number(0, 4'000'000)};
         }
         const Plan plan = Plan::make(std::move(parts));
         RC_ASSERT(simulate(plan) == testing::longest_path(plan));

@@ -27,6 +27,16 @@ struct Layout {
         return stage >= 0 && stage < schedule.stage_count() && rank_of(stage) == rank;
     }
 
+    /// The stage of the other pipeline with the same piece of the model.
+    int twin_of(int stage) const {
+        for (int other = 0; other < schedule.stage_count(); ++other) {
+            if (other != stage && piece_of(other) == piece_of(stage)) {
+                return other;
+            }
+        }
+        return nowhere;
+    }
+
     static std::size_t index(int stage) { return static_cast<std::size_t>(stage); }
 };
 
@@ -185,7 +195,7 @@ class Worker {
         return !used_.contains(a.stage);
     }
 
-    /// Reduced at most once, then updated at most once.
+    /// Reduced at most once, then updated at most once; with the gradients of both pipelines.
     bool use_gradients(const Action& a) {
         if (!gradients_.contains(a.stage)) {
             return false;
@@ -194,7 +204,8 @@ class Worker {
         const bool first = earlier == used_.end();
         const bool follows = !first && earlier->second == Op::ReduceGradient;
         used_[a.stage] = a.op;
-        return first || (follows && a.op == Op::Optimizer);
+        const bool alone = layout_.twin_of(a.stage) == nowhere;
+        return a.op == Op::Optimizer ? (first && alone) || follows : first;
     }
 
     Layout layout_;
@@ -283,6 +294,9 @@ class Interleavings {
         if (action == nullptr) {
             return std::nullopt;
         }
+        if (action->op == Op::Optimizer && !twin_has_reduced(*action)) {
+            return std::nullopt;
+        }
         if (!is_send(action->op) && !is_receive(action->op)) {
             return rank;
         }
@@ -295,6 +309,21 @@ class Interleavings {
                 ? channel.waiting() < static_cast<std::size_t>(capacity_)
                 : channel.waiting() > 0 && accepts(*action, channel.sent[channel.received]);
         return goes ? std::optional(rank) : std::nullopt;
+    }
+
+    /// What an update needs of the other pipeline, where there is one, is there.
+    bool twin_has_reduced(const Action& update) const {
+        const Layout layout{schedule_};
+        const int twin = layout.twin_of(update.stage);
+        if (twin == nowhere) {
+            return true;
+        }
+        const auto rank = static_cast<std::size_t>(layout.rank_of(twin));
+        const auto& row = schedule_.ranks[rank];
+        return std::any_of(
+            row.begin(),
+            row.begin() + static_cast<std::ptrdiff_t>(done_[rank]),
+            [twin](const Action& a) { return a.op == Op::ReduceGradient && a.stage == twin; });
     }
 
     std::optional<std::size_t> receiver_of(const Action& send) const {

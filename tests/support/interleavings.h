@@ -12,7 +12,8 @@ namespace pipetwin::testing {
 /// input and leaves a stash (the bare input, where the row has an R), the output and, on the last
 /// stage, the gradient that the loss gives; R turns that input into a stash; B and I take a stash
 /// and the gradient of the output; W takes what I left; a SEND takes what it sends; a RECV takes
-/// the head of its queue, if that is the message which it names. What finds nothing to take never
+/// the head of its queue, if that is the message which it names; an OPT of a stage that shares its
+/// weights waits until the other pipeline's REDUCE_GRAD is done. What finds nothing to take never
 /// happens.
 ///
 /// True if every order comes to the end of every row, each micro-batch has then been through each
