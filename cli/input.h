@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
-#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -13,16 +12,10 @@ namespace pipetwin::cli {
 /// How `file` is called in errors and results.
 std::string input_name(const std::filesystem::path& file);
 
-/// A whole file; "-" is standard input. `look`, if given, sees every part of standard input as it
-/// comes and may throw. Throws as `read_file`.
+/// A whole file; "-" is standard input. `look`, if given, sees every part as it comes and may
+/// throw. Throws as `read_file`.
 std::string read_input(const std::filesystem::path& file,
                        std::size_t max_bytes,
                        const std::function<void(std::string_view)>& look = {});
-
-/// Hands the stream on in parts until its end, or until `max_bytes` or more were handed on.
-/// Returns whether it came to its end.
-bool for_each_part(std::istream& stream,
-                   std::size_t max_bytes,
-                   const std::function<void(std::string_view)>& look);
 
 }  // namespace pipetwin::cli

@@ -1,6 +1,5 @@
 #include "cli/schedule_source.h"
 
-#include <fstream>
 #include <limits>
 #include <utility>
 
@@ -11,8 +10,6 @@
 namespace pipetwin::cli {
 
 namespace {
-
-constexpr std::size_t largest_schedule_file = std::size_t{1} << 30;
 
 void require_valid_listing_all(const Schedule& schedule, std::string_view place) {
     require_valid(schedule, place, std::numeric_limits<std::size_t>::max());
@@ -33,13 +30,11 @@ Schedule scenario_rows(const Scenario& scenario) {
 Schedule read_schedule_file(const std::filesystem::path& file) {
     const std::string place = input_name(file);
     CellCounter counter(place);
-    const auto count = [&counter](std::string_view part) { counter.count(part); };
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(file, ignored)) {
-        std::ifstream stream(file, std::ios::binary);
-        for_each_part(stream, largest_schedule_file, count);
-    }
-    return parse_schedule_csv(read_input(file, largest_schedule_file, count), place);
+    return parse_schedule_csv(
+        read_input(file,
+                   largest_schedule_file,
+                   [&counter](std::string_view part) { counter.count(part); }),
+        place);
 }
 
 Schedule with_communication(Schedule schedule, RecomputeTiming timing) {

@@ -72,7 +72,9 @@ void write_all(const File& target, std::string_view content, const std::filesyst
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& file, std::size_t max_bytes) {
+std::string read_file(const std::filesystem::path& file,
+                      std::size_t max_bytes,
+                      const std::function<void(std::string_view)>& look) {
     // Non-blocking, so that opening a FIFO nobody writes to does not wait for ever.
     const File source(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (!source.is_open()) {
@@ -89,7 +91,6 @@ std::string read_file(const std::filesystem::path& file, std::size_t max_bytes) 
         refuse_size(file, max_bytes);
     }
     std::string content;
-    content.reserve(static_cast<std::size_t>(status.st_size));
     std::vector<char> buffer(std::size_t{1} << 16);
     while (true) {
         const ssize_t count = ::read(source.get(), buffer.data(), buffer.size());
@@ -102,7 +103,11 @@ std::string read_file(const std::filesystem::path& file, std::size_t max_bytes) 
             }
             refuse_io(file, "cannot read");
         }
-        content.append(buffer.data(), static_cast<std::size_t>(count));
+        const std::string_view part(buffer.data(), static_cast<std::size_t>(count));
+        if (look) {
+            look(part);
+        }
+        content += part;
         if (content.size() > max_bytes) {  // the file grew meanwhile
             refuse_size(file, max_bytes);
         }

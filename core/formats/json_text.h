@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -14,9 +15,12 @@ struct JsonLimits {
     int max_depth = 64;
 };
 
-/// A whole regular file. Throws Error(Io) if it cannot be read, Error(BadInput) if it is larger
-/// than `max_bytes` (naming the limit) or not a regular file.
-std::string read_file(const std::filesystem::path& file, std::size_t max_bytes);
+/// A whole regular file. `look`, if given, sees every part of it as it comes and may throw. Throws
+/// Error(Io) if it cannot be read, Error(BadInput) if it is larger than `max_bytes` (naming the
+/// limit) or not a regular file.
+std::string read_file(const std::filesystem::path& file,
+                      std::size_t max_bytes,
+                      const std::function<void(std::string_view)>& look = {});
 
 /// Writes beside the file and renames, so that a reader sees the old or the new content. Throws
 /// Error(Io).

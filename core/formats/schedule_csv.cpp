@@ -480,8 +480,11 @@ Schedule parse_schedule_csv(std::string_view text, std::string_view place) {
 }
 
 Schedule read_schedule_csv(const std::filesystem::path& file) {
-    constexpr std::size_t largest_file = std::size_t{1} << 30;
-    return parse_schedule_csv(read_file(file, largest_file), file.string());
+    CellCounter counter(file.string());
+    return parse_schedule_csv(read_file(file,
+                                        largest_schedule_file,
+                                        [&counter](std::string_view part) { counter.count(part); }),
+                              file.string());
 }
 
 bool is_schedule_file(std::string_view name) {

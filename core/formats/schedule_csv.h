@@ -15,6 +15,9 @@ enum class CsvContent {
     ComputeOnly,   ///< F, B, I, W; no communication
 };
 
+/// Bytes.
+constexpr std::size_t largest_schedule_file = std::size_t{1} << 30;
+
 /// Refuses a file of too many cells while it is being read, before any of them is kept.
 class CellCounter {
   public:
@@ -40,7 +43,8 @@ class CellCounter {
 /// all, for every s < S/2 - is two pipelines of one model (chimera): `weights_of_stage` says so.
 Schedule parse_schedule_csv(std::string_view text, std::string_view place);
 
-/// The same from a file. Throws Error(Io), too.
+/// The same from a file, of which no more is kept than `largest_schedule` cells. Throws Error(Io),
+/// too.
 Schedule read_schedule_csv(const std::filesystem::path& file);
 
 /// "....csv": the name of a schedule file, not of a generator.
