@@ -16,7 +16,7 @@ struct OpWords {
     std::string_view words;
 };
 
-constexpr std::array<OpWords, 13> table{{
+constexpr std::array<OpWords, op_count> table{{
     {Op::Forward, "F", "forward"},
     {Op::Backward, "B", "backward"},
     {Op::BackwardInput, "I", "input-gradient backward"},
@@ -46,23 +46,6 @@ std::string_view op_text(Op op) {
 
 std::string_view op_words(Op op) {
     return row(op).words;
-}
-
-bool is_compute(Op op) {
-    return op == Op::Forward || op == Op::Backward || op == Op::BackwardInput ||
-           op == Op::BackwardWeight || op == Op::Recompute;
-}
-
-bool is_send(Op op) {
-    return op == Op::SendForward || op == Op::SendBackward;
-}
-
-bool is_receive(Op op) {
-    return op == Op::RecvForward || op == Op::RecvBackward;
-}
-
-bool has_micro_batch(Op op) {
-    return is_compute(op) || is_send(op) || is_receive(op);
 }
 
 std::string to_string(const Action& action) {

@@ -23,6 +23,7 @@ enum class Op {
     Reshard,         ///< RESHARD: no micro-batch
     Optimizer,       ///< OPT: update of the stage's weights; no micro-batch
 };
+constexpr int op_count = 13;
 
 /// "2F0": stage 2, forward, micro-batch 0.
 struct Action {
@@ -41,11 +42,19 @@ std::string_view op_text(Op op);
 std::string_view op_words(Op op);
 
 /// True for F, B, I, W and R.
-bool is_compute(Op op);
-bool is_send(Op op);
-bool is_receive(Op op);
+constexpr bool is_compute(Op op) {
+    return op <= Op::Recompute;
+}
+constexpr bool is_send(Op op) {
+    return op == Op::SendForward || op == Op::SendBackward;
+}
+constexpr bool is_receive(Op op) {
+    return op == Op::RecvForward || op == Op::RecvBackward;
+}
 /// False for REDUCE_GRAD, UNSHARD, RESHARD and OPT.
-bool has_micro_batch(Op op);
+constexpr bool has_micro_batch(Op op) {
+    return op < Op::ReduceGradient;
+}
 
 /// "2F0", "0SEND_F3", "1OPT".
 std::string to_string(const Action& action);

@@ -13,6 +13,29 @@ namespace pipetwin {
 
 namespace {
 
+void expect_sizes_agree(const Contention& contention, const Schedule& schedule) {
+    const std::size_t ranks = schedule.ranks.size();
+    PIPETWIN_EXPECT(contention.cores >= 0, "the number of cores is not negative");
+    PIPETWIN_EXPECT(contention.interference.empty() || contention.interference.size() == ranks,
+                    "the interference of every rank");
+    for (const auto& row : contention.interference) {
+        PIPETWIN_EXPECT(row.size() == ranks, "the interference with every rank");
+        PIPETWIN_EXPECT(std::ranges::all_of(row, [](double share) { return share >= 0; }),
+                        "interference is not negative");
+    }
+    PIPETWIN_EXPECT(contention.shared_links.empty() ||
+                        contention.way_of_edge.size() + 2 == 2 * schedule.rank_of_stage.size(),
+                    "a way for every edge");
+    for (const auto& way : contention.way_of_edge) {
+        PIPETWIN_EXPECT(std::ranges::all_of(way,
+                                            [&contention](int link) {
+                                                return link >= 0 &&
+                                                       link < std::ssize(contention.shared_links);
+                                            }),
+                        "a way leads over shared links");
+    }
+}
+
 /// The sizes that every user of a plan relies on.
 void expect_sizes_agree(const PlanParts& parts) {
     const auto stages = parts.schedule.rank_of_stage.size();
@@ -29,6 +52,9 @@ void expect_sizes_agree(const PlanParts& parts) {
     const bool own_weights = piece_count(parts.schedule) == parts.schedule.stage_count();
     PIPETWIN_EXPECT(parts.reductions.size() == (own_weights ? 0 : stages),
                     "one link per stage that shares its weights");
+    PIPETWIN_EXPECT(parts.all_reduce.empty() || parts.all_reduce.size() == stages,
+                    "one all-reduce per stage");
+    expect_sizes_agree(parts.contention, parts.schedule);
     PIPETWIN_EXPECT(
         parts.micro_batch_sizes.empty() || parts.micro_batch_sizes.size() == micro_batches,
         "one size per micro-batch");
@@ -50,6 +76,9 @@ void require_bounded_time(const Plan& plan) {
     for (const auto& row : plan->schedule.ranks) {
         for (const Action& action : row) {
             seconds += to_seconds(plan.duration(action));
+            if (action.op == Op::ReduceGradient && plan->overlap_reduction) {
+                seconds += to_seconds(plan.all_reduce_time(action.stage));
+            }
             if (is_send(action.op)) {
                 const int boundary = edge_of(action) / 2;
                 const LinkCost& link = plan->links.at(static_cast<std::size_t>(boundary));
@@ -101,6 +130,9 @@ Duration Plan::duration(const Action& action) const {
     if (action.op == Op::Optimizer) {
         return parts_.dispatch + parts_.states.at(static_cast<std::size_t>(action.stage)).optimizer;
     }
+    if (action.op == Op::ReduceGradient && !parts_.overlap_reduction) {
+        return all_reduce_time(action.stage);
+    }
     if (!is_compute(action.op)) {
         return Duration{};
     }
@@ -117,6 +149,11 @@ Duration Plan::duration(const Action& action) const {
         default:
             return parts_.dispatch + stage.recompute;
     }
+}
+
+Duration Plan::all_reduce_time(int stage) const {
+    return parts_.all_reduce.empty() ? Duration{}
+                                     : parts_.all_reduce.at(static_cast<std::size_t>(stage));
 }
 
 std::optional<std::int64_t> Plan::samples() const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/contention.h"
 #include "core/lower.h"
 #include "core/model.h"
 #include "core/partition.h"
@@ -56,10 +57,16 @@ struct PlanParts {
     std::vector<LinkCost> links;                ///< [boundary], both directions alike
     /// [stage]: from it to the stage with the same weights; empty where all weights are their own.
     std::vector<LinkCost> reductions;
+    /// [stage]: how long its REDUCE_GRAD sums the gradients of the pipeline's replicas; empty where
+    /// there is one replica. Those of one rank go one after the other.
+    std::vector<Duration> all_reduce;
+    bool overlap_reduction = false;       ///< the rank goes on meanwhile, up to the stage's OPT
     Duration dispatch{};                  ///< host time before every compute action
     std::optional<int> channel_capacity;  ///< none: unbounded, no send ever blocks
-    std::optional<Bytes> memory_limit;    ///< per rank
-    bool stale_gradients = false;         ///< schedules without a flush
+    TransferMode transfer = TransferMode::Asynchronous;
+    Contention contention;
+    std::optional<Bytes> memory_limit;  ///< per rank
+    bool stale_gradients = false;       ///< schedules without a flush
 };
 
 /// What every device will do, in order, and what each action costs. Validated; sizes agree.
@@ -84,8 +91,12 @@ class Plan {
     int micro_batches() const { return parts_.schedule.micro_batches; }
     const StageCost& cost(int stage, int micro_batch) const;
 
-    /// Compute actions and OPT: their duration, dispatch included; zero for communication.
+    /// Compute actions and OPT: their duration, dispatch included. REDUCE_GRAD: how long the rank
+    /// is busy with it. Zero for sends and receives.
     Duration duration(const Action& action) const;
+
+    /// How long the gradients of a stage are summed over the replicas.
+    Duration all_reduce_time(int stage) const;
 
     /// Samples of the mini-batch; none for plain numbers.
     std::optional<std::int64_t> samples() const;

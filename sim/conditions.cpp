@@ -13,36 +13,34 @@ Duration occupation(const LinkCost& link, Bytes message) {
     return transfer_time(message + link.half_bandwidth, link.bytes_per_second);
 }
 
-namespace {
-
-Conditions without_durations(const Plan& plan) {
-    return {.durations = {},
-            .links = plan->links,
-            .reductions = plan->reductions,
-            .channel_capacity = plan->channel_capacity};
+Bytes message_bytes(const Plan& plan, int edge, int micro_batch) {
+    const int boundary = edge / 2;
+    return edge % 2 == 0 ? plan.cost(boundary, micro_batch).output
+                         : plan.cost(boundary + 1, micro_batch).input;
 }
 
-}  // namespace
-
 Conditions planned_conditions(const Plan& plan) {
-    Conditions conditions = without_durations(plan);
-    for (const auto& row : plan->schedule.ranks) {
-        auto& durations = conditions.durations.emplace_back();
-        for (const Action& action : row) {
-            durations.push_back(plan.duration(action));
-        }
-    }
-    return conditions;
+    return {.durations = {},
+            .duration_of_op = {},
+            .links = plan->links,
+            .reductions = plan->reductions,
+            .overlapped_reductions =
+                plan->overlap_reduction ? plan->all_reduce : std::vector<Duration>{},
+            .channel_capacity = plan->channel_capacity,
+            .transfer = plan->transfer,
+            .contention = plan->contention};
 }
 
 Conditions conditions_of(const Plan& plan, const Timeline& timeline) {
     const auto& rows = plan->schedule.ranks;
     PIPETWIN_EXPECT(timeline.ranks.size() == rows.size(), "the timeline is one of this plan");
-    Conditions conditions = without_durations(plan);
+    Conditions conditions = planned_conditions(plan);
+    conditions.contention = {};
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
         PIPETWIN_EXPECT(timeline.ranks[rank].size() == rows[rank].size(),
                         "the timeline is one of this plan");
         auto& durations = conditions.durations.emplace_back();
+        durations.reserve(rows[rank].size());
         for (const Span& span : timeline.ranks[rank]) {
             durations.push_back(span.end - span.ready);
         }
@@ -54,6 +52,8 @@ Conditions without_communication(Conditions conditions) {
     for (std::vector<LinkCost>* links : {&conditions.links, &conditions.reductions}) {
         std::ranges::fill(*links, LinkCost{});
     }
+    conditions.overlapped_reductions.clear();
+    conditions.contention.shared_links.clear();
     conditions.channel_capacity.reset();
     return conditions;
 }

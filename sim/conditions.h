@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -10,18 +11,24 @@ namespace pipetwin::sim {
 
 /// What a replay of a plan's rows takes as given: the plan's own numbers, or others.
 struct Conditions {
-    std::vector<std::vector<Duration>>
-        durations;                     ///< [rank][cell]; those of sends and receives are not read
+    /// [rank][cell]; those of sends and receives are not read. Empty: as the plan says.
+    std::vector<std::vector<Duration>> durations;
+    /// By op, in place of the two above: every action of an op lasts the same.
+    std::optional<std::array<Duration, op_count>> duration_of_op;
     std::vector<LinkCost> links;       ///< [boundary]
     std::vector<LinkCost> reductions;  ///< as in the plan
+    /// [stage]: reductions over replicas that their rank does not wait for; empty: none.
+    std::vector<Duration> overlapped_reductions;
     std::optional<int> channel_capacity;  ///< none: no send ever waits
+    TransferMode transfer = TransferMode::Asynchronous;
+    Contention contention;
 };
 
 /// What the plan itself says.
 Conditions planned_conditions(const Plan& plan);
 
-/// Durations as they stand in a timeline of the plan's rows; links and capacity as in the plan.
-/// Throws InternalError if the rows differ in length.
+/// Durations as they stand in a timeline of the plan's rows; the rest as in the plan, but without
+/// contention, which the durations have in them. Throws InternalError if the rows differ in length.
 Conditions conditions_of(const Plan& plan, const Timeline& timeline);
 
 /// The same with links that are free and instant, and with room for every message.
@@ -31,5 +38,9 @@ Conditions without_communication(Conditions conditions);
 /// that is (n + half_bandwidth) / rate. The latency is not in it: the next message may follow at
 /// once.
 Duration occupation(const LinkCost& link, Bytes message);
+
+/// What travels over an edge (core/edge.h): the output of the stage before a boundary, or the
+/// gradient of the input of the stage behind it.
+Bytes message_bytes(const Plan& plan, int edge, int micro_batch);
 
 }  // namespace pipetwin::sim

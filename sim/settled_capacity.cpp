@@ -25,7 +25,7 @@ int most_waiting(const std::vector<Duration>& handed_over, const std::vector<Dur
 int settled_capacity(const Plan& plan) {
     Conditions unblocked = planned_conditions(plan);
     unblocked.channel_capacity.reset();
-    const Timeline timeline = replay(plan, std::move(unblocked));
+    const Timeline timeline = replay(plan, unblocked);
 
     const std::size_t edges = timeline.links.size();
     std::vector<std::vector<Duration>> handed_over(edges);

@@ -6,18 +6,22 @@
 
 namespace pipetwin::sim {
 
-/// What every device would do, and when. Discrete events in integer nanoseconds; equal times are
-/// resolved by sequence number, so a run is the same on every machine, byte for byte.
+/// What every device would do, and when, in integer nanoseconds: the same on every machine, byte
+/// for byte.
 ///
 /// A transfer leaves when its link is free and occupies it for bytes / rate; it arrives `latency`
 /// later. Links are FIFO, one per boundary and direction. With a channel capacity c a send waits
 /// while c messages that the receiver has not taken are under way or waiting on its edge (c = 0:
 /// until the receive begins). Two actions that are issued together run one after the other here. A
 /// validated plan always finishes; InternalError otherwise.
+///
+/// Where nothing is shared, times follow from the rows alone and sim/fixed_order.h finds them;
+/// where ranks or messages contend, sim/event_engine.h. Where both can be asked they agree to the
+/// nanosecond.
 Timeline simulate(const Plan& plan);
 
-/// The same engine under other conditions than the plan's own. Its timelines count as predicted.
-Timeline replay(const Plan& plan, Conditions conditions);
+/// The same under other conditions than the plan's own. Its timelines count as predicted.
+Timeline replay(const Plan& plan, const Conditions& conditions);
 
 /// The largest number of messages ever waiting on an edge in the unblocked simulation, at least 1
 /// (0 where the plan has no edges): with this capacity no send blocks.

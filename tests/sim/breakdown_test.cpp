@@ -20,7 +20,7 @@ Breakdown of(const PlainCosts& costs) {
 /// What the executor would record if every compute action began `gap` after the rank turned to it:
 /// the rows run as simulated with longer actions, but the spans show the actions alone.
 Timeline with_gaps(const Plan& plan, Duration gap) {
-    Conditions conditions = planned_conditions(plan);
+    Conditions conditions = conditions_of(plan, simulate(plan));
     for (std::size_t rank = 0; rank < conditions.durations.size(); ++rank) {
         for (std::size_t cell = 0; cell < conditions.durations[rank].size(); ++cell) {
             const bool compute = is_compute(plan->schedule.ranks[rank][cell].op);

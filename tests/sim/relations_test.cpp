@@ -285,7 +285,7 @@ std::size_t action_count(const Plan& plan) {
 
 /// The plan's rows with a duration of its own for every action.
 Duration time_with(const Plan& plan, const std::vector<int>& durations) {
-    Conditions conditions = planned_conditions(plan);
+    Conditions conditions = conditions_of(plan, simulate(plan));
     auto next = durations.begin();
     for (auto& row : conditions.durations) {
         for (Duration& duration : row) {

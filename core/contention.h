@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+namespace pipetwin {
+
+/// How messages that want the same link at the same time share it.
+enum class LinkSharing {
+    Fifo,  ///< one after the other, in the order in which they came
+    Fair,  ///< at once, each at its max-min fair rate
+};
+
+/// How a rank hands a message to its link.
+enum class TransferMode {
+    Asynchronous,  ///< the rank goes on at once, while the link carries the message
+    Blocking,      ///< the rank goes on when the link has carried all of it
+    HandOver,      ///< within one memory: no bytes move; the message is there after the latency
+};
+
+/// What ranks and messages take from each other, so that a time depends on who else is at work. As
+/// a plan's rows say nothing of that, only the event engine knows it.
+struct Contention {
+    int cores = 0;  ///< processors that all ranks share in equal parts; 0: each rank has its own
+
+    /// [rank][other]: how much longer a rank's actions last while the other computes, as a share of
+    /// them (0.05: a twentieth). Empty: not at all.
+    std::vector<std::vector<double>> interference;
+
+    LinkSharing sharing = LinkSharing::Fifo;
+    std::vector<double> shared_links;          ///< bytes per second of each
+    std::vector<std::vector<int>> way_of_edge; ///< [edge]: the shared links that its messages pass
+
+    bool any() const { return cores > 0 || !interference.empty() || !shared_links.empty(); }
+};
+
+}  // namespace pipetwin

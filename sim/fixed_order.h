@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/plan.h"
+#include "core/timeline.h"
+#include "sim/conditions.h"
+
+/// The engine for plans whose times depend on their rows alone: every time is the largest of the
+/// times it has to wait for, the longest path through rows and messages. One visit per action, no
+/// queue.
+namespace pipetwin::sim {
+
+/// Throws InternalError for conditions with contention, or if the rows wait for each other.
+Timeline in_fixed_order(const Plan& plan, const Conditions& conditions);
+
+/// The step time of that timeline, without the timeline.
+Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,195 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "core/edge.h"
+#include "core/error.h"
+#include "core/schedule.h"
+
+namespace pipetwin::sim {
+
+/// One end of a message: the rank, the place in its row, the action, the edge, and how many
+/// messages of the edge came before.
+struct MessageEnd {
+    int rank = 0;
+    std::size_t cell = 0;
+    const Action& action;
+    int edge = 0;
+    int number = 0;
+};
+
+/// Visits every action of a schedule once, each after all that it has to wait for: the action
+/// before it in its row, a receive after its send, a send after the receive that makes room for
+/// it, an update after the reduction of the stage with the same weights.
+///
+/// A rank is followed as far as it goes. Where it has to wait, the rank that it waits for takes it
+/// up again later. As ranks choose nothing, every order of visits that keeps these rules ends at
+/// the end of every row (Kahn process networks). O(actions).
+///
+/// The visitor has
+///     void act(int rank, std::size_t cell, const Action&);   all but sends and receives
+///     void send(const MessageEnd&);
+///     void begin_receive(const MessageEnd&);                 the rank turns to it
+///     void receive(const MessageEnd&);                       the message was sent before
+template <class Visitor>
+class RowWalk {
+  public:
+    /// `capacity` as of the channels; none: there is always room.
+    RowWalk(const Schedule& schedule, std::optional<int> capacity, Visitor& visitor)
+        : schedule_(schedule),
+          capacity_(capacity.value_or(unlimited)),
+          visitor_(visitor),
+          next_(schedule.ranks.size(), 0),
+          edges_(2 * schedule.rank_of_stage.size()),
+          reduced_(schedule.rank_of_stage.size(), false),
+          update_waits_(schedule.rank_of_stage.size(), false) {}
+
+    /// InternalError if the rows wait for each other.
+    void run() {
+        for (int rank = schedule_.rank_count() - 1; rank >= 0; --rank) {
+            runnable_.push_back(rank);
+        }
+        while (!runnable_.empty()) {
+            const int rank = runnable_.back();
+            runnable_.pop_back();
+            follow(rank);
+        }
+        for (std::size_t rank = 0; rank < next_.size(); ++rank) {
+            PIPETWIN_EXPECT(next_[rank] == schedule_.ranks[rank].size(),
+                            "a validated plan runs to its end");
+        }
+    }
+
+  private:
+    struct Edge {
+        int sent = 0;
+        int received = 0;
+        int waiting_sender = nobody;
+        int waiting_receiver = nobody;
+        bool receive_begun = false;  ///< of message `received`
+    };
+
+    void follow(int rank) {
+        const auto index = static_cast<std::size_t>(rank);
+        const std::vector<Action>& row = schedule_.ranks[index];
+        std::size_t cell = next_[index];
+        while (cell < row.size() && passes(rank, cell, row[cell])) {
+            ++cell;
+        }
+        next_[index] = cell;
+    }
+
+    bool passes(int rank, std::size_t cell, const Action& action) {
+        switch (action.op) {
+            case Op::SendForward:
+            case Op::SendBackward:
+                return sends(rank, cell, action);
+            case Op::RecvForward:
+            case Op::RecvBackward:
+                return receives(rank, cell, action);
+            case Op::ReduceGradient:
+                visitor_.act(rank, cell, action);
+                reduces(action.stage);
+                return true;
+            case Op::Optimizer:
+                if (update_has_to_wait(rank, action.stage)) {
+                    return false;
+                }
+                [[fallthrough]];
+            default:
+                visitor_.act(rank, cell, action);
+                return true;
+        }
+    }
+
+    bool sends(int rank, std::size_t cell, const Action& action) {
+        const int index = edge_of(action);
+        Edge& edge = edges_[static_cast<std::size_t>(index)];
+        const bool room = edge.sent - edge.received < capacity_ ||
+                          (edge.sent == edge.received && edge.receive_begun);
+        if (!room) {
+            edge.waiting_sender = rank;
+            return false;
+        }
+        visitor_.send({rank, cell, action, index, edge.sent});
+        ++edge.sent;
+        wake(edge.waiting_receiver);
+        return true;
+    }
+
+    bool receives(int rank, std::size_t cell, const Action& action) {
+        const int index = edge_of(action);
+        Edge& edge = edges_[static_cast<std::size_t>(index)];
+        const MessageEnd end{rank, cell, action, index, edge.received};
+        if (!edge.receive_begun) {
+            edge.receive_begun = true;
+            visitor_.begin_receive(end);
+        }
+        if (edge.sent == edge.received) {
+            edge.waiting_receiver = rank;
+            wake(edge.waiting_sender);
+            return false;
+        }
+        visitor_.receive(end);
+        ++edge.received;
+        edge.receive_begun = false;
+        wake(edge.waiting_sender);
+        return true;
+    }
+
+    void reduces(int stage) {
+        reduced_[static_cast<std::size_t>(stage)] = true;
+        if (const auto twin = twin_of(schedule_, stage)) {
+            const auto index = static_cast<std::size_t>(*twin);
+            if (update_waits_[index]) {
+                update_waits_[index] = false;
+                runnable_.push_back(schedule_.rank_of_stage[index]);
+            }
+        }
+    }
+
+    bool update_has_to_wait(int rank, int stage) {
+        const auto twin = twin_of(schedule_, stage);
+        const bool waits = twin && !reduced_[static_cast<std::size_t>(*twin)];
+        update_waits_[static_cast<std::size_t>(stage)] = waits;
+        PIPETWIN_EXPECT(schedule_.rank_of_stage[static_cast<std::size_t>(stage)] == rank,
+                        "a rank updates its own stages");
+        return waits;
+    }
+
+    void wake(int& rank) {
+        if (rank != nobody) {
+            runnable_.push_back(rank);
+            rank = nobody;
+        }
+    }
+
+    static constexpr int nobody = -1;
+    static constexpr int unlimited = 1 << 30;
+
+    const Schedule& schedule_;
+    int capacity_;
+    Visitor& visitor_;
+    std::vector<std::size_t> next_;  ///< [rank] cell
+    std::vector<Edge> edges_;
+    std::vector<bool> reduced_;       ///< [stage]
+    std::vector<bool> update_waits_;  ///< [stage]
+    std::vector<int> runnable_;
+};
+
+/// How many messages travel over each edge.
+inline std::vector<std::size_t> messages_of_edges(const Schedule& schedule) {
+    std::vector<std::size_t> count(2 * schedule.rank_of_stage.size(), 0);
+    for (const auto& row : schedule.ranks) {
+        for (const Action& action : row) {
+            if (is_send(action.op)) {
+                ++count[static_cast<std::size_t>(edge_of(action))];
+            }
+        }
+    }
+    return count;
+}
+
+}  // namespace pipetwin::sim
