@@ -92,7 +92,7 @@ class SymbolicRun {
 
   private:
     std::optional<Awaited> reduction_awaited_by(const Action& update) const {
-        const int twin = twin_of(schedule_, update.stage).value();
+        const int twin = known_twin_of(update.stage).value();
         const int peer = schedule_.rank_of_stage[static_cast<std::size_t>(twin)];
         for (std::size_t cell = next(peer); cell < row(peer).size(); ++cell) {
             if (row(peer)[cell].op == Op::ReduceGradient && row(peer)[cell].stage == twin) {
@@ -120,12 +120,13 @@ class SymbolicRun {
     }
 
     bool passes(int rank, const Action& action) {
-        if (action.op == Op::ReduceGradient) {
-            return reduces(action.stage);
-        }
-        if (action.op == Op::Optimizer) {
-            const auto twin = twin_of(schedule_, action.stage);
-            return !twin || reduced_[static_cast<std::size_t>(*twin)];
+        if (action.op == Op::ReduceGradient || action.op == Op::Optimizer) {
+            const auto twin = known_twin_of(action.stage);
+            if (!twin) {
+                return true;
+            }
+            return action.op == Op::ReduceGradient ? reduces(action.stage, *twin)
+                                                   : reduced_[static_cast<std::size_t>(*twin)];
         }
         if (!is_send(action.op) && !is_receive(action.op)) {
             return true;
@@ -141,12 +142,24 @@ class SymbolicRun {
         return is_send(action.op) ? sends(rank, channel) : receives(rank, channel);
     }
 
-    /// An update on another rank may wait for these gradients.
-    bool reduces(int stage) {
-        reduced_[static_cast<std::size_t>(stage)] = true;
-        if (const auto twin = twin_of(schedule_, stage)) {
-            runnable_.push_back(schedule_.rank_of_stage[static_cast<std::size_t>(*twin)]);
+    /// The stage with the same weights, if both are stages that some rank holds: the rows may be
+    /// of a schedule that breaks every rule.
+    std::optional<int> known_twin_of(int stage) const {
+        if (stage < 0 || stage >= schedule_.stage_count()) {
+            return std::nullopt;
         }
+        const std::optional<int> twin = twin_of(schedule_, stage);
+        const auto held = [this](int held_stage) {
+            const int rank = schedule_.rank_of_stage[static_cast<std::size_t>(held_stage)];
+            return rank >= 0 && rank < schedule_.rank_count();
+        };
+        return twin && held(*twin) ? twin : std::nullopt;
+    }
+
+    /// An update on another rank may wait for these gradients.
+    bool reduces(int stage, int twin) {
+        reduced_[static_cast<std::size_t>(stage)] = true;
+        runnable_.push_back(schedule_.rank_of_stage[static_cast<std::size_t>(twin)]);
         return true;
     }
 

@@ -127,6 +127,18 @@ TEST(FindDeadlock, LeavesOutRanksThatOnlyWaitForTheCycle) {
     EXPECT_EQ(report.waiting[1].rank, 2);
 }
 
+/// It wrote behind the end of an array: the exhaustive oracle found it in 100,000 damaged
+/// schedules.
+TEST(FindDeadlock, PassesReductionsAndUpdatesOfStagesThatDoNotExist) {
+    for (const int stage : {-1, 4, 1'000'000}) {
+        Schedule schedule = add_optimizer(
+            add_reduction(lowered(ScheduleKind::Chimera, {.ranks = 2, .micro_batches = 2})));
+        schedule.ranks[0].push_back({.op = Op::ReduceGradient, .stage = stage});
+        schedule.ranks[0].push_back({.op = Op::Optimizer, .stage = stage});
+        EXPECT_TRUE(find_deadlock(schedule, 1).deadlock_free) << "stage " << stage;
+    }
+}
+
 TEST(FindDeadlock, SaysSoWhereNobodySendsOrReceives) {
     const DeadlockReport unsent = find_deadlock(schedule_of({"0F0 0RECV_B0 0B0", "1F0 1B0"}), 1);
     ASSERT_EQ(unsent.waiting.size(), 1U);
