@@ -27,8 +27,8 @@ struct Contention {
     std::vector<std::vector<double>> interference;
 
     LinkSharing sharing = LinkSharing::Fifo;
-    std::vector<double> shared_links;          ///< bytes per second of each
-    std::vector<std::vector<int>> way_of_edge; ///< [edge]: the shared links that its messages pass
+    std::vector<double> shared_links;           ///< bytes per second of each
+    std::vector<std::vector<int>> way_of_edge;  ///< [edge]: the shared links that its messages pass
 
     bool any() const { return cores > 0 || !interference.empty() || !shared_links.empty(); }
 };

@@ -248,8 +248,9 @@ class Simulation {
 
     bool compute(int rank, Span& span) {
         span.ready = now_;
-        const Duration length = costs_.action(
-            static_cast<std::size_t>(rank), ranks_[static_cast<std::size_t>(rank)].cell, span.action);
+        const Duration length = costs_.action(static_cast<std::size_t>(rank),
+                                              ranks_[static_cast<std::size_t>(rank)].cell,
+                                              span.action);
         if (length == Duration{}) {
             return done(rank, span);
         }
@@ -360,8 +361,9 @@ class Simulation {
 
     /// The action at hand is over, and the rank turns to the next.
     void finish(int rank) {
-        done(rank, timeline_.ranks[static_cast<std::size_t>(rank)]
-                                  [ranks_[static_cast<std::size_t>(rank)].cell]);
+        done(rank,
+             timeline_.ranks[static_cast<std::size_t>(rank)]
+                            [ranks_[static_cast<std::size_t>(rank)].cell]);
         runnable_.push_back(rank);
     }
 

@@ -1,31 +1,14 @@
 #include "sim/fixed_order.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "sim/per_message.h"
 #include "sim/row_walk.h"
 #include "sim/step_costs.h"
 
 namespace pipetwin::sim {
 
 namespace {
-
-/// Something for every message of every edge, in one piece of memory.
-class PerMessage {
-  public:
-    explicit PerMessage(const std::vector<std::size_t>& count) : first_(count.size() + 1, 0) {
-        std::partial_sum(count.begin(), count.end(), first_.begin() + 1);
-        times_.resize(first_.back());
-    }
-
-    Duration& at(int edge, int number) {
-        return times_[first_[static_cast<std::size_t>(edge)] + static_cast<std::size_t>(number)];
-    }
-
-  private:
-    std::vector<std::size_t> first_;
-    std::vector<Duration> times_;
-};
 
 /// Keeps what it is told as a timeline.
 class Spans {
@@ -172,8 +155,9 @@ class Times {
     std::vector<Duration> rank_free_;
     std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
     std::vector<Duration> link_free_;     ///< [edge]
-    PerMessage arrival_;
-    PerMessage room_;  ///< when a receive made room: when it ended, or, without capacity, began
+    PerMessage<Duration> arrival_;
+    PerMessage<Duration>
+        room_;  ///< when a receive made room: when it ended, or, without capacity, began
     std::vector<Duration> gradients_complete_;  ///< [stage]: all that its update waits for
     Keeper& keeper_;
 };

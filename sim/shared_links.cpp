@@ -14,9 +14,8 @@ constexpr double fastest_rate = 1e17;
 
 /// Whole bytes per second; 0 stands for infinitely fast.
 std::int64_t whole_rate(double bytes_per_second) {
-    return bytes_per_second > 0
-               ? std::llround(std::clamp(bytes_per_second, 1.0, fastest_rate))
-               : static_cast<std::int64_t>(fastest_rate);
+    return bytes_per_second > 0 ? std::llround(std::clamp(bytes_per_second, 1.0, fastest_rate))
+                                : static_cast<std::int64_t>(fastest_rate);
 }
 
 std::vector<std::int64_t> whole_rates(const std::vector<double>& rates) {

@@ -42,7 +42,7 @@ class SharedLinks {
     const Conditions& conditions_;
     const std::vector<std::vector<int>>& way_of_edge_;
     SharedWork work_;
-    std::deque<Carried> waiting_;    ///< in the order in which they came
+    std::deque<Carried> waiting_;  ///< in the order in which they came
     std::vector<Carried> under_way_;
     std::vector<bool> edge_busy_;
     std::vector<int> users_;  ///< [shared link]: messages on it

@@ -37,10 +37,10 @@ void StepCosts::add_actions(const Plan& plan) {
                 const Action action{
                     .op = static_cast<Op>(op), .stage = stage, .micro_batch = micro_batch};
                 const bool known = micro_batch >= 0 || !has_micro_batch(action.op);
-                table_.push_back(!known                        ? Duration{}
-                                 : conditions_.duration_of_op ? conditions_.duration_of_op->at(
-                                                                    static_cast<std::size_t>(op))
-                                                              : plan.duration(action));
+                table_.push_back(!known ? Duration{}
+                                 : conditions_.duration_of_op
+                                     ? conditions_.duration_of_op->at(static_cast<std::size_t>(op))
+                                     : plan.duration(action));
             }
         }
     }

@@ -12,7 +12,7 @@
 #include "core/metrics.h"
 #include "core/validate.h"
 #include "sim/simulate.h"
-#include "tests/support/critical_path.h"
+#include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/relation.h"
 
@@ -25,152 +25,6 @@ using testing::expect_relation;
 using testing::milliseconds;
 
 constexpr int cases = 100;  // per relation; in all about a thousand
-
-// --- Random pipelines. ---
-
-/// A shape and its costs: integers, in milliseconds.
-struct Pipeline {
-    ScheduleKind kind = ScheduleKind::GPipe;
-    ScheduleShape shape;
-    std::vector<int> forward;  ///< per piece of the model
-    std::vector<int> backward_input;
-    std::vector<int> backward_weight;
-    std::vector<int> recompute;
-    std::vector<int> latency;  ///< per boundary, both directions alike
-    /// A message and the size at which links reach half of their rate, in MB at 1 GB/s; empty: no
-    /// time.
-    std::vector<int> transfer;
-    Recompute mode = Recompute::None;
-    RecomputeTiming timing = RecomputeTiming::Eager;
-};
-
-std::ostream& operator<<(std::ostream& out, const Pipeline& x) {
-    return out << fmt::format(
-               "{} p {} v {} m {}, F {} I {} W {} R {}, latency {}, transfer {}, recompute {} {}",
-               to_string(x.kind),
-               x.shape.ranks,
-               x.shape.chunks,
-               x.shape.micro_batches,
-               x.forward,
-               x.backward_input,
-               x.backward_weight,
-               x.recompute,
-               x.latency,
-               x.transfer,
-               to_string(x.mode),
-               to_string(x.timing));
-}
-
-bool exists(ScheduleKind kind, const ScheduleShape& shape) {
-    try {
-        generate(kind, shape);
-        return true;
-    } catch (const Error&) {
-        return false;
-    }
-}
-
-/// The shapes up to 6 ranks, 3 chunks and 12 micro-batches that a kind accepts, small ones first:
-/// so they are what a failing case shrinks to.
-std::vector<ScheduleShape> find_shapes(ScheduleKind kind) {
-    std::vector<ScheduleShape> shapes;
-    for (int m = 1; m <= 12; ++m) {
-        for (int ranks = 1; ranks <= 6; ++ranks) {
-            for (int chunks = 1; chunks <= 3; ++chunks) {
-                shapes.push_back({.ranks = ranks, .chunks = chunks, .micro_batches = m});
-            }
-        }
-    }
-    std::erase_if(shapes, [kind](const ScheduleShape& shape) { return !exists(kind, shape); });
-    std::ranges::stable_sort(shapes, {}, [](const ScheduleShape& shape) {
-        return shape.ranks * shape.chunks * shape.micro_batches;
-    });
-    return shapes;
-}
-
-const std::vector<ScheduleShape>& shapes_of(ScheduleKind kind) {
-    static std::map<ScheduleKind, std::vector<ScheduleShape>> known;
-    const auto entry = known.find(kind);
-    return entry != known.end() ? entry->second
-                                : known.emplace(kind, find_shapes(kind)).first->second;
-}
-
-// RapidCheck lets numbers grow with the progress of a test; here all are wanted from the start.
-template <class T>
-T drawn(const rc::Gen<T>& generator) {
-    return *rc::gen::resize(rc::kNominalSize, generator);
-}
-
-int number(int lowest, int highest) {
-    return drawn(rc::gen::inRange(lowest, highest + 1));
-}
-
-std::vector<int> numbers(std::size_t count, int lowest, int highest) {
-    return drawn(
-        rc::gen::container<std::vector<int>>(count, rc::gen::inRange(lowest, highest + 1)));
-}
-
-Pipeline drawn_pipeline(ScheduleKind kind) {
-    const auto& shapes = shapes_of(kind);
-    Pipeline x;
-    x.kind = kind;
-    x.shape = shapes[static_cast<std::size_t>(number(0, static_cast<int>(shapes.size()) - 1))];
-    const auto pieces =
-        static_cast<std::size_t>(x.shape.ranks) * static_cast<std::size_t>(x.shape.chunks);
-    for (auto* list : {&x.forward, &x.backward_input, &x.backward_weight, &x.recompute}) {
-        *list = numbers(pieces, 0, 9);
-    }
-    x.latency = numbers(2 * pieces, 0, 9);
-    if (number(0, 1) == 1) {
-        x.transfer = numbers(2, 0, 5);
-    }
-    x.mode = static_cast<Recompute>(number(0, 2));
-    x.timing = static_cast<RecomputeTiming>(number(0, 1));
-    return x;
-}
-
-/// One drawn value, which a report shows as a whole.
-Pipeline random_pipeline(ScheduleKind kind) {
-    return *rc::gen::exec([kind] { return drawn_pipeline(kind); });
-}
-
-/// Of any kind.
-Pipeline random_pipeline() {
-    const auto kinds = known_schedules();
-    const int last = static_cast<int>(kinds.size()) - 1;
-    return random_pipeline(kinds[static_cast<std::size_t>(number(0, last))].kind);
-}
-
-std::vector<Duration> in_milliseconds(const std::vector<int>& numbers) {
-    std::vector<Duration> result(numbers.size());
-    std::ranges::transform(numbers, result.begin(), [](int ms) { return milliseconds(ms); });
-    return result;
-}
-
-Plan plan_of(const Pipeline& x, std::optional<int> capacity = std::nullopt) {
-    PlainCosts costs;
-    costs.schedule = x.kind;
-    costs.schedule_name = to_string(x.kind);
-    costs.shape = x.shape;
-    costs.forward = in_milliseconds(x.forward);
-    costs.backward_input = in_milliseconds(x.backward_input);
-    costs.backward_weight = in_milliseconds(x.backward_weight);
-    costs.recompute_cost = in_milliseconds(x.recompute);
-    costs.recompute = x.mode;
-    costs.recompute_timing = x.timing;
-    costs.channel_capacity = capacity;
-    if (!x.transfer.empty()) {
-        costs.link.bytes_per_second = 1e9;
-        costs.boundary = Bytes{x.transfer[0] * 1'000'000LL};
-        costs.link.half_bandwidth = Bytes{x.transfer[1] * 1'000'000LL};
-    }
-    const Plan plan = make_plan(costs);
-    std::vector<LinkCost> links = plan->links;
-    for (std::size_t boundary = 0; boundary < links.size(); ++boundary) {
-        links[boundary].latency = milliseconds(x.latency[boundary]);
-    }
-    return plan.with_costs(plan->costs, links);
-}
 
 Duration time_of(const Plan& plan) {
     return pipeline_time(simulate(plan));
@@ -197,35 +51,6 @@ TEST(Relations, GPipeTakesTheTimeOfItsClosedForm) {
                                  (std::ranges::max(x.forward) + std::ranges::max(backward)) +
                              2 * sum(x.latency, stages - 1);
         RC_ASSERT(time_of(plan_of(x)) == milliseconds(expected));
-    });
-}
-
-TEST(Relations, TheEventQueueGivesTheLongestPath) {
-    expect_relation(cases, [] {
-        const Plan plan = plan_of(random_pipeline());
-        RC_ASSERT(simulate(plan) == testing::longest_path(plan));
-    });
-}
-
-TEST(Relations, TheEventQueueGivesTheLongestPathUnderBackPressure) {
-    expect_relation(cases, [] {
-        const Pipeline x = random_pipeline();
-        const int smallest = smallest_capacity(plan_of(x)->schedule);
-        const Plan plan = plan_of(x, smallest + number(0, 2));
-        RC_ASSERT(simulate(plan) == testing::longest_path(plan));
-    });
-}
-
-TEST(Relations, TheEventQueueGivesTheLongestPathOfAStepWithUpdates) {
-    expect_relation(cases, [] {
-        PlanParts parts = plan_of(random_pipeline()).parts();
-        parts.schedule = add_optimizer(add_reduction(std::move(parts.schedule)));
-        for (StageState& state : parts.states) {
-            state.optimizer = milliseconds(number(0, 4));
-            state.weights = Bytes{number(0, 4'000'000)};
-        }
-        const Plan plan = Plan::make(std::move(parts));
-        RC_ASSERT(simulate(plan) == testing::longest_path(plan));
     });
 }
 

@@ -91,6 +91,36 @@ struct Graph {
         }
     }
 
+    /// What is summed over replicas without the rank waiting: one after the other on each rank.
+    void relax_overlapped_reductions() {
+        if (!plan->overlap_reduction || plan->all_reduce.empty()) {
+            return;
+        }
+        for (const auto& row : timeline.ranks) {
+            Duration network{};
+            for (const Span& span : row) {
+                const Duration length =
+                    span.action.op == Op::ReduceGradient
+                        ? plan->all_reduce[static_cast<std::size_t>(span.action.stage)]
+                        : Duration{};
+                if (length > Duration{}) {
+                    network = std::max(network, span.ready) + length;
+                    if (updates.contains(span.action.stage)) {
+                        raise(updates.at(span.action.stage)->ready, network);
+                    }
+                }
+            }
+        }
+    }
+
+    Duration time_on_link(const Span& send, const LinkCost& link) const {
+        const StageCost& cost = plan.cost(send.action.stage, send.action.micro_batch);
+        const Bytes bytes = send.action.op == Op::SendForward ? cost.output : cost.input;
+        const bool instant = bytes.count == 0 || plan->transfer == TransferMode::HandOver;
+        return instant ? Duration{}
+                       : transfer_time(bytes + link.half_bandwidth, link.bytes_per_second);
+    }
+
     void relax_wire(Wire& wire, const LinkCost& link) {
         Duration free{};
         for (std::size_t k = 0; k < wire.sends.size(); ++k) {
@@ -103,15 +133,13 @@ struct Graph {
                     raise(send.ready, wire.receives[k - capacity]->end);
                 }
             }
-            const StageCost& cost = plan.cost(send.action.stage, send.action.micro_batch);
-            const Bytes bytes = send.action.op == Op::SendForward ? cost.output : cost.input;
             Span& on_link = wire.on_link[k];
             raise(on_link.begin, std::max(send.ready, free));
             raise(on_link.ready, on_link.begin);
-            raise(on_link.end,
-                  on_link.begin + (bytes.count == 0 ? Duration{}
-                                                    : transfer_time(bytes + link.half_bandwidth,
-                                                                    link.bytes_per_second)));
+            raise(on_link.end, on_link.begin + time_on_link(send, link));
+            if (plan->transfer == TransferMode::Blocking) {
+                raise(send.end, on_link.end);
+            }
             free = on_link.end;
             raise(wire.receives[k]->ready, on_link.end + link.latency);
         }
@@ -134,6 +162,7 @@ Timeline longest_path(const Plan& plan) {
             graph.relax_wire(graph.wires[wire], plan->links[wire / 2]);
         }
         graph.relax_reductions();
+        graph.relax_overlapped_reductions();
         if (++passes > 2 * actions) {
             throw std::logic_error("times rise for ever: the plan waits for itself");
         }

@@ -1,0 +1,227 @@
+#include "sim/task_graph.h"
+
+#include <algorithm>
+
+#include "sim/per_message.h"
+#include "sim/row_walk.h"
+#include "sim/step_costs.h"
+
+namespace pipetwin::sim {
+
+/// A visitor of the rows that writes a task for whatever takes time, and for every moment at which
+/// a rank has waited for more than one thing.
+class TaskWriter {
+  public:
+    TaskWriter(const Plan& plan, const Conditions& conditions, TaskGraph& graph)
+        : schedule_(plan->schedule),
+          costs_(plan, conditions),
+          capacity_(conditions.channel_capacity),
+          blocking_(conditions.transfer == TransferMode::Blocking),
+          graph_(graph),
+          ranks_(plan->schedule.ranks.size()),
+          link_(2 * plan->schedule.rank_of_stage.size(), start),
+          network_(plan->schedule.ranks.size(), start),
+          message_(messages_of_edges(plan->schedule)),
+          room_(capacity_ ? messages_of_edges(plan->schedule)
+                          : std::vector<std::size_t>(link_.size(), 0)),
+          awaited_(plan->schedule.rank_of_stage.size()) {
+        graph_.costs_ = costs_.table();
+        graph_.lags_ = costs_.latencies();
+        no_cost_ = add_cost(Duration{});
+        no_lag_ = add_lag(Duration{});
+        add({.cost = no_cost_, .lag = no_lag_}, {.kind = TaskKind::Moment});
+    }
+
+    void act(int rank, std::size_t cell, const Action& action) {
+        if (action.op == Op::Optimizer) {
+            for (const Signal& signal : awaited_[static_cast<std::size_t>(action.stage)]) {
+                wait_for(rank, cell, signal);
+            }
+        } else if (action.op == Op::ReduceGradient) {
+            reduce(rank, cell, action.stage);
+        }
+        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+        state.task = add({.after = state.task,
+                          .also = state.waits_for.task,
+                          .cost = static_cast<std::uint32_t>(costs_.number(action)),
+                          .lag = lag_of(state.waits_for)},
+                         place(rank, cell, TaskKind::Action));
+        state.waits_for = {};
+    }
+
+    void send(const MessageEnd& end) {
+        if (capacity_ && end.number >= *capacity_) {
+            wait_for(end.rank, end.cell, {.task = room_.at(end.edge, end.number - *capacity_)});
+        }
+        const std::uint32_t moment = settle(end.rank, end.cell);
+        std::uint32_t& link = link_[static_cast<std::size_t>(end.edge)];
+        link = add({.after = moment,
+                    .also = link,
+                    .cost = static_cast<std::uint32_t>(
+                        costs_.message_number(end.edge, end.action.micro_batch)),
+                    .lag = no_lag_},
+                   place(end.rank, end.cell, TaskKind::Message));
+        message_.at(end.edge, end.number) = link;
+        if (blocking_) {
+            ranks_[static_cast<std::size_t>(end.rank)].task = link;
+        }
+    }
+
+    void begin_receive(const MessageEnd& end) {
+        if (capacity_ == 0) {
+            room_.at(end.edge, end.number) = settle(end.rank, end.cell);
+        }
+    }
+
+    void receive(const MessageEnd& end) {
+        wait_for(end.rank,
+                 end.cell,
+                 {.task = message_.at(end.edge, end.number),
+                  .lag = static_cast<std::uint32_t>(end.edge)});
+        if (capacity_ && *capacity_ > 0) {
+            room_.at(end.edge, end.number) = settle(end.rank, end.cell);
+        }
+    }
+
+    void finish() {
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+            graph_.last_.push_back(settle(static_cast<int>(rank), schedule_.ranks[rank].size()));
+        }
+    }
+
+  private:
+    static constexpr std::uint32_t start = 0;
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+    /// The end of a task, and a latency after it.
+    struct Signal {
+        std::uint32_t task = start;
+        std::uint32_t lag = none;
+    };
+
+    /// Where a rank has come to: to the end of a task, and of what it has received since.
+    struct Rank {
+        std::uint32_t task = start;
+        Signal waits_for;
+    };
+
+    std::uint32_t add_cost(Duration cost) {
+        graph_.costs_.push_back(cost);
+        return static_cast<std::uint32_t>(graph_.costs_.size() - 1);
+    }
+
+    std::uint32_t add_lag(Duration lag) {
+        graph_.lags_.push_back(lag);
+        return static_cast<std::uint32_t>(graph_.lags_.size() - 1);
+    }
+
+    std::uint32_t lag_of(const Signal& signal) const {
+        return signal.lag == none ? no_lag_ : signal.lag;
+    }
+
+    std::uint32_t add(const Task& task, const TaskPlace& place) {
+        graph_.tasks_.push_back(task);
+        graph_.places_.push_back(place);
+        return static_cast<std::uint32_t>(graph_.tasks_.size() - 1);
+    }
+
+    static TaskPlace place(int rank, std::size_t cell, TaskKind kind) {
+        return {.rank = rank, .cell = static_cast<std::int32_t>(cell), .kind = kind};
+    }
+
+    /// The moment at which the rank has all that it has waited for, as a task.
+    std::uint32_t settle(int rank, std::size_t cell) {
+        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+        if (state.waits_for.task != start) {
+            state.task = add({.after = state.task,
+                              .also = state.waits_for.task,
+                              .cost = no_cost_,
+                              .lag = lag_of(state.waits_for)},
+                             place(rank, cell, TaskKind::Moment));
+            state.waits_for = {};
+        }
+        return state.task;
+    }
+
+    void wait_for(int rank, std::size_t cell, const Signal& signal) {
+        settle(rank, cell);
+        ranks_[static_cast<std::size_t>(rank)].waits_for = signal;
+    }
+
+    void reduce(int rank, std::size_t cell, int stage) {
+        const std::uint32_t moment = settle(rank, cell);
+        const Duration length = costs_.overlapped_reduction(stage);
+        if (length > Duration{}) {
+            std::uint32_t& network = network_[static_cast<std::size_t>(rank)];
+            network =
+                add({.after = moment, .also = network, .cost = add_cost(length), .lag = no_lag_},
+                    place(rank, cell, TaskKind::Message));
+            awaited_[static_cast<std::size_t>(stage)].push_back({.task = network});
+        }
+        if (const auto twin = twin_of(schedule_, stage)) {
+            const std::uint32_t lag = add_lag(costs_.hand_over_of_gradients(stage));
+            awaited_[static_cast<std::size_t>(*twin)].push_back({.task = moment, .lag = lag});
+        }
+    }
+
+    const Schedule& schedule_;
+    StepCosts costs_;
+    std::optional<int> capacity_;
+    bool blocking_;
+    TaskGraph& graph_;
+    std::uint32_t no_cost_ = 0;
+    std::uint32_t no_lag_ = 0;
+    std::vector<Rank> ranks_;
+    std::vector<std::uint32_t> link_;     ///< [edge] its last message
+    std::vector<std::uint32_t> network_;  ///< [rank] its last overlapped reduction
+    PerMessage<std::uint32_t> message_;
+    PerMessage<std::uint32_t> room_;  ///< of a receive: the moment at which it made room
+    std::vector<std::vector<Signal>> awaited_;  ///< [stage] by its update
+};
+
+TaskGraph::TaskGraph(const Plan& plan, const Conditions& conditions) {
+    PIPETWIN_EXPECT(!conditions.contention.any(), "nothing is shared");
+    PIPETWIN_EXPECT(conditions.durations.empty(), "costs go by stage and kind of action");
+    TaskWriter writer(plan, conditions, *this);
+    RowWalk(plan->schedule, conditions.channel_capacity, writer).run();
+    writer.finish();
+}
+
+void TaskGraph::evaluate(std::span<const Duration> costs,
+                         std::span<const Duration> lags,
+                         std::span<Duration> ends) const {
+    PIPETWIN_EXPECT(ends.size() == tasks_.size(), "room for every task");
+    Duration* const end = ends.data();
+    end[0] = Duration{};
+    for (std::size_t i = 1; i < tasks_.size(); ++i) {
+        const Task task = tasks_[i];
+        end[i] = std::max(end[task.after], end[task.also] + lags[task.lag]) + costs[task.cost];
+    }
+}
+
+Duration TaskGraph::step(std::span<const Duration> ends) const {
+    Duration step{};
+    for (const std::uint32_t task : last_) {
+        step = std::max(step, ends[task]);
+    }
+    return step;
+}
+
+std::vector<Duration> TaskGraph::slack(std::span<const Duration> costs,
+                                       std::span<const Duration> lags,
+                                       std::span<const Duration> ends) const {
+    // The latest end that keeps the step as it is, from the last task to the first.
+    std::vector<Duration> latest(tasks_.size(), step(ends));
+    for (std::size_t i = tasks_.size() - 1; i > 0; --i) {
+        const Task& task = tasks_[i];
+        const Duration begin = latest[i] - costs[task.cost];
+        latest[task.after] = std::min(latest[task.after], begin);
+        latest[task.also] = std::min(latest[task.also], begin - lags[task.lag]);
+    }
+    for (std::size_t i = 0; i < latest.size(); ++i) {
+        latest[i] -= ends[i];
+    }
+    return latest;
+}
+
+}  // namespace pipetwin::sim

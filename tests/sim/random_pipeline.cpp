@@ -1,0 +1,199 @@
+#include "tests/sim/random_pipeline.h"
+
+#include <algorithm>
+#include <map>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "core/error.h"
+#include "tests/support/plain_plan.h"
+
+namespace pipetwin::sim {
+
+using testing::milliseconds;
+
+std::ostream& operator<<(std::ostream& out, const Pipeline& x) {
+    return out << fmt::format(
+               "{} p {} v {} m {}, F {} I {} W {} R {}, latency {}, transfer {}, recompute {} {}",
+               to_string(x.kind),
+               x.shape.ranks,
+               x.shape.chunks,
+               x.shape.micro_batches,
+               x.forward,
+               x.backward_input,
+               x.backward_weight,
+               x.recompute,
+               x.latency,
+               x.transfer,
+               to_string(x.mode),
+               to_string(x.timing));
+}
+
+bool exists(ScheduleKind kind, const ScheduleShape& shape) {
+    try {
+        generate(kind, shape);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+namespace {
+
+/// The shapes up to 6 ranks, 3 chunks and 12 micro-batches that a kind accepts, small ones first:
+/// so they are what a failing case shrinks to.
+std::vector<ScheduleShape> find_shapes(ScheduleKind kind) {
+    std::vector<ScheduleShape> shapes;
+    for (int m = 1; m <= 12; ++m) {
+        for (int ranks = 1; ranks <= 6; ++ranks) {
+            for (int chunks = 1; chunks <= 3; ++chunks) {
+                shapes.push_back({.ranks = ranks, .chunks = chunks, .micro_batches = m});
+            }
+        }
+    }
+    std::erase_if(shapes, [kind](const ScheduleShape& shape) { return !exists(kind, shape); });
+    std::ranges::stable_sort(shapes, {}, [](const ScheduleShape& shape) {
+        return shape.ranks * shape.chunks * shape.micro_batches;
+    });
+    return shapes;
+}
+
+const std::vector<ScheduleShape>& shapes_of(ScheduleKind kind) {
+    static std::map<ScheduleKind, std::vector<ScheduleShape>> known;
+    const auto entry = known.find(kind);
+    return entry != known.end() ? entry->second
+                                : known.emplace(kind, find_shapes(kind)).first->second;
+}
+
+// RapidCheck lets numbers grow with the progress of a test; here all are wanted from the start.
+template <class T>
+T drawn(const rc::Gen<T>& generator) {
+    return *rc::gen::resize(rc::kNominalSize, generator);
+}
+
+}  // namespace
+
+int number(int lowest, int highest) {
+    return drawn(rc::gen::inRange(lowest, highest + 1));
+}
+
+std::vector<int> numbers(std::size_t count, int lowest, int highest) {
+    return drawn(
+        rc::gen::container<std::vector<int>>(count, rc::gen::inRange(lowest, highest + 1)));
+}
+
+namespace {
+
+Pipeline drawn_pipeline(ScheduleKind kind) {
+    const auto& shapes = shapes_of(kind);
+    Pipeline x;
+    x.kind = kind;
+    x.shape = shapes[static_cast<std::size_t>(number(0, static_cast<int>(shapes.size()) - 1))];
+    const auto pieces =
+        static_cast<std::size_t>(x.shape.ranks) * static_cast<std::size_t>(x.shape.chunks);
+    for (auto* list : {&x.forward, &x.backward_input, &x.backward_weight, &x.recompute}) {
+        *list = numbers(pieces, 0, 9);
+    }
+    x.latency = numbers(2 * pieces, 0, 9);
+    if (number(0, 1) == 1) {
+        x.transfer = numbers(2, 0, 5);
+    }
+    x.mode = static_cast<Recompute>(number(0, 2));
+    x.timing = static_cast<RecomputeTiming>(number(0, 1));
+    return x;
+}
+
+}  // namespace
+
+Pipeline random_pipeline(ScheduleKind kind) {
+    return *rc::gen::exec([kind] { return drawn_pipeline(kind); });
+}
+
+Pipeline random_pipeline() {
+    const auto kinds = known_schedules();
+    const int last = static_cast<int>(kinds.size()) - 1;
+    return random_pipeline(kinds[static_cast<std::size_t>(number(0, last))].kind);
+}
+
+namespace {
+
+std::vector<Duration> in_milliseconds(const std::vector<int>& numbers) {
+    std::vector<Duration> result(numbers.size());
+    std::ranges::transform(numbers, result.begin(), [](int ms) { return milliseconds(ms); });
+    return result;
+}
+
+}  // namespace
+
+Plan plan_of(const Pipeline& x, std::optional<int> capacity) {
+    PlainCosts costs;
+    costs.schedule = x.kind;
+    costs.schedule_name = to_string(x.kind);
+    costs.shape = x.shape;
+    costs.forward = in_milliseconds(x.forward);
+    costs.backward_input = in_milliseconds(x.backward_input);
+    costs.backward_weight = in_milliseconds(x.backward_weight);
+    costs.recompute_cost = in_milliseconds(x.recompute);
+    costs.recompute = x.mode;
+    costs.recompute_timing = x.timing;
+    costs.channel_capacity = capacity;
+    if (!x.transfer.empty()) {
+        costs.link.bytes_per_second = 1e9;
+        costs.boundary = Bytes{x.transfer[0] * 1'000'000LL};
+        costs.link.half_bandwidth = Bytes{x.transfer[1] * 1'000'000LL};
+    }
+    const Plan plan = make_plan(costs);
+    std::vector<LinkCost> links = plan->links;
+    for (std::size_t boundary = 0; boundary < links.size(); ++boundary) {
+        links[boundary].latency = milliseconds(x.latency[boundary]);
+    }
+    return plan.with_costs(plan->costs, links);
+}
+
+namespace {
+
+/// REDUCE_GRAD behind the last backward of every stage.
+Schedule with_reduction_of_every_stage(Schedule schedule) {
+    for (auto& row : schedule.ranks) {
+        for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+            const auto last =
+                std::find_if(row.rbegin(), row.rend(), [stage](const Action& action) {
+                    return action.stage == stage && (action.op == Op::Backward ||
+                                                     action.op == Op::BackwardInput ||
+                                                     action.op == Op::BackwardWeight);
+                });
+            if (last != row.rend()) {
+                row.insert(last.base(), {.op = Op::ReduceGradient, .stage = stage});
+            }
+        }
+    }
+    return schedule;
+}
+
+}  // namespace
+
+Plan plan_with_updates(const Pipeline& x, std::optional<int> capacity) {
+    PlanParts parts = plan_of(x, capacity).parts();
+    parts.transfer = static_cast<TransferMode>(number(0, 2));
+    if (number(0, 1) == 1) {
+        parts.overlap_reduction = number(0, 1) == 1;
+        for (int stage = 0; stage < parts.schedule.stage_count(); ++stage) {
+            parts.all_reduce.push_back(milliseconds(number(0, 9)));
+        }
+        parts.schedule = with_reduction_of_every_stage(std::move(parts.schedule));
+    } else {
+        parts.schedule = add_reduction(std::move(parts.schedule));
+    }
+    parts.schedule = add_optimizer(std::move(parts.schedule));
+    for (StageState& state : parts.states) {
+        state.optimizer = milliseconds(number(0, 4));
+        state.weights = Bytes{number(0, 4'000'000)};
+    }
+    return Plan::make(std::move(parts));
+}
+
+}  // namespace pipetwin::sim
