@@ -144,12 +144,6 @@ struct PlainCosts {
 /// Plan::make.
 Plan make_plan(const PlainCosts& costs);
 
-/// What orders are made for, from the costs and the links of a plan: those of the first cost
-/// class, with the dispatch, and the recompute as a part of I. Under a memory limit, how many
-/// activations fit on each rank. Plain numbers say nothing of memory; with a model an activation
-/// counts in full until the end of its W, as I frees nothing here.
-ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts);
-
 /// Bytes of optimizer state per byte of weights: sgd 0, momentum 1, rmsprop 1, adam and adamw 2.
 int optimizer_slots(std::string_view optimizer);
 

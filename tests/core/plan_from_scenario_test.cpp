@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/footprint.h"
 #include "core/plan.h"
+#include "core/plan_order.h"
 #include "core/scenario.h"
 #include "tests/support/builders.h"
 

@@ -1,0 +1,143 @@
+#include "core/stage_costs.h"
+
+#include <algorithm>
+
+namespace pipetwin {
+
+LayerSamples samples_at(const Profile& profile, int micro_batch_size) {
+    LayerSamples samples;
+    samples.reserve(profile.layers.size());
+    for (const LayerCost& layer : profile.layers) {
+        samples.push_back(cost_at(layer, micro_batch_size));
+    }
+    return samples;
+}
+
+namespace {
+
+/// What crosses a cut before layer `cut`: each output made before it and read behind it, once.
+Bytes boundary_bytes(const Model& model, const LayerSamples& samples, int cut) {
+    std::vector<bool> crosses(samples.size(), false);
+    for (int reader = cut; reader < model.layer_count(); ++reader) {
+        for (const int source : model.inputs_of(reader)) {
+            crosses[static_cast<std::size_t>(source)] = source < cut;
+        }
+    }
+    Bytes sum;
+    for (std::size_t layer = 0; layer < samples.size(); ++layer) {
+        sum += crosses[layer] ? samples[layer].output : Bytes{};
+    }
+    return sum;
+}
+
+/// Gradients that a layer hands to the layers it reads; nobody asks a layer of the model's input
+/// for one.
+Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer) {
+    Bytes sum;
+    for (const int source : model.inputs_of(layer)) {
+        sum += samples[static_cast<std::size_t>(source)].output;
+    }
+    return sum;
+}
+
+/// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
+class StageSum {
+  public:
+    StageSum(const Model& model, const LayerSamples& samples, int first, int end)
+        : model_(model), samples_(samples), first_(first), end_(end) {}
+
+    void add_to(StageCost& cost) const {
+        for (int layer = first_; layer < end_; ++layer) {
+            cost.forward += sample(layer).forward;
+            cost.backward_input += sample(layer).backward_input;
+            cost.backward_weight += sample(layer).backward_weight;
+            cost.backward += sample(layer).backward();
+            cost.saved += sample(layer).saved;
+            cost.split += sample(layer).split;
+            if (layer > first_) {
+                cost.split += input_gradient(model_, samples_, layer);
+            }
+        }
+        cost.recompute = cost.forward;
+        cost.forward_drop_peak = forward_drop_peak(cost.input);
+        cost.backward_peak = backward_peak();
+    }
+
+  private:
+    const LayerSample& sample(int layer) const { return samples_[static_cast<std::size_t>(layer)]; }
+
+    /// A forward that keeps the stage's input only holds one layer at a time beside it:
+    ///
+    ///     layer 0   [input of the stage = in its saved | saved | output]
+    ///     layer 1   [input of the stage] [saved | output]
+    ///     layer 2   [input of the stage] [saved | output]
+    Bytes forward_drop_peak(Bytes stage_input) const {
+        Bytes peak;
+        for (int layer = first_; layer < end_; ++layer) {
+            const Bytes beside = layer == first_ ? Bytes{} : stage_input;
+            peak = std::max(peak, beside + sample(layer).saved + sample(layer).output);
+        }
+        return peak;
+    }
+
+    /// Backward goes from the last layer to the first and gives back `saved` on its way:
+    ///
+    ///     layer 2   [saved 0] [saved 1] [saved 2] [gradients of 2's output and input]
+    ///     layer 1   [saved 0] [saved 1] [gradients of 1's output and input]
+    ///     layer 0   [saved 0] [gradients of 0's output and input]
+    Bytes backward_peak() const {
+        Bytes peak;
+        Bytes saved_up_to_here;
+        for (int layer = first_; layer < end_; ++layer) {
+            saved_up_to_here += sample(layer).saved;
+            const Bytes gradients = sample(layer).output + input_gradient(model_, samples_, layer);
+            peak = std::max(peak, saved_up_to_here + gradients);
+        }
+        return peak;
+    }
+
+    const Model& model_;
+    const LayerSamples& samples_;
+    int first_;
+    int end_;
+};
+
+}  // namespace
+
+std::vector<StageCost> stage_costs(const Model& model,
+                                   const LayerSamples& samples,
+                                   const Partition& partition) {
+    std::vector<StageCost> costs(static_cast<std::size_t>(partition.stage_count()));
+    for (int stage = 0; stage < partition.stage_count(); ++stage) {
+        const int first = partition.first_layer(stage);
+        const int end = first + partition.layers_in(stage);
+        StageCost& cost = costs[static_cast<std::size_t>(stage)];
+        cost.input = stage == 0 ? samples.front().input : boundary_bytes(model, samples, first);
+        cost.output = boundary_bytes(model, samples, end);
+        StageSum(model, samples, first, end).add_to(cost);
+    }
+    return costs;
+}
+
+std::vector<StageState> stage_states(const Profile& profile,
+                                     const std::vector<LayerSamples>& samples_of_class,
+                                     const Partition& partition,
+                                     int optimizer_bytes_per_weight_byte) {
+    std::vector<StageState> states(static_cast<std::size_t>(partition.stage_count()));
+    for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
+        const int stage = partition.stage_of_layer(static_cast<int>(layer));
+        StageState& state = states[static_cast<std::size_t>(stage)];
+        state.weights += profile.layers[layer].parameter_bytes;
+        state.optimizer += profile.layers[layer].optimizer;
+        for (const LayerSamples& samples : samples_of_class) {
+            state.workspace = std::max(state.workspace, samples[layer].workspace);
+        }
+    }
+    for (StageState& state : states) {
+        state.gradients = state.weights;
+        state.optimizer_state = state.weights * optimizer_bytes_per_weight_byte;
+    }
+    return states;
+}
+
+}  // namespace pipetwin
