@@ -131,8 +131,10 @@ constexpr std::size_t most_layers = 100'000;
 /// Checks one profile; remembers where in it the check is.
 class ProfileCheck {
   public:
-    ProfileCheck(const Profile& profile, std::string_view place)
-        : profile_(profile), place_(place) {}
+    ProfileCheck(const Profile& profile,
+                 std::string_view place,
+                 std::span<const std::size_t> entry_of_layer)
+        : profile_(profile), place_(place), entry_of_layer_(entry_of_layer) {}
 
     void run() {
         const std::size_t layers = profile_.layers.size();
@@ -141,7 +143,8 @@ class ProfileCheck {
         }
         number("/dispatch_ns", profile_.dispatch.count());
         for (std::size_t i = 0; i < layers; ++i) {
-            layer(fmt::format("/layers/{}", i), profile_.layers[i]);
+            const std::size_t entry = entry_of_layer_.empty() ? i : entry_of_layer_[i];
+            layer(fmt::format("/layers/{}", entry), profile_.layers[i]);
         }
         for (std::size_t i = 0; i < profile_.links.size(); ++i) {
             link(fmt::format("/links/{}", i), profile_.links[i]);
@@ -256,6 +259,7 @@ class ProfileCheck {
 
     const Profile& profile_;
     std::string_view place_;
+    std::span<const std::size_t> entry_of_layer_;
     std::unordered_set<std::string_view> known_;
     std::int64_t time_ = 0;
     std::int64_t parameter_bytes_ = 0;
@@ -264,8 +268,10 @@ class ProfileCheck {
 
 }  // namespace
 
-void check_profile(const Profile& profile, std::string_view place) {
-    ProfileCheck(profile, place).run();
+void check_profile(const Profile& profile,
+                   std::string_view place,
+                   std::span<const std::size_t> entry_of_layer) {
+    ProfileCheck(profile, place, entry_of_layer).run();
 }
 
 }  // namespace pipetwin

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -82,7 +83,10 @@ struct Profile {
 LayerSample cost_at(const LayerCost& layer, int micro_batch_size);
 
 /// Every rule a profile must keep (names distinct, inputs known and earlier, samples ascending,
-/// nothing negative). Throws Error(BadInput) with `place`.
-void check_profile(const Profile& profile, std::string_view place);
+/// nothing negative). Throws Error(BadInput) with `place` and the JSON pointer of what is wrong.
+/// Where layers share an entry of the file, `entry_of_layer` says which.
+void check_profile(const Profile& profile,
+                   std::string_view place,
+                   std::span<const std::size_t> entry_of_layer = {});
 
 }  // namespace pipetwin

@@ -19,6 +19,9 @@ namespace {
 using std::string_view;
 
 constexpr int schema_version = 1;
+constexpr std::int64_t most_layers = 100'000;
+/// Of all layers once `repeat` is written out; a file may be short and ask for more than there is.
+constexpr std::size_t most_memory = std::size_t{256} << 20;
 constexpr std::array all_sources{
     CostSource::Measured, CostSource::Imported, CostSource::Datasheet, CostSource::Estimated};
 
@@ -79,7 +82,8 @@ LayerSample read_sample(const JsonObject& object) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 8>{"name",
+    object.expect_keys(std::array<string_view, 9>{"name",
+                                                  "repeat",
                                                   "kind",
                                                   "inputs",
                                                   "parameter_count",
@@ -102,6 +106,57 @@ LayerCost read_layer(const JsonObject& object) {
     }
     return layer;
 }
+
+/// The layers in their order, each as often as its `repeat` says.
+class LayerList {
+  public:
+    void add(const JsonObject& object) {
+        LayerCost layer = read_layer(object);
+        const std::int64_t repeat = object.whole_or("repeat", 1);
+        reserve(object, layer, repeat);
+        const std::string name = layer.name;
+        for (std::int64_t copy = 0; copy + 1 < repeat; ++copy) {
+            layer.name = fmt::format("{}{}", name, copy);
+            layers_.push_back(layer);
+        }
+        if (repeat > 1) {
+            layer.name = fmt::format("{}{}", name, repeat - 1);
+        }
+        layers_.push_back(std::move(layer));
+        entry_of_layer_.resize(layers_.size(), entries_++);
+    }
+
+    std::vector<LayerCost> take() { return std::move(layers_); }
+
+    /// For each layer the index of its entry in the file.
+    const std::vector<std::size_t>& entry_of_layer() const { return entry_of_layer_; }
+
+  private:
+    /// Refuses what would be too much before there is any of it.
+    void reserve(const JsonObject& object, const LayerCost& layer, std::int64_t repeat) {
+        if (repeat < 1 || repeat > most_layers) {
+            object.refuse("repeat", fmt::format("1 to {}", most_layers));
+        }
+        if (repeat > 1 && !layer.inputs.empty()) {
+            object.refuse("repeat", "1 where there are inputs: copies read the layer before them");
+        }
+        const auto copies = static_cast<std::size_t>(repeat);
+        if (layers_.size() + copies > static_cast<std::size_t>(most_layers)) {
+            object.refuse("repeat", fmt::format("at most {} layers in all", most_layers));
+        }
+        memory_ += copies * (sizeof(LayerCost) + layer.name.size() + layer.kind.size() +
+                             layer.samples.size() * sizeof(LayerSample));
+        if (memory_ > most_memory) {
+            object.refuse("repeat",
+                          fmt::format("layers that take at most {} MiB in all", most_memory >> 20));
+        }
+    }
+
+    std::vector<LayerCost> layers_;
+    std::vector<std::size_t> entry_of_layer_;
+    std::size_t entries_ = 0;
+    std::size_t memory_ = 0;
+};
 
 LinkCost read_link(const JsonObject& object) {
     object.expect_keys(std::array<string_view, 4>{
@@ -139,13 +194,15 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     if (!object.has("layers")) {
         object.missing("layers", "a list of layers");
     }
+    LayerList layers;
     for (const JsonObject& layer : object.objects("layers")) {
-        profile.layers.push_back(read_layer(layer));
+        layers.add(layer);
     }
+    profile.layers = layers.take();
     for (const JsonObject& link : object.objects("links")) {
         profile.links.push_back(read_link(link));
     }
-    check_profile(profile, place);
+    check_profile(profile, place, layers.entry_of_layer());
     return profile;
 }
 

@@ -192,6 +192,74 @@ TEST(ParseProfile, ReadsTheExampleOfItsDocumentation) {
     EXPECT_EQ(profile.layers[0].samples[0].backward(), Duration{2'000'000});
 }
 
+/// A profile with these layers, as JSON texts.
+std::string with_layers(std::string_view layers) {
+    return fmt::format(R"({{"schema_version": 1, "source": "estimated", "layers": [{}]}})", layers);
+}
+
+/// A layer named `a` with `more` keys.
+std::string layer_a(std::string_view more) {
+    return fmt::format(R"({{"name": "a", {} "parameter_bytes": 4, "samples": [
+        {{"micro_batch_size": 1, "forward_ns": 2, "backward_ns": 4, "output_bytes": 8,
+          "saved_bytes": 16}}]}})",
+                       more);
+}
+
+TEST(ParseProfile, WritesARepeatedLayerOutWithItsIndexBehindTheName) {
+    const std::string text =
+        with_layers(layer_a("") + ", " + layer_a(R"("kind": "block", "repeat": 3,)"));
+    const Profile profile = parse_profile(text, "x.json");
+    ASSERT_EQ(profile.layers.size(), 4U);
+    EXPECT_EQ(profile.layers[0].name, "a");
+    for (std::size_t copy = 0; copy < 3; ++copy) {
+        LayerCost expected = profile.layers[0];
+        expected.name = fmt::format("a{}", copy);
+        expected.kind = "block";
+        EXPECT_EQ(profile.layers[1 + copy], expected);
+    }
+    EXPECT_EQ(parse_profile(print_profile(profile), "x.json"), profile);
+    // As in a scenario, one copy keeps its name.
+    EXPECT_EQ(parse_profile(with_layers(layer_a(R"("repeat": 1,)")), "x.json").layers[0].name, "a");
+}
+
+TEST(ParseProfile, TakesAsManyRepeatedLayersAsAModelMayHave) {
+    const Profile profile = parse_profile(with_layers(layer_a(R"("repeat": 100000,)")), "x.json");
+    EXPECT_EQ(profile.layers.size(), 100'000U);
+    EXPECT_EQ(profile.layers.back().name, "a99999");
+}
+
+TEST(ParseProfile, RefusesRepetitionsThatNoModelHas) {
+    const std::string many_kinds(10'000, 'k');
+    const std::vector<Breach> breaches{
+        {"0", layer_a(R"("repeat": 0,)"), "0, expected 1 to 100000"},
+        {"0", layer_a(R"("repeat": -1,)"), "-1, expected a whole number"},
+        {"0", layer_a(R"("repeat": 1.5,)"), "1.5, expected a whole number"},
+        {"0", layer_a(R"("repeat": "2",)"), "\"2\", expected a whole number"},
+        {"0", layer_a(R"("repeat": 100001,)"), "100001, expected 1 to 100000"},
+        {"0", layer_a(R"("repeat": 9007199254740992,)"), "expected 1 to 100000"},
+        {"1", layer_a("") + "," + layer_a(R"("repeat": 100000,)"), "at most 100000 layers in all"},
+        {"1", layer_a("") + "," + layer_a(R"("inputs": ["a"], "repeat": 2,)"), "2, expected 1"},
+        {"0",
+         layer_a(fmt::format(R"("kind": "{}", "repeat": 100000,)", many_kinds)),
+         "at most 256 MiB in all"},
+    };
+    for (const Breach& breach : breaches) {
+        const Error error = error_of([&] { parse_profile(with_layers(breach.value), "x.json"); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_EQ(error.place(), fmt::format("x.json: /layers/{}/repeat", breach.pointer));
+        EXPECT_NE(error.text().find(breach.text), std::string::npos) << error.what();
+    }
+}
+
+TEST(ParseProfile, PointsAtTheEntryThatARepeatedLayerCameFrom) {
+    std::string taken = layer_a("");
+    taken.replace(taken.find("\"a\""), 3, "\"a1\"");
+    const Error error = error_of(
+        [&] { parse_profile(with_layers(layer_a(R"("repeat": 3,)") + "," + taken), "x.json"); });
+    EXPECT_EQ(error.place(), "x.json: /layers/1/name");
+    EXPECT_NE(error.text().find("'a1' names two layers"), std::string::npos) << error.what();
+}
+
 TEST(ReadProfile, GoesByTheEndingOfTheFile) {
     const std::filesystem::path folder =
         std::filesystem::path(::testing::TempDir()) / "pipetwin_profile_test";
