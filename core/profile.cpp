@@ -141,7 +141,7 @@ class ProfileCheck {
         if (layers == 0 || layers > most_layers) {
             refuse("/layers", fmt::format("{} layers, expected 1 to {}", layers, most_layers));
         }
-        number("/dispatch_ns", profile_.dispatch.count());
+        number("", "dispatch_ns", profile_.dispatch.count());
         for (std::size_t i = 0; i < layers; ++i) {
             const std::size_t entry = entry_of_layer_.empty() ? i : entry_of_layer_[i];
             layer(fmt::format("/layers/{}", entry), profile_.layers[i]);
@@ -161,26 +161,26 @@ class ProfileCheck {
                     std::move(hint));
     }
 
-    void number(const std::string& pointer, std::int64_t value) const {
+    void number(std::string_view pointer, std::string_view key, std::int64_t value) const {
         if (value < 0 || value > largest_number) {
-            refuse(pointer,
+            refuse(fmt::format("{}/{}", pointer, key),
                    fmt::format(
                        "{}, expected a whole number from 0 to 2^53 ({})", value, largest_number));
         }
     }
 
-    void rate(const std::string& pointer, double value) const {
+    void rate(std::string_view pointer, std::string_view key, double value) const {
         if (!std::isfinite(value) || value < 0) {
-            refuse(pointer,
+            refuse(fmt::format("{}/{}", pointer, key),
                    fmt::format("{}, expected a finite number that is not negative", value));
         }
     }
 
     void layer(const std::string& pointer, const LayerCost& cost) {
         names(pointer, cost);
-        number(pointer + "/parameter_count", cost.parameter_count);
-        number(pointer + "/parameter_bytes", cost.parameter_bytes.count);
-        number(pointer + "/optimizer_ns", cost.optimizer.count());
+        number(pointer, "parameter_count", cost.parameter_count);
+        number(pointer, "parameter_bytes", cost.parameter_bytes.count);
+        number(pointer, "optimizer_ns", cost.optimizer.count());
         add(pointer, "parameter_bytes", parameter_bytes_, cost.parameter_bytes.count);
         add(pointer, "optimizer_ns", time_, cost.optimizer.count());
         if (cost.samples.empty()) {
@@ -229,21 +229,21 @@ class ProfileCheck {
             refuse(pointer + "/micro_batch_size",
                    fmt::format("{}, expected at least 1", values.micro_batch_size));
         }
-        number(pointer + "/forward_ns", values.forward.count());
-        number(pointer + "/backward_input_ns", values.backward_input.count());
-        number(pointer + "/backward_weight_ns", values.backward_weight.count());
-        number(pointer + "/input_bytes", values.input.count);
-        number(pointer + "/output_bytes", values.output.count);
-        number(pointer + "/saved_bytes", values.saved.count);
-        number(pointer + "/workspace_bytes", values.workspace.count);
-        number(pointer + "/split_bytes", values.split.count);
-        rate(pointer + "/spread", values.spread);
+        number(pointer, "forward_ns", values.forward.count());
+        number(pointer, "backward_input_ns", values.backward_input.count());
+        number(pointer, "backward_weight_ns", values.backward_weight.count());
+        number(pointer, "input_bytes", values.input.count);
+        number(pointer, "output_bytes", values.output.count);
+        number(pointer, "saved_bytes", values.saved.count);
+        number(pointer, "workspace_bytes", values.workspace.count);
+        number(pointer, "split_bytes", values.split.count);
+        rate(pointer, "spread", values.spread);
     }
 
     void link(const std::string& pointer, const LinkCost& cost) const {
-        number(pointer + "/latency_ns", cost.latency.count());
-        rate(pointer + "/bytes_per_second", cost.bytes_per_second);
-        number(pointer + "/half_bandwidth_bytes", cost.half_bandwidth.count);
+        number(pointer, "latency_ns", cost.latency.count());
+        rate(pointer, "bytes_per_second", cost.bytes_per_second);
+        number(pointer, "half_bandwidth_bytes", cost.half_bandwidth.count);
     }
 
     void add(const std::string& pointer,
