@@ -39,6 +39,21 @@ std::string bubble_text(const Bubble& bubble) {
            line("span", bubble.span, "idle share of the longest rank's span (zero bubble)");
 }
 
+/// The last row of their table: peaks need not be at one time, but so much memory must be there.
+std::vector<std::string> sums_of_devices(const std::vector<DeviceMetrics>& devices) {
+    MemoryUse sum;
+    for (const DeviceMetrics& device : devices) {
+        for (std::size_t kind = 0; kind < sum.bytes.size(); ++kind) {
+            sum.bytes[kind] += device.peak.bytes[kind];
+        }
+    }
+    std::vector<std::string> row{"all", "", "", "", format_bytes(sum.total())};
+    for (const Bytes bytes : sum.bytes) {
+        row.push_back(format_bytes(bytes));
+    }
+    return row;
+}
+
 std::string device_table(const Prediction& prediction) {
     const bool bytes_known = prediction.plan->partition.has_value();
     std::vector<std::vector<std::string>> rows{{"rank", "busy", "idle", "live"}};
@@ -65,9 +80,12 @@ std::string device_table(const Prediction& prediction) {
         }
         rows.push_back(std::move(row));
     }
+    if (bytes_known && devices.size() > 1) {
+        rows.push_back(sums_of_devices(devices));
+    }
     std::string text = text_table(rows);
     if (devices.size() > most_ranks_shown) {
-        text += fmt::format("  ... {} ranks more; --json lists all\n",
+        text += fmt::format("  not shown: {} ranks more; --json lists them\n",
                             devices.size() - most_ranks_shown);
     }
     return text;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/units.h"
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
@@ -408,6 +409,33 @@ TEST_F(SimulateFiles, PlanOverTheMemoryLimitIsRefusedWithTheTable) {
     for (const char* const word : {"100 B", "weights", "stash"}) {
         EXPECT_THAT(outcome.err, HasSubstr(word));
     }
+}
+
+TEST_F(SimulateFiles, TableOfDevicesEndsWithTheirSums) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string profile = file("small.csv", small_profile);
+    const auto run = [&](std::vector<std::string> more) {
+        std::vector<std::string> args{"simulate", scenario, "--profile", profile};
+        args.insert(args.end(), more.begin(), more.end());
+        const Outcome outcome = pipetwin(args);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome;
+    };
+    const std::string text = run({}).out;
+    const std::size_t begin = text.find("\n  all ");
+    ASSERT_NE(begin, std::string::npos) << text;
+    const std::string line = text.substr(begin, text.find('\n', begin + 1) - begin);
+    const nlohmann::json devices = run({"--json"}).json()["devices"];
+    ASSERT_EQ(devices.size(), 2U);
+    for (const char* kind : {"total", "weights", "gradients", "stash", "boundary"}) {
+        Bytes sum;
+        for (const nlohmann::json& device : devices) {
+            sum += Bytes{device["peak_bytes"][kind].get<std::int64_t>()};
+        }
+        EXPECT_THAT(line, HasSubstr(format_bytes(sum))) << kind;
+    }
+    const Outcome single = run({"--set", "pipeline.stages=1"});
+    EXPECT_EQ(single.out.find("\n  all "), std::string::npos) << single.out;
 }
 
 }  // namespace
