@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+
 #include "core/action.h"
 #include "core/error.h"
 
@@ -7,19 +10,13 @@ namespace pipetwin {
 
 /// The edge that a send or receive uses: 2b leads forward over boundary b, 2b + 1 back. The index
 /// of Timeline::links.
-inline int edge_of(const Action& action) {
-    switch (action.op) {
-        case Op::SendForward:
-            return 2 * action.stage;
-        case Op::RecvForward:
-            return 2 * (action.stage - 1);
-        case Op::SendBackward:
-            return 2 * (action.stage - 1) + 1;
-        case Op::RecvBackward:
-            return 2 * action.stage + 1;
-        default:
-            PIPETWIN_EXPECT(false, "only sends and receives use an edge");
-    }
+constexpr int edge_of(const Action& action) {
+    PIPETWIN_EXPECT(is_send(action.op) || is_receive(action.op),
+                    "only sends and receives use an edge");
+    // SEND_F of stage s leads over boundary s, RECV_F over s - 1; SEND_B and RECV_B the other way.
+    constexpr std::array offsets{0, -2, -1, 1};
+    return 2 * action.stage +
+           offsets[static_cast<std::size_t>(action.op) - static_cast<std::size_t>(Op::SendForward)];
 }
 
 }  // namespace pipetwin

@@ -215,6 +215,22 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
     return curves;
 }
 
+std::vector<std::vector<Bytes>> memory_totals(const Plan& plan) {
+    const KeptByForward kept(plan->schedule);
+    std::vector<std::vector<Bytes>> totals;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        auto& of_rank = totals.emplace_back();
+        walk_row(plan,
+                 rank,
+                 kept,
+                 [&of_rank](std::size_t, const MemoryUse& during, const MemoryUse& after) {
+                     of_rank.push_back(during.total());
+                     of_rank.push_back(after.total());
+                 });
+    }
+    return totals;
+}
+
 std::vector<MemoryUse> peak_memory(const Plan& plan) {
     const KeptByForward kept(plan->schedule);
     std::vector<MemoryUse> peaks;

@@ -65,6 +65,10 @@ struct MemoryCurve {
 /// One curve per rank. The peak depends on the order of the row alone, never on the times.
 std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline);
 
+/// The totals alone, without a timeline: [rank][2 * cell] during an action of the row, and [2 *
+/// cell + 1] after it.
+std::vector<std::vector<Bytes>> memory_totals(const Plan& plan);
+
 /// The peaks alone, without a timeline.
 std::vector<MemoryUse> peak_memory(const Plan& plan);
 

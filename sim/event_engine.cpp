@@ -7,6 +7,7 @@
 #include "core/edge.h"
 #include "core/error.h"
 #include "sim/event_queue.h"
+#include "sim/fifo.h"
 #include "sim/shared_links.h"
 #include "sim/shared_work.h"
 #include "sim/step_costs.h"
@@ -18,13 +19,13 @@ namespace {
 /// Messages over one boundary in one direction. First in, first out, so counters tell which message
 /// is meant:
 ///
-///     handed over  >=  arrived  >=  taken            receives begun is taken, or taken + 1
+///     handed over  >=  taken            receives begun is taken, or taken + 1
 struct Edge {
     int sender = 0;  ///< ranks
     int receiver = 0;
-    Duration link_free{};  ///< when the link can take the next message
+    Duration link_free{};       ///< when the link can take the next message
+    Fifo<Duration> arrivals{};  ///< of messages whose way is settled, and that are not taken yet
     int handed_over = 0;
-    int arrived = 0;
     int receives_begun = 0;
     int taken = 0;
     bool sender_waits = false;
@@ -44,8 +45,10 @@ struct Reduction {
 };
 
 struct Rank {
-    std::size_t cell = 0;
-    bool in_action = false;  ///< has turned to the action at `cell`
+    const Action* actions = nullptr;  ///< the one at hand, and those that follow
+    const Action* actions_end = nullptr;
+    Span* span = nullptr;    ///< of the action at hand
+    bool in_action = false;  ///< has turned to it
     Duration network_free{};
 };
 
@@ -105,7 +108,7 @@ class SharedCores {
 
 class Simulation {
   public:
-    Simulation(const Plan& plan, const Conditions& conditions)
+    Simulation(const Plan& plan, const Conditions& conditions, Timeline recycled)
         : schedule_(plan->schedule),
           conditions_(conditions),
           costs_(plan, conditions),
@@ -114,21 +117,25 @@ class Simulation {
           shares_cores_(conditions.contention.cores > 0 ||
                         !conditions.contention.interference.empty()),
           ranks_(plan->schedule.ranks.size()),
-          reductions_(plan->schedule.rank_of_stage.size()) {
+          reductions_(plan->schedule.rank_of_stage.size()),
+          timeline_(std::move(recycled)) {
         const std::vector<int>& rank_of = schedule_.rank_of_stage;
         for (std::size_t boundary = 0; boundary + 1 < rank_of.size(); ++boundary) {
             edges_.push_back({.sender = rank_of[boundary], .receiver = rank_of[boundary + 1]});
             edges_.push_back({.sender = rank_of[boundary + 1], .receiver = rank_of[boundary]});
         }
         timeline_.origin = Origin::Predicted;
-        for (const auto& row : schedule_.ranks) {
-            auto& spans = timeline_.ranks.emplace_back();
-            spans.reserve(row.size());
-            for (const Action& action : row) {
-                spans.push_back({.action = action});
-            }
+        timeline_.ranks.resize(ranks_.size());
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+            timeline_.ranks[rank].resize(schedule_.ranks[rank].size());
+            ranks_[rank].actions = schedule_.ranks[rank].data();
+            ranks_[rank].actions_end = ranks_[rank].actions + schedule_.ranks[rank].size();
+            ranks_[rank].span = timeline_.ranks[rank].data();
         }
         timeline_.links.resize(edges_.size());
+        for (auto& row : timeline_.links) {
+            row.clear();
+        }
         count_what_updates_await();
     }
 
@@ -142,7 +149,7 @@ class Simulation {
             ++events;
         }
         for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-            PIPETWIN_EXPECT(ranks_[rank].cell == timeline_.ranks[rank].size(),
+            PIPETWIN_EXPECT(ranks_[rank].actions == ranks_[rank].actions_end,
                             "a validated plan runs to its end");
         }
         if (std::ranges::all_of(timeline_.links, [](const auto& row) { return row.empty(); })) {
@@ -175,12 +182,9 @@ class Simulation {
             case EventKind::RankFree:
                 finish(event.index);
                 break;
-            case EventKind::MessageArrived: {
-                Edge& edge = edge_at(event.index);
-                ++edge.arrived;
-                wake(edge.receiver_waits, edge.receiver);
+            case EventKind::MessageCame:
+                runnable_.push_back(event.index);
                 break;
-            }
             case EventKind::GradientsCame: {
                 Reduction& awaited = reduction(event.index);
                 if (--awaited.awaited == 0) {
@@ -201,58 +205,58 @@ class Simulation {
         while (!runnable_.empty()) {
             const int rank = runnable_.back();
             runnable_.pop_back();
-            while (turn_to_next(rank)) {
-            }
+            follow(rank);
         }
     }
 
-    /// The same switch as the executor's worker. Returns whether the rank can go on at once.
-    bool turn_to_next(int rank) {
+    /// Through its row, until the rank is busy or has to wait.
+    void follow(int rank) {
         Rank& state = ranks_[static_cast<std::size_t>(rank)];
-        auto& row = timeline_.ranks[static_cast<std::size_t>(rank)];
-        if (state.cell == row.size()) {
-            return false;
-        }
-        Span& span = row[state.cell];
-        const bool turns = !state.in_action;
-        if (turns) {
-            state.in_action = true;
-            span.begin = now_;
-        }
-        switch (span.action.op) {
-            case Op::Forward:
-            case Op::Backward:
-            case Op::BackwardInput:
-            case Op::BackwardWeight:
-            case Op::Recompute:
-            case Op::Unshard:
-            case Op::Reshard:
-                return compute(rank, span);
-            case Op::ReduceGradient:
-                set_out(rank, span.action.stage);
-                return compute(rank, span);
-            case Op::Optimizer: {
-                Reduction& awaited = reduction(span.action.stage);
-                awaited.update_waits = awaited.awaited > 0;
-                return !awaited.update_waits && compute(rank, span);
+        while (state.actions != state.actions_end) {
+            const Action& action = *state.actions;
+            if (!state.in_action) {
+                state.in_action = true;
+                state.span->action = action;
+                state.span->begin = now_;
+                if (is_receive(action.op)) {
+                    ++edge_at(edge_of(action)).receives_begun;
+                }
             }
-            case Op::SendForward:
-            case Op::SendBackward:
-                return send(rank, span);
-            case Op::RecvForward:
-            case Op::RecvBackward:
-                return receive(rank, span, turns);
+            if (!goes_on(rank, state, action)) {
+                return;
+            }
         }
-        return false;
     }
 
-    bool compute(int rank, Span& span) {
-        span.ready = now_;
-        const Duration length = costs_.action(static_cast<std::size_t>(rank),
-                                              ranks_[static_cast<std::size_t>(rank)].cell,
-                                              span.action);
+    /// The same switch as the executor's worker. Returns whether the action took no time.
+    bool goes_on(int rank, Rank& state, const Action& action) {
+        if (is_compute(action.op)) {
+            return compute(rank, state, action);
+        }
+        if (is_send(action.op)) {
+            return send(rank, state, action);
+        }
+        if (is_receive(action.op)) {
+            return receive(state, action);
+        }
+        if (action.op == Op::ReduceGradient) {
+            set_out(state, action.stage);
+        }
+        if (action.op == Op::Optimizer) {
+            Reduction& awaited = reduction(action.stage);
+            awaited.update_waits = awaited.awaited > 0;
+            if (awaited.update_waits) {
+                return false;
+            }
+        }
+        return compute(rank, state, action);
+    }
+
+    bool compute(int rank, Rank& state, const Action& action) {
+        state.span->ready = now_;
+        const Duration length = costs_.action(rank, cell_of(rank, state), action);
         if (length == Duration{}) {
-            return done(rank, span);
+            return done(state);
         }
         if (shares_cores_) {
             cores_.begin(now_, rank, length);
@@ -263,57 +267,74 @@ class Simulation {
         return false;
     }
 
+    std::size_t cell_of(int rank, const Rank& state) const {
+        return static_cast<std::size_t>(state.actions -
+                                        schedule_.ranks[static_cast<std::size_t>(rank)].data());
+    }
+
     /// Hands the message over, if there is room; otherwise the rank waits.
-    bool send(int rank, Span& span) {
-        const int index = edge_of(span.action);
+    bool send(int rank, Rank& state, const Action& action) {
+        const int index = edge_of(action);
         Edge& edge = edge_at(index);
         edge.sender_waits = !edge.has_room(conditions_.channel_capacity);
         if (edge.sender_waits) {
             return false;
         }
-        span.ready = now_;
+        state.span->ready = now_;
         ++edge.handed_over;
         const bool blocks = conditions_.transfer == TransferMode::Blocking;
         if (links_.is_shared(index)) {
-            links_.request(now_, index, span.action);
+            links_.request(now_, index, action);
             announce_links();
-            return !blocks && done(rank, span);
+            return !blocks && done(state);
         }
         const Duration leaves = std::max(now_, edge.link_free);
-        edge.link_free = leaves + costs_.message(index, span.action.micro_batch);
-        carried(index, span.action, leaves, edge.link_free);
+        edge.link_free = leaves + costs_.message(index, action.micro_batch);
+        carried(index, action, leaves, edge.link_free);
         if (!blocks || edge.link_free == now_) {
-            return done(rank, span);
+            return done(state);
         }
         queue_.announce(edge.link_free, EventKind::RankFree, rank);
         return false;
     }
 
+    /// The message's way is settled. Its arrival is an event only for a receiver that waits.
     void carried(int index, const Action& send, Duration begin, Duration end) {
         timeline_.links[static_cast<std::size_t>(index)].push_back(
             {.action = send, .begin = begin, .ready = begin, .end = end});
-        queue_.announce(end + costs_.latency(index), EventKind::MessageArrived, index);
+        Edge& edge = edge_at(index);
+        const Duration arrival = end + costs_.latency(index);
+        edge.arrivals.push(arrival);
+        if (edge.receiver_waits) {
+            edge.receiver_waits = false;
+            queue_.announce(arrival, EventKind::MessageCame, edge.receiver);
+        }
     }
 
     /// Takes the message, if it has arrived; otherwise the rank waits.
-    bool receive(int rank, Span& span, bool turns) {
-        Edge& edge = edge_at(edge_of(span.action));
-        edge.receives_begun += turns ? 1 : 0;
-        edge.receiver_waits = edge.arrived == edge.taken;
-        if (!edge.receiver_waits) {
-            span.ready = now_;
+    bool receive(Rank& state, const Action& action) {
+        Edge& edge = edge_at(edge_of(action));
+        bool arrived = false;
+        if (edge.arrivals.empty()) {
+            edge.receiver_waits = true;
+        } else if (edge.arrivals.front() > now_) {
+            queue_.announce(edge.arrivals.front(), EventKind::MessageCame, edge.receiver);
+        } else {
+            arrived = true;
+            edge.arrivals.pop();
+            state.span->ready = now_;
             ++edge.taken;
         }
-        if (edge.has_room(conditions_.channel_capacity)) {
+        if (edge.sender_waits && edge.has_room(conditions_.channel_capacity)) {
             wake(edge.sender_waits, edge.sender);
         }
-        return !edge.receiver_waits && done(rank, span);
+        return arrived && done(state);
     }
 
     /// The stage's gradients set out; the rank does not wait for them.
-    void set_out(int rank, int stage) {
+    void set_out(Rank& state, int stage) {
         if (goes_on_meanwhile(stage)) {
-            Duration& network = ranks_[static_cast<std::size_t>(rank)].network_free;
+            Duration& network = state.network_free;
             network = std::max(network, now_) + costs_.overlapped_reduction(stage);
             queue_.announce(network, EventKind::GradientsCame, stage);
         }
@@ -361,17 +382,15 @@ class Simulation {
 
     /// The action at hand is over, and the rank turns to the next.
     void finish(int rank) {
-        done(rank,
-             timeline_.ranks[static_cast<std::size_t>(rank)]
-                            [ranks_[static_cast<std::size_t>(rank)].cell]);
+        done(ranks_[static_cast<std::size_t>(rank)]);
         runnable_.push_back(rank);
     }
 
-    bool done(int rank, Span& span) {
-        span.end = now_;
-        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+    bool done(Rank& state) {
+        state.span->end = now_;
         state.in_action = false;
-        ++state.cell;
+        ++state.actions;
+        ++state.span;
         return true;
     }
 
@@ -405,12 +424,14 @@ class Simulation {
 
 }  // namespace
 
-CountedTimeline by_counted_events(const Plan& plan, const Conditions& conditions) {
-    return Simulation(plan, conditions).run();
+CountedTimeline by_counted_events(const Plan& plan,
+                                  const Conditions& conditions,
+                                  Timeline recycled) {
+    return Simulation(plan, conditions, std::move(recycled)).run();
 }
 
-Timeline by_events(const Plan& plan, const Conditions& conditions) {
-    return by_counted_events(plan, conditions).timeline;
+Timeline by_events(const Plan& plan, const Conditions& conditions, Timeline recycled) {
+    return by_counted_events(plan, conditions, std::move(recycled)).timeline;
 }
 
 }  // namespace pipetwin::sim

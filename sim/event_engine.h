@@ -9,7 +9,8 @@
 /// announced.
 namespace pipetwin::sim {
 
-/// Where nothing is shared, the same timeline as `in_fixed_order`. Throws InternalError if the rows
+/// Where nothing is shared, the same timeline as `in_fixed_order`. `recycled` is an older timeline
+/// whose memory is used again. Throws InternalError if the rows
 /// wait for each other.
 ///
 /// - Cores: with `cores` = c and more than c ranks that compute, each goes on at c / n of its
@@ -19,13 +20,15 @@ namespace pipetwin::sim {
 ///   slowest, in the order in which messages came; one that waits lets nobody pass on its links.
 /// - Shared links, Fair: each message goes on at its max-min fair rate.
 /// An edge carries one message after the other in any case.
-Timeline by_events(const Plan& plan, const Conditions& conditions);
+Timeline by_events(const Plan& plan, const Conditions& conditions, Timeline recycled = {});
 
 /// How many events the queue has handled, for the benchmark.
 struct CountedTimeline {
     Timeline timeline;
     std::int64_t events = 0;
 };
-CountedTimeline by_counted_events(const Plan& plan, const Conditions& conditions);
+CountedTimeline by_counted_events(const Plan& plan,
+                                  const Conditions& conditions,
+                                  Timeline recycled = {});
 
 }  // namespace pipetwin::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/per_message.h"
+#include "sim/fifo.h"
 #include "sim/row_walk.h"
 #include "sim/step_costs.h"
 
@@ -10,28 +10,42 @@ namespace pipetwin::sim {
 
 namespace {
 
+/// A row of spans, to be filled from the front; `spans` may be memory in use.
+void make_room(std::vector<Span>& spans, std::size_t count) {
+    if (spans.size() != count) {
+        spans.assign(count, Span{});
+    }
+}
+
 /// Keeps what it is told as a timeline.
 class Spans {
   public:
-    Spans(const Schedule& schedule, const std::vector<std::size_t>& messages) {
+    Spans(const Schedule& schedule, Timeline recycled) : timeline_(std::move(recycled)) {
         timeline_.origin = Origin::Predicted;
         timeline_.ranks.resize(schedule.ranks.size());
         for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-            timeline_.ranks[rank].reserve(schedule.ranks[rank].size());
+            make_room(timeline_.ranks[rank], schedule.ranks[rank].size());
         }
-        const auto edges = 2 * std::max(std::size_t{1}, schedule.rank_of_stage.size()) - 2;
-        timeline_.links.resize(edges);
-        for (std::size_t edge = 0; edge < edges; ++edge) {
-            timeline_.links[edge].reserve(messages[edge]);
+        timeline_.links.resize(edge_count(schedule));
+        for (auto& row : timeline_.links) {
+            row.clear();
         }
     }
 
-    void on_rank(int rank, const Action& action, Duration begin, Duration ready, Duration end) {
-        timeline_.ranks[static_cast<std::size_t>(rank)].push_back({action, begin, ready, end});
+    Span* of_rank(int rank) { return timeline_.ranks[static_cast<std::size_t>(rank)].data(); }
+
+    static void on_rank(Span* spans,
+                        std::size_t cell,
+                        const Action& action,
+                        Duration begin,
+                        Duration ready,
+                        Duration end) {
+        spans[cell] = {action, begin, ready, end};
     }
 
-    void on_link(int edge, const Action& send, Duration begin, Duration end) {
-        timeline_.links[static_cast<std::size_t>(edge)].push_back({send, begin, begin, end});
+    void on_link(const MessageEnd& end, Duration begin, Duration through) {
+        timeline_.links[static_cast<std::size_t>(end.edge)].push_back(
+            {end.action, begin, begin, through});
     }
 
     Timeline take() {
@@ -47,71 +61,79 @@ class Spans {
 
 /// Keeps nothing.
 struct NoSpans {
-    void on_rank(int, const Action&, Duration, Duration, Duration) {}
-    void on_link(int, const Action&, Duration, Duration) {}
+    static Span* of_rank(int) { return nullptr; }
+    static void on_rank(Span*, std::size_t, const Action&, Duration, Duration, Duration) {}
+    static void on_link(const MessageEnd&, Duration, Duration) {}
 };
 
 /// A visitor of the rows that knows when each rank, link and network is free.
 template <class Keeper>
 class Times {
   public:
-    Times(const Plan& plan,
-          const Conditions& conditions,
-          const std::vector<std::size_t>& messages,
-          Keeper& keeper)
+    /// The rank at hand.
+    struct State {
+        int rank = 0;
+        Duration free{};  ///< it is done with the action before
+        Span* spans = nullptr;
+    };
+
+    Times(const Plan& plan, const Conditions& conditions, Keeper& keeper)
         : schedule_(plan->schedule),
           costs_(plan, conditions),
-          capacity_(conditions.channel_capacity),
+          bounded_(conditions.channel_capacity.has_value()),
+          capacity_(conditions.channel_capacity.value_or(0)),
           blocking_(conditions.transfer == TransferMode::Blocking),
           rank_free_(plan->schedule.ranks.size()),
           network_free_(plan->schedule.ranks.size()),
-          link_free_(messages.size()),
-          arrival_(messages),
-          room_(capacity_ ? messages : std::vector<std::size_t>(messages.size(), 0)),
+          edges_(edge_count(plan->schedule)),
           gradients_complete_(plan->schedule.rank_of_stage.size()),
           keeper_(keeper) {}
 
-    void act(int rank, std::size_t cell, const Action& action) {
-        Duration& free = rank_free_[static_cast<std::size_t>(rank)];
-        const Duration begin = free;
-        const Duration ready =
-            action.op == Op::Optimizer
-                ? std::max(begin, gradients_complete_[static_cast<std::size_t>(action.stage)])
-                : begin;
-        if (action.op == Op::ReduceGradient) {
-            reduce(rank, action.stage, begin);
-        }
-        free = ready + costs_.action(static_cast<std::size_t>(rank), cell, action);
-        keeper_.on_rank(rank, action, begin, ready, free);
+    State enter(int rank) {
+        return {rank, rank_free_[static_cast<std::size_t>(rank)], keeper_.of_rank(rank)};
     }
 
-    void send(const MessageEnd& end) {
-        Duration& free = rank_free_[static_cast<std::size_t>(end.rank)];
-        const Duration begin = free;
-        const Duration ready = std::max(begin, room_for(end));
-        Duration& link = link_free_[static_cast<std::size_t>(end.edge)];
-        const Duration leaves = std::max(ready, link);
-        link = leaves + costs_.message(end.edge, end.action.micro_batch);
-        arrival_.at(end.edge, end.number) = link + costs_.latency(end.edge);
-        free = blocking_ ? link : ready;
-        keeper_.on_rank(end.rank, end.action, begin, ready, free);
-        keeper_.on_link(end.edge, end.action, leaves, link);
+    void leave(const State& state) {
+        rank_free_[static_cast<std::size_t>(state.rank)] = state.free;
     }
 
-    void begin_receive(const MessageEnd& end) {
-        if (capacity_ == 0) {
-            room_.at(end.edge, end.number) = rank_free_[static_cast<std::size_t>(end.rank)];
+    void act(State& state, std::size_t cell, const Action& action) {
+        const Duration begin = state.free;
+        Duration ready = begin;
+        if (!is_compute(action.op)) {
+            ready = update_or_reduce(state.rank, action, begin);
+        }
+        state.free = ready + costs_.action(state.rank, cell, action);
+        keeper_.on_rank(state.spans, cell, action, begin, ready, state.free);
+    }
+
+    void send(State& state, const MessageEnd& end) {
+        Edge& edge = edges_[static_cast<std::size_t>(end.edge)];
+        const Duration begin = state.free;
+        const bool may_wait = bounded_ && end.number >= capacity_;
+        const Duration ready = may_wait ? std::max(begin, edge.room.pop()) : begin;
+        const Duration leaves = std::max(ready, edge.link_free);
+        edge.link_free = leaves + costs_.message(end.edge, end.action.micro_batch);
+        edge.arrivals.push(edge.link_free + costs_.latency(end.edge));
+        state.free = blocking_ ? edge.link_free : ready;
+        keeper_.on_rank(state.spans, end.cell, end.action, begin, ready, state.free);
+        keeper_.on_link(end, leaves, edge.link_free);
+    }
+
+    void begin_receive(State& state, const MessageEnd& end) {
+        if (bounded_ && capacity_ == 0) {
+            edges_[static_cast<std::size_t>(end.edge)].room.push(state.free);
         }
     }
 
-    void receive(const MessageEnd& end) {
-        Duration& free = rank_free_[static_cast<std::size_t>(end.rank)];
-        const Duration begin = free;
-        free = std::max(begin, arrival_.at(end.edge, end.number));
-        if (capacity_ && *capacity_ > 0) {
-            room_.at(end.edge, end.number) = free;
+    void receive(State& state, const MessageEnd& end) {
+        Edge& edge = edges_[static_cast<std::size_t>(end.edge)];
+        const Duration begin = state.free;
+        state.free = std::max(begin, edge.arrivals.pop());
+        if (capacity_ > 0) {
+            edge.room.push(state.free);
         }
-        keeper_.on_rank(end.rank, end.action, begin, free, free);
+        keeper_.on_rank(state.spans, end.cell, end.action, begin, state.free, state.free);
     }
 
     /// When the last rank has come to the end of its row.
@@ -120,13 +142,21 @@ class Times {
     }
 
   private:
-    /// When there was room for a message: its receive had begun, or that of the message which is
-    /// as far ahead of it as the capacity was over.
-    Duration room_for(const MessageEnd& send) {
-        if (!capacity_ || send.number < *capacity_) {
-            return Duration{};
+    struct Edge {
+        Duration link_free{};
+        Fifo<Duration> arrivals;  ///< of messages that are not taken yet
+        Fifo<Duration> room;      ///< when receives made room: when they ended, or, with a capacity
+                                  ///< of 0, began
+    };
+
+    /// When the rank goes on with an action that is no compute action.
+    Duration update_or_reduce(int rank, const Action& action, Duration begin) {
+        if (action.op == Op::ReduceGradient) {
+            reduce(rank, action.stage, begin);
         }
-        return room_.at(send.edge, send.number - *capacity_);
+        return action.op == Op::Optimizer
+                   ? std::max(begin, gradients_complete_[static_cast<std::size_t>(action.stage)])
+                   : begin;
     }
 
     /// The gradients set out: for the stage with the same weights, and over the rank's network for
@@ -150,41 +180,35 @@ class Times {
 
     const Schedule& schedule_;
     StepCosts costs_;
-    std::optional<int> capacity_;
+    bool bounded_;
+    int capacity_;
     bool blocking_;
     std::vector<Duration> rank_free_;
     std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
-    std::vector<Duration> link_free_;     ///< [edge]
-    PerMessage<Duration> arrival_;
-    PerMessage<Duration>
-        room_;  ///< when a receive made room: when it ended, or, without capacity, began
+    std::vector<Edge> edges_;
     std::vector<Duration> gradients_complete_;  ///< [stage]: all that its update waits for
     Keeper& keeper_;
 };
 
 template <class Keeper>
-Duration walk(const Plan& plan,
-              const Conditions& conditions,
-              const std::vector<std::size_t>& messages,
-              Keeper& keeper) {
+Duration walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
     PIPETWIN_EXPECT(!conditions.contention.any(), "nothing is shared");
-    Times<Keeper> times(plan, conditions, messages, keeper);
+    Times<Keeper> times(plan, conditions, keeper);
     RowWalk(plan->schedule, conditions.channel_capacity, times).run();
     return times.last();
 }
 
 }  // namespace
 
-Timeline in_fixed_order(const Plan& plan, const Conditions& conditions) {
-    const std::vector<std::size_t> messages = messages_of_edges(plan->schedule);
-    Spans spans(plan->schedule, messages);
-    walk(plan, conditions, messages, spans);
+Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline recycled) {
+    Spans spans(plan->schedule, std::move(recycled));
+    walk(plan, conditions, spans);
     return spans.take();
 }
 
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions) {
     NoSpans nothing;
-    return walk(plan, conditions, messages_of_edges(plan->schedule), nothing);
+    return walk(plan, conditions, nothing);
 }
 
 }  // namespace pipetwin::sim

@@ -9,8 +9,9 @@
 /// queue.
 namespace pipetwin::sim {
 
-/// Throws InternalError for conditions with contention, or if the rows wait for each other.
-Timeline in_fixed_order(const Plan& plan, const Conditions& conditions);
+/// `recycled` is an older timeline whose memory is used again. Throws InternalError for conditions
+/// with contention, or if the rows wait for each other.
+Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline recycled = {});
 
 /// The step time of that timeline, without the timeline.
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);

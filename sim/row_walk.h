@@ -10,10 +10,14 @@
 
 namespace pipetwin::sim {
 
-/// One end of a message: the rank, the place in its row, the action, the edge, and how many
-/// messages of the edge came before.
+/// Two for each boundary.
+inline std::size_t edge_count(const Schedule& schedule) {
+    return schedule.rank_of_stage.empty() ? 0 : 2 * (schedule.rank_of_stage.size() - 1);
+}
+
+/// One end of a message: the place in the row of the rank at hand, the action, the edge, and how
+/// many messages of the edge came before.
 struct MessageEnd {
-    int rank = 0;
     std::size_t cell = 0;
     const Action& action;
     int edge = 0;
@@ -28,11 +32,12 @@ struct MessageEnd {
 /// up again later. As ranks choose nothing, every order of visits that keeps these rules ends at
 /// the end of every row (Kahn process networks). O(actions).
 ///
-/// The visitor has
-///     void act(int rank, std::size_t cell, const Action&);   all but sends and receives
-///     void send(const MessageEnd&);
-///     void begin_receive(const MessageEnd&);                 the rank turns to it
-///     void receive(const MessageEnd&);                       the message was sent before
+/// The visitor has a State of a rank, and
+///     State enter(int rank);  void leave(State&);      around the actions that follow each other
+///     void act(State&, std::size_t cell, const Action&);         all but sends and receives
+///     void send(State&, const MessageEnd&);
+///     void begin_receive(State&, const MessageEnd&);             the rank turns to it
+///     void receive(State&, const MessageEnd&);                   the message was sent before
 template <class Visitor>
 class RowWalk {
   public:
@@ -42,7 +47,7 @@ class RowWalk {
           capacity_(capacity.value_or(unlimited)),
           visitor_(visitor),
           next_(schedule.ranks.size(), 0),
-          edges_(2 * schedule.rank_of_stage.size()),
+          edges_(edge_count(schedule)),
           reduced_(schedule.rank_of_stage.size(), false),
           update_waits_(schedule.rank_of_stage.size(), false) {}
 
@@ -71,40 +76,45 @@ class RowWalk {
         bool receive_begun = false;  ///< of message `received`
     };
 
+    using State = typename Visitor::State;
+
     void follow(int rank) {
         const auto index = static_cast<std::size_t>(rank);
         const std::vector<Action>& row = schedule_.ranks[index];
+        const Action* const actions = row.data();
+        const std::size_t size = row.size();
         std::size_t cell = next_[index];
-        while (cell < row.size() && passes(rank, cell, row[cell])) {
-            ++cell;
+        State state = visitor_.enter(rank);
+        for (; cell < size; ++cell) {
+            const Action& action = actions[cell];
+            if (is_compute(action.op)) {
+                visitor_.act(state, cell, action);
+            } else if (!passes(rank, state, cell, action)) {
+                break;
+            }
         }
+        visitor_.leave(state);
         next_[index] = cell;
     }
 
-    bool passes(int rank, std::size_t cell, const Action& action) {
-        switch (action.op) {
-            case Op::SendForward:
-            case Op::SendBackward:
-                return sends(rank, cell, action);
-            case Op::RecvForward:
-            case Op::RecvBackward:
-                return receives(rank, cell, action);
-            case Op::ReduceGradient:
-                visitor_.act(rank, cell, action);
-                reduces(action.stage);
-                return true;
-            case Op::Optimizer:
-                if (update_has_to_wait(rank, action.stage)) {
-                    return false;
-                }
-                [[fallthrough]];
-            default:
-                visitor_.act(rank, cell, action);
-                return true;
+    bool passes(int rank, State& state, std::size_t cell, const Action& action) {
+        if (is_send(action.op)) {
+            return sends(rank, state, cell, action);
         }
+        if (is_receive(action.op)) {
+            return receives(rank, state, cell, action);
+        }
+        if (action.op == Op::Optimizer && update_has_to_wait(rank, action.stage)) {
+            return false;
+        }
+        visitor_.act(state, cell, action);
+        if (action.op == Op::ReduceGradient) {
+            reduces(action.stage);
+        }
+        return true;
     }
 
-    bool sends(int rank, std::size_t cell, const Action& action) {
+    bool sends(int rank, State& state, std::size_t cell, const Action& action) {
         const int index = edge_of(action);
         Edge& edge = edges_[static_cast<std::size_t>(index)];
         const bool room = edge.sent - edge.received < capacity_ ||
@@ -113,26 +123,26 @@ class RowWalk {
             edge.waiting_sender = rank;
             return false;
         }
-        visitor_.send({rank, cell, action, index, edge.sent});
+        visitor_.send(state, {cell, action, index, edge.sent});
         ++edge.sent;
         wake(edge.waiting_receiver);
         return true;
     }
 
-    bool receives(int rank, std::size_t cell, const Action& action) {
+    bool receives(int rank, State& state, std::size_t cell, const Action& action) {
         const int index = edge_of(action);
         Edge& edge = edges_[static_cast<std::size_t>(index)];
-        const MessageEnd end{rank, cell, action, index, edge.received};
+        const MessageEnd end{cell, action, index, edge.received};
         if (!edge.receive_begun) {
             edge.receive_begun = true;
-            visitor_.begin_receive(end);
+            visitor_.begin_receive(state, end);
         }
         if (edge.sent == edge.received) {
             edge.waiting_receiver = rank;
             wake(edge.waiting_sender);
             return false;
         }
-        visitor_.receive(end);
+        visitor_.receive(state, end);
         ++edge.received;
         edge.receive_begun = false;
         wake(edge.waiting_sender);
@@ -178,18 +188,5 @@ class RowWalk {
     std::vector<bool> update_waits_;  ///< [stage]
     std::vector<int> runnable_;
 };
-
-/// How many messages travel over each edge.
-inline std::vector<std::size_t> messages_of_edges(const Schedule& schedule) {
-    std::vector<std::size_t> count(2 * schedule.rank_of_stage.size(), 0);
-    for (const auto& row : schedule.ranks) {
-        for (const Action& action : row) {
-            if (is_send(action.op)) {
-                ++count[static_cast<std::size_t>(edge_of(action))];
-            }
-        }
-    }
-    return count;
-}
 
 }  // namespace pipetwin::sim

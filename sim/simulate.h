@@ -18,10 +18,16 @@ namespace pipetwin::sim {
 /// Where nothing is shared, times follow from the rows alone and sim/fixed_order.h finds them;
 /// where ranks or messages contend, sim/event_engine.h. Where both can be asked they agree to the
 /// nanosecond.
-Timeline simulate(const Plan& plan);
+///
+/// `recycled` is an older timeline whose memory is used again: touching new memory takes longer
+/// than the simulation.
+Timeline simulate(const Plan& plan, Timeline recycled = {});
 
 /// The same under other conditions than the plan's own. Its timelines count as predicted.
-Timeline replay(const Plan& plan, const Conditions& conditions);
+Timeline replay(const Plan& plan, const Conditions& conditions, Timeline recycled = {});
+
+/// The step time of a replay.
+Duration replayed_step(const Plan& plan, const Conditions& conditions);
 
 /// The largest number of messages ever waiting on an edge in the unblocked simulation, at least 1
 /// (0 where the plan has no edges): with this capacity no send blocks.

@@ -22,7 +22,9 @@ std::vector<int> one_of_each_class(const Plan& plan) {
 
 StepCosts::StepCosts(const Plan& plan, const Conditions& conditions)
     : conditions_(conditions),
+      own_durations_(!conditions.durations.empty()),
       cost_class_(plan->cost_class),
+      classes_(plan->costs.size()),
       stages_(static_cast<std::size_t>(plan.stage_count())),
       edges_(2 * plan->links.size()) {
     add_actions(plan);

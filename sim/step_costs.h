@@ -15,11 +15,9 @@ class StepCosts {
     StepCosts(const Plan& plan, const Conditions& conditions);
 
     /// How long a rank is busy with the action at its place; zero for sends and receives.
-    Duration action(std::size_t rank, std::size_t cell, const Action& action) const {
-        if (!conditions_.durations.empty()) {
-            return conditions_.durations[rank][cell];
-        }
-        return table_[number(action)];
+    Duration action(int rank, std::size_t cell, const Action& action) const {
+        return own_durations_ ? conditions_.durations[static_cast<std::size_t>(rank)][cell]
+                              : table_[number(action)];
     }
 
     /// How long a message is on its link.
@@ -42,12 +40,13 @@ class StepCosts {
     /// Places in the table, for those who keep a number and look the cost up later.
     std::size_t number(const Action& action) const {
         const std::size_t cost_class =
-            has_micro_batch(action.op) ? class_of(action.micro_batch) : 0;
+            has_micro_batch(action.op) && classes_ > 1 ? class_of(action.micro_batch) : 0;
         return (cost_class * stages_ + static_cast<std::size_t>(action.stage)) * op_count +
                static_cast<std::size_t>(action.op);
     }
     std::size_t message_number(int edge, int micro_batch) const {
-        return first_message_ + class_of(micro_batch) * edges_ + static_cast<std::size_t>(edge);
+        const std::size_t cost_class = classes_ > 1 ? class_of(micro_batch) : 0;
+        return first_message_ + cost_class * edges_ + static_cast<std::size_t>(edge);
     }
     const std::vector<Duration>& table() const { return table_; }
     const std::vector<Duration>& latencies() const { return latencies_; }
@@ -61,7 +60,9 @@ class StepCosts {
     void add_reductions(const Plan& plan);
 
     const Conditions& conditions_;
+    const bool own_durations_;  ///< of every action, in the conditions
     const std::vector<int>& cost_class_;
+    std::size_t classes_;
     std::size_t stages_;
     std::size_t edges_;
     std::size_t first_message_ = 0;

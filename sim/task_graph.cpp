@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/per_message.h"
+#include "sim/fifo.h"
 #include "sim/row_walk.h"
 #include "sim/step_costs.h"
 
@@ -19,20 +19,25 @@ class TaskWriter {
           blocking_(conditions.transfer == TransferMode::Blocking),
           graph_(graph),
           ranks_(plan->schedule.ranks.size()),
-          link_(2 * plan->schedule.rank_of_stage.size(), start),
           network_(plan->schedule.ranks.size(), start),
-          message_(messages_of_edges(plan->schedule)),
-          room_(capacity_ ? messages_of_edges(plan->schedule)
-                          : std::vector<std::size_t>(link_.size(), 0)),
+          edges_(edge_count(plan->schedule)),
           awaited_(plan->schedule.rank_of_stage.size()) {
         graph_.costs_ = costs_.table();
         graph_.lags_ = costs_.latencies();
+        for (const auto& row : schedule_.ranks) {
+            graph_.cells_.emplace_back().reserve(row.size());
+        }
         no_cost_ = add_cost(Duration{});
         no_lag_ = add_lag(Duration{});
         add({.cost = no_cost_, .lag = no_lag_}, {.kind = TaskKind::Moment});
     }
 
-    void act(int rank, std::size_t cell, const Action& action) {
+    using State = int;  ///< the rank
+
+    static State enter(int rank) { return rank; }
+    static void leave(State) {}
+
+    void act(State rank, std::size_t cell, const Action& action) {
         if (action.op == Op::Optimizer) {
             for (const Signal& signal : awaited_[static_cast<std::size_t>(action.stage)]) {
                 wait_for(rank, cell, signal);
@@ -47,39 +52,44 @@ class TaskWriter {
                           .lag = lag_of(state.waits_for)},
                          place(rank, cell, TaskKind::Action));
         state.waits_for = {};
+        know_receive(rank, {.task = state.task, .at_begin = true});
+        cells(rank).push_back({.task = state.task});
     }
 
-    void send(const MessageEnd& end) {
+    void send(State rank, const MessageEnd& end) {
         if (capacity_ && end.number >= *capacity_) {
-            wait_for(end.rank, end.cell, {.task = room_.at(end.edge, end.number - *capacity_)});
+            wait_for(rank, end.cell, {.task = edge_at(end).room.pop()});
         }
-        const std::uint32_t moment = settle(end.rank, end.cell);
-        std::uint32_t& link = link_[static_cast<std::size_t>(end.edge)];
+        const std::uint32_t moment = settle(rank, end.cell);
+        std::uint32_t& link = edge_at(end).link;
         link = add({.after = moment,
                     .also = link,
                     .cost = static_cast<std::uint32_t>(
                         costs_.message_number(end.edge, end.action.micro_batch)),
                     .lag = no_lag_},
-                   place(end.rank, end.cell, TaskKind::Message));
-        message_.at(end.edge, end.number) = link;
+                   place(rank, end.cell, TaskKind::Message));
+        edge_at(end).messages.push(link);
         if (blocking_) {
-            ranks_[static_cast<std::size_t>(end.rank)].task = link;
+            ranks_[static_cast<std::size_t>(rank)].task = link;
         }
+        cells(rank).push_back({.task = blocking_ ? link : moment});
     }
 
-    void begin_receive(const MessageEnd& end) {
+    void begin_receive(State rank, const MessageEnd& end) {
         if (capacity_ == 0) {
-            room_.at(end.edge, end.number) = settle(end.rank, end.cell);
+            edge_at(end).room.push(settle(rank, end.cell));
         }
     }
 
-    void receive(const MessageEnd& end) {
-        wait_for(end.rank,
-                 end.cell,
-                 {.task = message_.at(end.edge, end.number),
-                  .lag = static_cast<std::uint32_t>(end.edge)});
+    void receive(State rank, const MessageEnd& end) {
+        wait_for(
+            rank,
+            end.cell,
+            {.task = edge_at(end).messages.pop(), .lag = static_cast<std::uint32_t>(end.edge)});
+        ranks_[static_cast<std::size_t>(rank)].receives = true;
+        cells(rank).push_back({});
         if (capacity_ && *capacity_ > 0) {
-            room_.at(end.edge, end.number) = settle(end.rank, end.cell);
+            edge_at(end).room.push(settle(rank, end.cell));
         }
     }
 
@@ -103,7 +113,16 @@ class TaskWriter {
     struct Rank {
         std::uint32_t task = start;
         Signal waits_for;
+        bool receives = false;  ///< and the last cell is the receive, whose end is not known yet
     };
+
+    struct Edge {
+        std::uint32_t link = start;    ///< its last message
+        Fifo<std::uint32_t> messages;  ///< not taken yet
+        Fifo<std::uint32_t> room;      ///< moments at which receives made room
+    };
+
+    Edge& edge_at(const MessageEnd& end) { return edges_[static_cast<std::size_t>(end.edge)]; }
 
     std::uint32_t add_cost(Duration cost) {
         graph_.costs_.push_back(cost);
@@ -139,9 +158,20 @@ class TaskWriter {
                               .lag = lag_of(state.waits_for)},
                              place(rank, cell, TaskKind::Moment));
             state.waits_for = {};
+            know_receive(rank, {.task = state.task});
         }
         return state.task;
     }
+
+    void know_receive(int rank, const CellEnd& end) {
+        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+        if (state.receives) {
+            cells(rank).back() = end;
+            state.receives = false;
+        }
+    }
+
+    std::vector<CellEnd>& cells(int rank) { return graph_.cells_[static_cast<std::size_t>(rank)]; }
 
     void wait_for(int rank, std::size_t cell, const Signal& signal) {
         settle(rank, cell);
@@ -172,10 +202,8 @@ class TaskWriter {
     std::uint32_t no_cost_ = 0;
     std::uint32_t no_lag_ = 0;
     std::vector<Rank> ranks_;
-    std::vector<std::uint32_t> link_;     ///< [edge] its last message
     std::vector<std::uint32_t> network_;  ///< [rank] its last overlapped reduction
-    PerMessage<std::uint32_t> message_;
-    PerMessage<std::uint32_t> room_;  ///< of a receive: the moment at which it made room
+    std::vector<Edge> edges_;
     std::vector<std::vector<Signal>> awaited_;  ///< [stage] by its update
 };
 

@@ -35,6 +35,13 @@ struct TaskPlace {
     TaskKind kind{};
 };
 
+/// When an action of a row is over: at the end of a task, or where a task begins, since a rank that
+/// has received goes on to what needs the message.
+struct CellEnd {
+    std::uint32_t task = 0;
+    bool at_begin = false;
+};
+
 class TaskGraph {
   public:
     /// Task 0 is the start of the step: it ends at 0 and waits for nothing. Throws InternalError
@@ -48,6 +55,11 @@ class TaskGraph {
     /// may be changed, and the tasks evaluated again.
     const std::vector<Duration>& costs() const { return costs_; }
     const std::vector<Duration>& lags() const { return lags_; }
+
+    /// For every action of a rank's row.
+    std::span<const CellEnd> cells(int rank) const {
+        return cells_[static_cast<std::size_t>(rank)];
+    }
 
     /// The tasks with which the ranks come to the end of their rows.
     std::span<const std::uint32_t> last_tasks() const { return last_; }
@@ -73,6 +85,7 @@ class TaskGraph {
     std::vector<Duration> costs_;
     std::vector<Duration> lags_;
     std::vector<std::uint32_t> last_;
+    std::vector<std::vector<CellEnd>> cells_;  ///< [rank]
 };
 
 }  // namespace pipetwin::sim

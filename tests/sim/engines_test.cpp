@@ -88,8 +88,8 @@ TEST(TaskGraph, EndsEveryActionAndMessageAsTheLongestPathDoes) {
         }
         std::size_t expected_actions = 0;
         for (const auto& row : expected.ranks) {
-            expected_actions += static_cast<std::size_t>(std::ranges::count_if(
-                row, [](const Span& span) {
+            expected_actions +=
+                static_cast<std::size_t>(std::ranges::count_if(row, [](const Span& span) {
                     return !is_send(span.action.op) && !is_receive(span.action.op);
                 }));
         }
@@ -107,8 +107,7 @@ TEST(TaskGraph, SlackIsHowMuchLaterATaskMayEnd) {
         graph.evaluate(graph.costs(), graph.lags(), ends);
         const Duration step = graph.step(ends);
         const auto slack = graph.slack(graph.costs(), graph.lags(), ends);
-        const auto task =
-            static_cast<std::size_t>(number(1, static_cast<int>(ends.size()) - 1));
+        const auto task = static_cast<std::size_t>(number(1, static_cast<int>(ends.size()) - 1));
         const auto step_with = [&](Duration delay) {
             std::vector<Duration> later(ends.size());
             for (std::size_t i = 1; i < later.size(); ++i) {
@@ -120,7 +119,8 @@ TEST(TaskGraph, SlackIsHowMuchLaterATaskMayEnd) {
         };
         RC_ASSERT(slack[task] >= Duration{});
         RC_ASSERT(step_with(slack[task]) == step);
-        RC_ASSERT(slack[task] == step - ends[task] || step_with(slack[task] + Duration{1}) == step + Duration{1});
+        RC_ASSERT(slack[task] == step - ends[task] ||
+                  step_with(slack[task] + Duration{1}) == step + Duration{1});
     });
 }
 

@@ -1,5 +1,7 @@
 #include "tests/sim/random_pipeline.h"
 
+#include <rapidcheck.h>
+
 #include <algorithm>
 #include <map>
 #include <ostream>
@@ -7,7 +9,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
-#include <rapidcheck.h>
 
 #include "core/error.h"
 #include "tests/support/plain_plan.h"
@@ -160,12 +161,11 @@ namespace {
 Schedule with_reduction_of_every_stage(Schedule schedule) {
     for (auto& row : schedule.ranks) {
         for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-            const auto last =
-                std::find_if(row.rbegin(), row.rend(), [stage](const Action& action) {
-                    return action.stage == stage && (action.op == Op::Backward ||
-                                                     action.op == Op::BackwardInput ||
-                                                     action.op == Op::BackwardWeight);
-                });
+            const auto last = std::find_if(row.rbegin(), row.rend(), [stage](const Action& action) {
+                return action.stage == stage &&
+                       (action.op == Op::Backward || action.op == Op::BackwardInput ||
+                        action.op == Op::BackwardWeight);
+            });
             if (last != row.rend()) {
                 row.insert(last.base(), {.op = Op::ReduceGradient, .stage = stage});
             }
