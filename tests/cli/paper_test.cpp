@@ -184,10 +184,11 @@ TEST(GPipeTable2, Transformer48At32MicroBatchesSpeedsUpAsPublished) {
     EXPECT_NEAR(ours.of_8, 6.3 / 1.8, 0.03 * 6.3 / 1.8);
 }
 
-TEST(GPipeTable2, OneMicroBatchSpeedsUpOnFourDevicesBecauseRecomputeIsEager) {
+TEST(GPipeTable2, LazyRecomputeExplainsItLess) {
+    const std::string lazy = "pipeline.recompute_timing=lazy";
+    EXPECT_LT(speedup("gpipe-transformer-48", {lazy}).of_8, 0.97 * 6.3 / 1.8);
     const std::string one = "pipeline.micro_batches=1";
     EXPECT_NEAR(speedup("gpipe-transformer-48", {one}).of_4, 1.07, 0.01 * 1.07);
-    const std::string lazy = "pipeline.recompute_timing=lazy";
     EXPECT_EQ(speedup("gpipe-transformer-48", {one, lazy}).of_4, 1);
 }
 
