@@ -1,6 +1,6 @@
-// How fast the simulator is: each of its engines on 16 stages x 512 micro-batches of 1f1b, with costs
-// of their own for every stage, links with latency and rate, and messages of one size; then a step
-// of 1024 x 4096 as a whole.
+// How fast the simulator is: each of its engines on 16 stages x 512 micro-batches of 1f1b, with
+// costs of their own for every stage, links with latency and rate, and messages of one size; then a
+// step of 1024 x 4096 as a whole.
 //
 //   build/release/bench/simulator_speed [repetitions] [small]     "small": not the large step
 //
@@ -18,6 +18,7 @@
 
 #include "sim/event_engine.h"
 #include "sim/fixed_order.h"
+#include "sim/jitter.h"
 #include "sim/memory_track.h"
 #include "sim/simulate.h"
 #include "sim/task_graph.h"
@@ -97,10 +98,7 @@ void measure_engines(int repetitions) {
     const sim::TaskGraph graph(plan, conditions);
     std::vector<Duration> ends(graph.tasks().size());
     std::vector<Duration> costs = graph.costs();
-    print("fixed order, tasks evaluated again",
-          tasks,
-          "tasks",
-          median_seconds(repetitions, [&] {
+    print("fixed order, tasks evaluated again", tasks, "tasks", median_seconds(repetitions, [&] {
               costs.front() += Duration{1};
               graph.evaluate(costs, graph.lags(), ends);
           }));
@@ -121,10 +119,9 @@ void measure_engines(int repetitions) {
           median_seconds(repetitions, [&] {
               timeline = sim::in_fixed_order(plan, conditions, std::move(timeline));
           }));
-    print("... without the timeline",
-          tasks,
-          "tasks",
-          median_seconds(repetitions, [&] { sim::step_in_fixed_order(plan, conditions); }));
+    print("... without the timeline", tasks, "tasks", median_seconds(repetitions, [&] {
+              sim::step_in_fixed_order(plan, conditions);
+          }));
     double events = 0;
     const double seconds = median_seconds(repetitions, [&] {
         auto counted = sim::by_counted_events(plan, conditions, std::move(timeline));
@@ -133,6 +130,18 @@ void measure_engines(int repetitions) {
     });
     print("event engine, timeline", tasks, "tasks", seconds);
     print("", events, "events", seconds);
+
+    constexpr int samples = 256;
+    const sim::Jitter jitter{.compute = 0.05,
+                             .transfer = 0.1,
+                             .device = 0.02,
+                             .spike_probability = 0.001,
+                             .spike_factor = 4};
+    print("256 samples of jitter",
+          samples * tasks,
+          "task samples",
+          median_seconds(std::max(1, repetitions / 16),
+                         [&] { sim::sample_steps(plan, conditions, jitter, samples, 1); }));
 }
 
 void measure_large() {
@@ -146,12 +155,14 @@ void measure_large() {
         const double begin = now();
         timeline = sim::simulate(plan, std::move(timeline));
         const double wall = wall_now() - wall_begin;
-        fmt::print("  {:<6} run {:>6.2f} s of processor time, {:.2f} s by the clock, peak {:.2f} GB, step {}\n",
-                   run,
-                   now() - begin,
-                   wall,
-                   peak_gigabytes(),
-                   format_duration(step_time(timeline)));
+        fmt::print(
+            "  {:<6} run {:>6.2f} s of processor time, {:.2f} s by the clock, peak {:.2f} GB, step "
+            "{}\n",
+            run,
+            now() - begin,
+            wall,
+            peak_gigabytes(),
+            format_duration(step_time(timeline)));
     }
 }
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/clones.h"
 #include "exec/cpu/blas.h"
-#include "exec/cpu/clones.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 

@@ -1,4 +1,4 @@
-#include "exec/cpu/clones.h"
+#include "core/clones.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 

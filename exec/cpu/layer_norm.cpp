@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "exec/cpu/clones.h"
+#include "core/clones.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 

@@ -2,7 +2,7 @@
 #include <array>
 #include <cmath>
 
-#include "exec/cpu/clones.h"
+#include "core/clones.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "exec/cpu/clones.h"
+#include "core/clones.h"
 
 /// Functions for the inside of loops. The float versions have no branch and no call, so a loop over
 /// them becomes vector code; the double versions are the standard library's.
