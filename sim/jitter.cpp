@@ -9,6 +9,7 @@
 
 #include "core/clones.h"
 #include "core/error.h"
+#include "sim/draws.h"
 #include "sim/log_normal.h"
 #include "sim/task_graph.h"
 
@@ -26,28 +27,6 @@ using Numbers = double __attribute__((vector_size(lanes * sizeof(double))));
 struct alignas(64) Lanes {
     Numbers of;
 };
-
-/// A bijection on 32 bits in which every bit of the result depends on every bit of x.
-/// Source: Chris Wellons, hash-prospector, "lowbias32".
-template <class Bits>
-PIPETWIN_INLINE constexpr void mix(Bits& x) {
-    x ^= x >> 16U;
-    x *= 0x7feb352dU;
-    x ^= x >> 15U;
-    x *= 0x846ca68bU;
-    x ^= x >> 16U;
-}
-
-constexpr std::uint32_t mixed(std::uint32_t x) {
-    mix(x);
-    return x;
-}
-
-std::uint32_t key_of(std::uint64_t seed, std::uint32_t sample, std::uint32_t purpose) {
-    const auto low = static_cast<std::uint32_t>(seed);
-    const auto high = static_cast<std::uint32_t>(seed >> 32U);
-    return mixed(mixed(mixed(mixed(low) + high) + sample) + purpose);
-}
 
 using Quantiles = std::array<double, quantile_count>;
 
@@ -77,9 +56,10 @@ constexpr std::uint32_t of_messages = 2;
 
 Factors factors_of(const Jitter& jitter) {
     constexpr double whole = 1 << bits_below_quantile;
-    return {.tables = {quantiles_of(0), quantiles_of(jitter.compute), quantiles_of(jitter.transfer)},
-            .spike_threshold = static_cast<std::uint32_t>(jitter.spike_probability * whole + 0.5),
-            .spike_factor = jitter.spike_factor};
+    return {
+        .tables = {quantiles_of(0), quantiles_of(jitter.compute), quantiles_of(jitter.transfer)},
+        .spike_threshold = static_cast<std::uint32_t>(jitter.spike_probability * whole + 0.5),
+        .spike_factor = jitter.spike_factor};
 }
 
 /// A task, with the table that its factor is drawn from.
@@ -109,11 +89,17 @@ void evaluate_block(const std::vector<DrawnTask>& tasks,
     for (std::size_t i = 1; i < tasks.size(); ++i) {
         const DrawnTask& task = tasks[i];
         const double* const table = factors.tables[task.table].data();
-        Draws draw = key ^ static_cast<std::uint32_t>(i) * 0x9e3779b1U;
+        Draws draw = key ^ spread(static_cast<std::uint32_t>(i));
         mix(draw);
         const Draws index = draw >> bits_below_quantile;
-        Numbers factor{table[index[0]], table[index[1]], table[index[2]], table[index[3]],
-                       table[index[4]], table[index[5]], table[index[6]], table[index[7]]};
+        Numbers factor{table[index[0]],
+                       table[index[1]],
+                       table[index[2]],
+                       table[index[3]],
+                       table[index[4]],
+                       table[index[5]],
+                       table[index[6]],
+                       table[index[7]]};
         if (spikes && task.table == of_actions) {
             for (std::size_t lane = 0; lane < lanes; ++lane) {
                 const bool hit = (draw[lane] & low_bits) < factors.spike_threshold;
@@ -192,7 +178,7 @@ class Sampler {
     void set_costs(std::size_t lane, std::uint32_t key) {
         std::vector<double> of_rank;
         for (int rank = 0; rank < rank_count_; ++rank) {
-            const std::uint32_t draw = mixed(static_cast<std::uint32_t>(rank) * 0x9e3779b1U ^ key);
+            const std::uint32_t draw = mixed(spread(static_cast<std::uint32_t>(rank)) ^ key);
             of_rank.push_back(device_[draw >> bits_below_quantile]);
         }
         for (std::size_t cost = 0; cost < costs_.size(); ++cost) {

@@ -11,9 +11,9 @@ namespace pipetwin::sim {
 /// How much durations vary from step to step. Every factor has the mean 1, so each action lasts on
 /// average what the plan says; the step, which waits for the latest, lasts longer than that.
 struct Jitter {
-    double compute = 0;            ///< standard deviation of ln(duration) of an action
-    double transfer = 0;           ///< the same of a message's time on its link
-    double device = 0;             ///< the same of a rank's own factor, which stays for a whole step
+    double compute = 0;   ///< standard deviation of ln(duration) of an action
+    double transfer = 0;  ///< the same of a message's time on its link
+    double device = 0;    ///< the same of a rank's own factor, which stays for a whole step
     double spike_probability = 0;  ///< of an action: something else took the rank away
     double spike_factor = 1;       ///< how much longer it lasts then; not in the mean
 

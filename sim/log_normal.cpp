@@ -1,5 +1,7 @@
 #include "sim/log_normal.h"
 
+#include "sim/portable_math.h"
+
 namespace pipetwin::sim {
 
 namespace {
@@ -45,20 +47,6 @@ const std::array<double, quantile_count>& standard_quantiles() {
 }
 
 }  // namespace
-
-double portable_exp(double x) {
-    constexpr int halvings = 8;
-    constexpr int terms = 12;
-    const double small = x / (1 << halvings);
-    double sum = 1;
-    for (int i = terms; i > 0; --i) {
-        sum = 1 + sum * small / i;
-    }
-    for (int i = 0; i < halvings; ++i) {
-        sum *= sum;
-    }
-    return sum;
-}
 
 double normal_quantile(double p) {
     return p < 0.5 ? -upper_quantile(1 - p) : upper_quantile(p);

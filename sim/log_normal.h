@@ -10,11 +10,7 @@ constexpr int factor_bits = 16;
 constexpr int quantile_bits = 10;
 constexpr int quantile_count = 1 << quantile_bits;
 
-/// exp(x) to 15 digits for |x| <= 16, from additions, multiplications and divisions alone: these
-/// give the same bits everywhere, which a library's exp does not promise.
-double portable_exp(double x);
-
-/// z with P(Z <= z) = p for a standard normal Z, in the same way; p in [0.0004, 0.9996].
+/// z with P(Z <= z) = p for a standard normal Z, the same bits everywhere; p in [0.0004, 0.9996].
 double normal_quantile(double p);
 
 /// The quantiles (i + 1/2) / 1024 of a log-normal distribution with mean 1, whose logarithm has

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "sim/log_normal.h"
+#include "sim/portable_math.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/error_of.h"
@@ -17,16 +18,17 @@
 namespace pipetwin::sim {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::expect_relation;
+using ::testing::HasSubstr;
 using testing::plain;
 
 constexpr double scale = 1 << factor_bits;
 
-TEST(PortableExp, IsTheExponential) {
+TEST(PortableMath, HasTheExponentialAndTheLogarithm) {
     for (int i = -160; i <= 160; ++i) {
         const double x = i / 10.0;
         EXPECT_NEAR(portable_exp(x) / std::exp(x), 1, 1e-13) << x;
+        EXPECT_NEAR(portable_log(std::exp(x)), x, 1e-13) << x;
     }
 }
 
@@ -79,9 +81,8 @@ TEST(SampleSteps, OfOneRankHaveTheMeanAndTheVarianceOfASum) {
     const double variance =
         (std::exp(s * s) - 1) * micro_batches * (forward * forward + backward * backward);
     const double expected = micro_batches * (forward + backward);
-    EXPECT_NEAR(static_cast<double>(samples.mean().count()),
-                expected,
-                5 * std::sqrt(variance / count));
+    EXPECT_NEAR(
+        static_cast<double>(samples.mean().count()), expected, 5 * std::sqrt(variance / count));
     double squares = 0;
     for (const Duration step : samples.steps) {
         const double difference = static_cast<double>(step.count()) - expected;
@@ -116,13 +117,11 @@ TEST(SampleSteps, HaveSpikesAsOftenAsIsSaid) {
     PlainCosts costs = plain(ScheduleKind::GPipe, 1, micro_batches);
     costs.backward = costs.forward;
     const Plan plan = make_plan(costs);
-    const StepSamples samples =
-        sampled(plan, {.spike_probability = p, .spike_factor = f}, count);
+    const StepSamples samples = sampled(plan, {.spike_probability = p, .spike_factor = f}, count);
     const double actions = 2 * micro_batches;
     const double error = 1e6 * (f - 1) * std::sqrt(p * (1 - p) * actions / count);
-    EXPECT_NEAR(static_cast<double>(samples.mean().count()),
-                1e6 * actions * (1 + p * (f - 1)),
-                5 * error);
+    EXPECT_NEAR(
+        static_cast<double>(samples.mean().count()), 1e6 * actions * (1 + p * (f - 1)), 5 * error);
 }
 
 /// A step waits for the latest, so the mean of many steps is longer than the step of the means
@@ -138,7 +137,11 @@ TEST(SampleSteps, AreLongerOnAverageThanTheStepOfTheMeans) {
 
 TEST(SampleSteps, DependOnTheSeedAndOnNothingElse) {
     const Plan plan = make_plan(plain(ScheduleKind::ZbH1, 4, 12));
-    const Jitter jitter{.compute = 0.1, .transfer = 0.1, .device = 0.05, .spike_probability = 0.01, .spike_factor = 3};
+    const Jitter jitter{.compute = 0.1,
+                        .transfer = 0.1,
+                        .device = 0.05,
+                        .spike_probability = 0.01,
+                        .spike_factor = 3};
     const StepSamples first = sampled(plan, jitter, 300, 7);
     EXPECT_EQ(first.steps, sampled(plan, jitter, 300, 7).steps);
     EXPECT_NE(first.steps, sampled(plan, jitter, 300, 8).steps);

@@ -1,0 +1,111 @@
+#include "sim/goodput.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/support/error_of.h"
+
+namespace pipetwin::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+/// 1024 devices of 50,000 hours each: a failure every 49 hours.
+Failures cluster() {
+    return {.mtbf_hours = 50'000,
+            .devices = 1024,
+            .step = seconds(10),
+            .checkpoint = seconds(60),
+            .restart = minutes(20)};
+}
+
+TEST(Goodput, WithoutFailuresIsTheShareOfTheSteps) {
+    Failures failures = cluster();
+    failures.mtbf_hours = 1e9;
+    failures.devices = 1;
+    EXPECT_NEAR(expected_goodput(failures, 54).share, 540.0 / 600, 1e-6);
+}
+
+/// Young's first-order optimum is sqrt(2 C M) of work between checkpoints; Daly's differs from it
+/// by less than the checkpoint itself where that is short.
+TEST(Goodput, IsBestNearYoungsInterval) {
+    const Failures failures = cluster();
+    const double mean = 50'000.0 * 3600 / 1024;
+    const double young = std::sqrt(2 * 60 * mean);
+    EXPECT_NEAR(best_goodput(failures).checkpoint_every * 10, young, 60);
+}
+
+TEST(Goodput, IsBestWhereNoOtherNumberOfStepsIsBetter) {
+    for (const double hours : {100.0, 5'000.0, 50'000.0}) {
+        Failures failures = cluster();
+        failures.mtbf_hours = hours;
+        const Goodput best = best_goodput(failures);
+        for (int every = 1; every < 3000; ++every) {
+            EXPECT_LE(expected_goodput(failures, every).share, best.share) << every;
+        }
+    }
+}
+
+/// Played through, the mean is that of the formula. Tolerance: 5 standard errors of the samples.
+TEST(Goodput, IsTheMeanOfRunsThatArePlayedThrough) {
+    Failures failures = cluster();
+    failures.mtbf_hours = 1000;  // a failure every hour, so that they matter
+    constexpr int every = 30;
+    constexpr std::int64_t steps = 3000;
+    constexpr int samples = 5000;
+    const std::vector<Duration> runs = sample_runs(failures, every, steps, samples, 1);
+    double sum = 0;
+    double squares = 0;
+    for (const Duration run : runs) {
+        sum += to_seconds(run);
+        squares += to_seconds(run) * to_seconds(run);
+    }
+    const double mean = sum / samples;
+    const double error = std::sqrt((squares / samples - mean * mean) / samples);
+    const double expected =
+        static_cast<double>(steps) * 10 / expected_goodput(failures, every).share;
+    EXPECT_NEAR(mean, expected, 5 * error);
+    EXPECT_LT(5 * error / expected, 0.01);
+}
+
+TEST(Goodput, OfARunWithoutFailuresIsItsStepsAndCheckpoints) {
+    Failures failures = cluster();
+    failures.mtbf_hours = 1e9;
+    failures.devices = 1;
+    const std::vector<Duration> runs = sample_runs(failures, 30, 100, 3, 1);
+    EXPECT_EQ(runs, std::vector<Duration>(3, seconds(100 * 10 + 4 * 60)));
+}
+
+TEST(Goodput, RefusesWhatMakesNoSense) {
+    const auto refused = [](Failures failures, int every = 1) {
+        const Error error = testing::error_of([&] { expected_goodput(failures, every); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        return std::string(error.what());
+    };
+    for (const double hours : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+        Failures failures = cluster();
+        failures.mtbf_hours = hours;
+        EXPECT_THAT(refused(failures), HasSubstr("mean time between failures"));
+    }
+    Failures failures = cluster();
+    failures.devices = 0;
+    EXPECT_THAT(refused(failures), HasSubstr("0 devices"));
+    failures = cluster();
+    failures.step = Duration{};
+    EXPECT_THAT(refused(failures), HasSubstr("takes no time"));
+    failures = cluster();
+    failures.restart = seconds(-1);
+    EXPECT_THAT(refused(failures), HasSubstr("less than no time"));
+    EXPECT_THAT(refused(cluster(), 0), HasSubstr("every 0 steps"));
+}
+
+}  // namespace
+}  // namespace pipetwin::sim
