@@ -10,6 +10,9 @@
 #include "cli/commands/commands.h"
 #include "cli/json_output.h"
 #include "cli/text_output.h"
+#include "core/device_profile.h"
+#include "core/formats/device_json.h"
+#include "core/shipped_profiles.h"
 #include "core/units.h"
 #include "exec/cuda_module.h"
 
@@ -63,7 +66,51 @@ std::string_view state_word(exec::CudaState state) {
     return "unknown";
 }
 
-Json devices_json(const Machine& machine, const exec::CudaProbe& cuda) {
+std::vector<DeviceProfile> shipped_devices() {
+    std::vector<DeviceProfile> devices;
+    for (const std::string& name : device_names()) {
+        devices.push_back(find_device(name));
+    }
+    return devices;
+}
+
+/// The fastest precision below fp32 that is not fp8: what training uses.
+std::pair<std::string, double> training_rate(const DeviceProfile& device) {
+    for (const char* precision : {"bf16", "fp16", "tf32", "fp32"}) {
+        if (const auto found = device.matrix_rates.find(precision);
+            found != device.matrix_rates.end()) {
+            return {found->first, found->second.value};
+        }
+    }
+    return {device.matrix_rates.begin()->first, device.matrix_rates.begin()->second.value};
+}
+
+std::string profiles_text(const std::vector<DeviceProfile>& devices) {
+    std::vector<std::vector<std::string>> rows{
+        {"profile", "dense rate", "memory", "memory rate", "to a neighbour", "host link"}};
+    const auto rate = [](double bytes_per_second) {
+        return fmt::format("{:.0f} GB/s", bytes_per_second / 1e9);
+    };
+    for (const DeviceProfile& device : devices) {
+        const auto [precision, flops] = training_rate(device);
+        rows.push_back({device.name,
+                        fmt::format("{:.4g} TFLOP/s {}", flops / 1e12, precision),
+                        format_bytes(device.memory.value),
+                        rate(device.memory_rate.value),
+                        device.device_link ? rate(device.device_link->bytes_per_second.value) : "-",
+                        rate(device.host_link.bytes_per_second.value)});
+    }
+    return devices.empty()
+               ? fmt::format("no device profiles in {}\n", profiles_folder().string())
+               : fmt::format(
+                     "\n{}  from {}; per direction; --json tells where each value is from\n",
+                     text_table(rows),
+                     profiles_folder().string());
+}
+
+Json devices_json(const Machine& machine,
+                  const exec::CudaProbe& cuda,
+                  const std::vector<DeviceProfile>& devices) {
     const auto text_or_null = [](const std::string& text) {
         return text.empty() ? Json(nullptr) : Json(text);
     };
@@ -81,10 +128,16 @@ Json devices_json(const Machine& machine, const exec::CudaProbe& cuda) {
                                            {"memory_bytes", device.memory_bytes},
                                            {"multiprocessors", device.multiprocessors}});
     }
+    json["profiles"] = Json::array();
+    for (const DeviceProfile& device : devices) {
+        json["profiles"].push_back(Json::parse(print_device_profile(device)));
+    }
     return json;
 }
 
-std::string devices_text(const Machine& machine, const exec::CudaProbe& cuda) {
+std::string devices_text(const Machine& machine,
+                         const exec::CudaProbe& cuda,
+                         const std::vector<DeviceProfile>& devices) {
     std::string text = fmt::format("this-machine  {} cores, {}  {}\n",
                                    machine.cores,
                                    format_bytes(machine.memory),
@@ -102,7 +155,7 @@ std::string devices_text(const Machine& machine, const exec::CudaProbe& cuda) {
                             device.compute_capability / 10,
                             device.compute_capability % 10);
     }
-    return text;
+    return text + profiles_text(devices);
 }
 
 }  // namespace
@@ -110,8 +163,9 @@ std::string devices_text(const Machine& machine, const exec::CudaProbe& cuda) {
 void execute(const DevicesOptions& options, Console& console) {
     const Machine machine = this_machine();
     const exec::CudaProbe cuda = exec::probe_cuda();
-    console.result(options.common.json ? json_text(devices_json(machine, cuda))
-                                       : devices_text(machine, cuda));
+    const std::vector<DeviceProfile> devices = shipped_devices();
+    console.result(options.common.json ? json_text(devices_json(machine, cuda, devices))
+                                       : devices_text(machine, cuda, devices));
 }
 
 }  // namespace pipetwin::cli

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/device_profile.h"
+
+/// The profiles of devices and links that come with the program, found by name.
+namespace pipetwin {
+
+/// The folder of the environment variable PIPETWIN_PROFILES; else that of the source tree which the
+/// program was built from; else the one it was installed to.
+std::filesystem::path profiles_folder();
+
+/// Names of devices/*.json in that folder, in alphabetical order.
+std::vector<std::string> device_names();
+
+/// Throws Error(BadInput) with the names known if there is no such file, or as
+/// `parse_device_profile`.
+DeviceProfile find_device(std::string_view name);
+
+/// Those of links.json, in its order.
+std::vector<LinkProfile> all_links();
+
+/// Throws Error(BadInput) with the names known if there is none.
+LinkProfile find_link(std::string_view name);
+
+}  // namespace pipetwin

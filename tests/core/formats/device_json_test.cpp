@@ -1,0 +1,185 @@
+#include "core/formats/device_json.h"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/shipped_profiles.h"
+#include "tests/support/error_of.h"
+
+namespace pipetwin {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using testing::error_of;
+
+json stated(const json& value) {
+    return {{"value", value}, {"kind", "datasheet"}, {"source", "a sheet"}};
+}
+
+json device() {
+    const json link{{"bytes_per_second", stated(3e11)}, {"latency_ns", stated(3000)}};
+    return {{"schema_version", 1},
+            {"name", "x-1"},
+            {"matrix_flops_per_second", {{"bf16", stated(312e12)}, {"fp32", stated(19.5e12)}}},
+            {"memory_bytes", stated(80'000'000'000)},
+            {"memory_bytes_per_second", stated(2.039e12)},
+            {"device_link", link},
+            {"host_link", link},
+            {"launch_ns", stated(5000)},
+            {"context_bytes", stated(1'000'000'000)}};
+}
+
+std::string refusal(const json& value) {
+    const Error error = error_of([&] { parse_device_profile(value.dump(), "x.json"); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    return error.what();
+}
+
+TEST(DeviceJson, ReadsEveryValueWithItsSource) {
+    const DeviceProfile read = parse_device_profile(device().dump(), "x.json");
+    EXPECT_EQ(read.name, "x-1");
+    EXPECT_EQ(read.matrix_rates.at("bf16").value, 312e12);
+    EXPECT_EQ(read.memory.value, Bytes{80'000'000'000});
+    EXPECT_EQ(read.memory_rate.value, 2.039e12);
+    EXPECT_EQ(read.device_link->latency.value, Duration(3000));
+    EXPECT_EQ(read.launch.value, Duration(5000));
+    EXPECT_EQ(read.context.kind, CostSource::Datasheet);
+    EXPECT_EQ(read.context.source, "a sheet");
+}
+
+TEST(DeviceJson, PrintsWhatItReads) {
+    const DeviceProfile read = parse_device_profile(device().dump(), "x.json");
+    EXPECT_EQ(parse_device_profile(print_device_profile(read), "y.json"), read);
+    const std::vector<LinkProfile> links = all_links();
+    EXPECT_EQ(parse_link_profiles(print_link_profiles(links), "y.json"), links);
+}
+
+TEST(DeviceJson, RefusesWhatBreaksARuleWithItsPlace) {
+    const auto changed = [](const char* pointer, const json& value) {
+        json root = device();
+        root[json::json_pointer(pointer)] = value;
+        return refusal(root);
+    };
+    EXPECT_THAT(changed("/memory_byte", 1),
+                AllOf(HasSubstr("x.json: /memory_byte"), HasSubstr("did you mean 'memory_bytes'")));
+    EXPECT_THAT(changed("/launch_ns/unit", "us"), HasSubstr("/launch_ns/unit: unknown key"));
+    EXPECT_THAT(changed("/matrix_flops_per_second/int8", stated(1e12)),
+                HasSubstr("/matrix_flops_per_second/int8: unknown key"));
+    EXPECT_THAT(changed("/matrix_flops_per_second/bf16/value", 0), HasSubstr("above 0"));
+    EXPECT_THAT(changed("/matrix_flops_per_second/bf16/value", -1), HasSubstr("not negative"));
+    EXPECT_THAT(changed("/matrix_flops_per_second", json::object()), HasSubstr("at least one"));
+    EXPECT_THAT(changed("/memory_bytes/value", 0), HasSubstr("more than 0 bytes"));
+    EXPECT_THAT(changed("/memory_bytes/value", -5), HasSubstr("whole number from 0 to 2^53"));
+    EXPECT_THAT(changed("/memory_bytes/value", 1.5), HasSubstr("whole number from 0 to 2^53"));
+    EXPECT_THAT(changed("/memory_bytes/value", "80 GB"), HasSubstr("\"80 GB\", expected"));
+    EXPECT_THAT(changed("/memory_bytes", 80), HasSubstr("expected an object"));
+    EXPECT_THAT(changed("/memory_bytes/kind", "guessed"),
+                HasSubstr("expected measured, datasheet or estimated"));
+    EXPECT_THAT(changed("/memory_bytes/source", ""), HasSubstr("where the value comes from"));
+    EXPECT_THAT(changed("/context_bytes/value", 80'000'000'000), HasSubstr("less than memory"));
+    EXPECT_THAT(changed("/name", "A 100"), HasSubstr("small letters"));
+    EXPECT_THAT(changed("/name", "../x"), HasSubstr("small letters"));
+    EXPECT_THAT(changed("/schema_version", 2), HasSubstr("expected 1"));
+    json without = device();
+    without.erase("launch_ns");
+    EXPECT_THAT(refusal(without), HasSubstr("/launch_ns: missing"));
+    without = device();
+    without["memory_bytes"].erase("source");
+    EXPECT_THAT(refusal(without), HasSubstr("/memory_bytes/source: missing"));
+}
+
+TEST(DeviceJson, RefusesALinkTwice) {
+    json link{{"name", "a"},
+              {"bytes_per_second", stated(1e9)},
+              {"latency_ns", stated(1)},
+              {"half_bandwidth_bytes", stated(0)}};
+    const json root{{"schema_version", 1}, {"links", {link, link}}};
+    const Error error = error_of([&] { parse_link_profiles(root.dump(), "x.json"); });
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("/links/1/name"), HasSubstr("each name once")));
+}
+
+TEST(DeviceProfile, WithoutALinkOfTheirOwnNeighboursUseTheHostLink) {
+    json without = device();
+    without.erase("device_link");
+    without["host_link"]["bytes_per_second"]["value"] = 16e9;
+    EXPECT_EQ(neighbour_link(parse_device_profile(without.dump(), "x")).bytes_per_second, 16e9);
+    EXPECT_EQ(neighbour_link(parse_device_profile(device().dump(), "x")).bytes_per_second, 3e11);
+}
+
+TEST(DeviceProfile, TimesScaleByTheRatioOfTheRates) {
+    const DeviceProfile one = parse_device_profile(device().dump(), "x");
+    DeviceProfile other = one;
+    other.matrix_rates["bf16"].value = 4 * 312e12;
+    other.memory_rate.value = 2 * 2.039e12;
+    EXPECT_EQ(time_ratio(one, other, "bf16", ScaleCosts::None), 1);
+    EXPECT_EQ(time_ratio(one, other, "bf16", ScaleCosts::Compute), 0.25);
+    EXPECT_EQ(time_ratio(one, other, "bf16", ScaleCosts::Memory), 0.5);
+    EXPECT_EQ(time_ratio(one, other, "bf16", ScaleCosts::Cautious), 0.5);
+    EXPECT_EQ(time_ratio(one, other, "fp32", ScaleCosts::Cautious), 1);
+    const Error error = error_of([&] { time_ratio(one, other, "fp8", ScaleCosts::Compute); });
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("'x-1'"), HasSubstr("fp8"), HasSubstr("bf16, fp32")));
+}
+
+// --- What is shipped. ---
+
+/// Dense rates in TFLOP/s at the precision that training uses, GB, and GB/s, as the makers print
+/// them.
+TEST(ShippedProfiles, HaveTheFiguresOfTheDatasheets) {
+    struct Figures {
+        const char* name;
+        const char* precision;
+        double teraflops;
+        double gigabytes;
+        double gigabytes_per_second;
+    };
+    const std::vector<Figures> all{{"v100-sxm2", "fp16", 125, 32, 900},
+                                   {"a100-sxm-80", "bf16", 312, 80, 2039},
+                                   {"h100-sxm", "bf16", 989, 80, 3350},
+                                   {"h200-sxm", "bf16", 989, 141, 4800},
+                                   {"b200", "bf16", 2250, 180, 8000},
+                                   {"mi300x", "bf16", 1307.4, 192, 5300},
+                                   {"rtx-4090", "bf16", 165.2, 24, 1008},
+                                   {"p40", "fp32", 11.76, 24, 346},
+                                   {"p100", "fp32", 9.3, 16, 732},
+                                   {"tpu-v3", "bf16", 123, 32 * 1.073741824, 900},
+                                   {"tpu-v5e", "bf16", 197, 16, 819},
+                                   {"tpu-v5p", "bf16", 459, 95 * 1.073741824, 2765}};
+    for (const Figures& figures : all) {
+        const DeviceProfile device = find_device(figures.name);
+        EXPECT_DOUBLE_EQ(device.matrix_rates.at(figures.precision).value, figures.teraflops * 1e12)
+            << figures.name;
+        EXPECT_NEAR(static_cast<double>(device.memory.value.count), figures.gigabytes * 1e9, 1)
+            << figures.name;
+        EXPECT_DOUBLE_EQ(device.memory_rate.value, figures.gigabytes_per_second * 1e9)
+            << figures.name;
+        EXPECT_GE(device.context.value.count, 500'000'000) << figures.name;
+        EXPECT_LE(device.context.value.count, 2'000'000'000) << figures.name;
+    }
+    EXPECT_EQ(device_names().size(), all.size());
+}
+
+/// "900 GB/s" counts both directions.
+TEST(ShippedProfiles, CountOneDirectionOfALink) {
+    EXPECT_EQ(find_link("nvlink-4").facts.bytes_per_second.value, 450e9);
+    EXPECT_EQ(find_device("h100-sxm").device_link->bytes_per_second.value, 450e9);
+    EXPECT_EQ(find_link("infiniband-ndr").facts.bytes_per_second.value, 50e9);
+    EXPECT_EQ(find_link("ethernet-100").facts.bytes_per_second.value, 12.5e9);
+}
+
+TEST(ShippedProfiles, AnUnknownNameListsTheKnown) {
+    const Error device = error_of([] { find_device("a100"); });
+    EXPECT_EQ(device.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(device.what(), AllOf(HasSubstr("'a100'"), HasSubstr("a100-sxm-80, b200")));
+    EXPECT_THAT(error_of([] { find_device("../links"); }).what(), HasSubstr("no device profile"));
+    const Error link = error_of([] { find_link("nvlink-44"); });
+    EXPECT_THAT(link.what(), AllOf(HasSubstr("nvlink-5"), HasSubstr("did you mean 'nvlink-4'")));
+}
+
+}  // namespace
+}  // namespace pipetwin
