@@ -1,0 +1,124 @@
+#include "core/unequal_partition.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+using Sums = std::vector<std::int64_t>;
+
+/// prefix[i] = cost of the layers before i; one more entry than layers.
+Sums prefix_sums(const std::vector<Duration>& costs) {
+    Sums prefix{0};
+    for (const Duration cost : costs) {
+        PIPETWIN_EXPECT(cost >= Duration::zero(), "the cost of a layer is negative");
+        if (cost.count() > std::numeric_limits<std::int64_t>::max() - prefix.back()) {
+            throw Error(ErrorKind::BadInput,
+                        "partition",
+                        "the costs of all layers add up to more than 292 years",
+                        "check the unit of the costs");
+        }
+        prefix.push_back(prefix.back() + cost.count());
+    }
+    return prefix;
+}
+
+/// Which splits keep a limit, worked out from the last stage to the first.
+class Splits {
+  public:
+    explicit Splits(const UnequalCosts& costs)
+        : layers_(costs.of_layer.front().size()), kind_of_stage_(costs.kind_of_stage) {
+        for (const std::vector<Duration>& of_layer : costs.of_layer) {
+            PIPETWIN_EXPECT(of_layer.size() == layers_, "one cost per layer and kind");
+            prefixes_.push_back(prefix_sums(of_layer));
+        }
+        fits_.assign(stages() + 1, std::vector<bool>(layers_ + 1, false));
+        fits_.back().back() = true;
+    }
+
+    /// Whether all layers fit. A stage needs to look at the nearest boundary only from which the
+    /// rest fits: any other makes it longer.
+    bool keep(std::int64_t limit) {
+        for (std::size_t stage = stages(); stage-- > 0;) {
+            const Sums& prefix = prefix_of(stage);
+            std::size_t next = layers_ + 1;  // none yet
+            for (std::size_t first = layers_ + 1; first-- > 0;) {
+                fits_[stage][first] =
+                    next <= layers_ && prefix[next] - prefix[first] <= limit;
+                next = fits_[stage + 1][first] ? first : next;
+            }
+        }
+        return fits_.front().front();
+    }
+
+    /// Of the limit that `keep` said yes to last: each stage as short as it may be.
+    std::vector<int> earliest() const {
+        std::vector<int> sizes;
+        std::size_t first = 0;
+        for (std::size_t stage = 0; stage < stages(); ++stage) {
+            std::size_t next = first + 1;
+            while (!fits_[stage + 1][next]) {
+                ++next;
+            }
+            sizes.push_back(static_cast<int>(next - first));
+            first = next;
+        }
+        return sizes;
+    }
+
+    /// No stage is ever longer.
+    std::int64_t largest_limit() const {
+        std::int64_t largest = 0;
+        for (const Sums& prefix : prefixes_) {
+            largest = std::max(largest, prefix.back());
+        }
+        return largest;
+    }
+
+  private:
+    std::size_t stages() const { return kind_of_stage_.size(); }
+    const Sums& prefix_of(std::size_t stage) const {
+        return prefixes_.at(static_cast<std::size_t>(kind_of_stage_[stage]));
+    }
+
+    std::size_t layers_;
+    const std::vector<int>& kind_of_stage_;
+    std::vector<Sums> prefixes_;           ///< [kind]
+    std::vector<std::vector<bool>> fits_;  ///< [stage][layer]: the rest, from this layer on
+};
+
+}  // namespace
+
+Partition unequal_partition(const UnequalCosts& costs) {
+    PIPETWIN_EXPECT(!costs.of_layer.empty(), "at least one kind of device");
+    const std::size_t layers = costs.of_layer.front().size();
+    const std::size_t stages = costs.kind_of_stage.size();
+    if (stages < 1 || stages > layers) {
+        throw Error(ErrorKind::Infeasible,
+                    "partition",
+                    fmt::format("{} layers cannot fill {} stages", layers, stages),
+                    fmt::format("set stages between 1 and {}", layers));
+    }
+    Splits splits(costs);
+    std::int64_t low = 0;
+    std::int64_t high = splits.largest_limit();
+    while (low < high) {
+        const std::int64_t middle = low + (high - low) / 2;
+        if (splits.keep(middle)) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    splits.keep(high);
+    return {splits.earliest(), static_cast<int>(layers)};
+}
+
+}  // namespace pipetwin
