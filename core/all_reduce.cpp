@@ -56,8 +56,8 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
             nanoseconds = 2 * (group.replicas - 1) * slowest(all / group.replicas);
             break;
         case AllReduceKind::Tree:
-            nanoseconds =
-                2 * (rounds(in_node) * inside(all) + (nodes > 1 ? rounds(nodes) * between(all) : 0));
+            nanoseconds = 2 * (rounds(in_node) * inside(all) +
+                               (nodes > 1 ? rounds(nodes) * between(all) : 0));
             break;
         case AllReduceKind::TwoLevel:
             nanoseconds = 2 * (in_node - 1) * inside(all / in_node) +

@@ -44,12 +44,12 @@ double matrix_rate(const DeviceProfile& device, std::string_view precision) {
         for (const auto& [name, rate] : device.matrix_rates) {
             known.push_back(name);
         }
-        throw Error(ErrorKind::BadInput,
-                    fmt::format("device '{}'", device.name),
-                    fmt::format("no matrix rate at precision '{}', only at {}",
-                                precision,
-                                fmt::join(known, ", ")),
-                    "scale by the memory rates: cluster.scale_costs = \"memory\"");
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format("device '{}'", device.name),
+            fmt::format(
+                "no matrix rate at precision '{}', only at {}", precision, fmt::join(known, ", ")),
+            "scale by the memory rates: cluster.scale_costs = \"memory\"");
     }
     return found->second.value;
 }

@@ -35,7 +35,7 @@ struct DeviceProfile {
     /// Operations per second in matrix products, dense, by precision ("bf16").
     std::map<std::string, Stated<double>, std::less<>> matrix_rates{};
     Stated<Bytes> memory{};
-    Stated<double> memory_rate{};           ///< bytes per second
+    Stated<double> memory_rate{};            ///< bytes per second
     std::optional<LinkFacts> device_link{};  ///< none: devices talk over the host link
     LinkFacts host_link{};
     Stated<Duration> launch{};  ///< host time per kernel

@@ -70,6 +70,9 @@ LayerSample between(const LayerSample& a, const LayerSample& b, int size) {
         return low + scaled(high - low, ratio);
     });
     sample.spread = std::max(a.spread, b.spread);
+    sample.forward_kernels = std::max(a.forward_kernels, b.forward_kernels);
+    sample.backward_input_kernels = std::max(a.backward_input_kernels, b.backward_input_kernels);
+    sample.backward_weight_kernels = std::max(a.backward_weight_kernels, b.backward_weight_kernels);
     return sample;
 }
 
@@ -121,12 +124,29 @@ LayerSample cost_at(const LayerCost& layer, int micro_batch_size) {
     return sample;
 }
 
+LayerSample with_launches(LayerSample sample, Duration launch) {
+    sample.forward = std::max(sample.forward, sample.forward_kernels * launch);
+    sample.backward_input = std::max(sample.backward_input, sample.backward_input_kernels * launch);
+    sample.backward_weight =
+        std::max(sample.backward_weight, sample.backward_weight_kernels * launch);
+    return sample;
+}
+
+bool is_outside_samples(const LayerCost& layer, int micro_batch_size) {
+    return micro_batch_size < layer.samples.front().micro_batch_size ||
+           micro_batch_size > layer.samples.back().micro_batch_size;
+}
+
 namespace {
 
 /// The largest time and size that a profile may state: 104 days, 8 PiB. Sums over layers keep to
 /// it, too, so that no later sum overflows.
 constexpr std::int64_t largest_number = std::int64_t{1} << 53;
 constexpr std::size_t most_layers = 100'000;
+
+/// So that all launches of a layer stay far below the largest time.
+constexpr int most_kernels = 1'000'000;
+constexpr Duration longest_launch = std::chrono::seconds(1);
 
 /// Checks one profile; remembers where in it the check is.
 class ProfileCheck {
@@ -142,6 +162,11 @@ class ProfileCheck {
             refuse("/layers", fmt::format("{} layers, expected 1 to {}", layers, most_layers));
         }
         number("", "dispatch_ns", profile_.dispatch.count());
+        if (profile_.launch < Duration{} || profile_.launch > longest_launch) {
+            refuse("/launch_ns",
+                   fmt::format(
+                       "{}, expected 0 to {}", profile_.launch.count(), longest_launch.count()));
+        }
         for (std::size_t i = 0; i < layers; ++i) {
             const std::size_t entry = entry_of_layer_.empty() ? i : entry_of_layer_[i];
             layer(fmt::format("/layers/{}", entry), profile_.layers[i]);
@@ -166,6 +191,13 @@ class ProfileCheck {
             refuse(fmt::format("{}/{}", pointer, key),
                    fmt::format(
                        "{}, expected a whole number from 0 to 2^53 ({})", value, largest_number));
+        }
+    }
+
+    void kernels(std::string_view pointer, std::string_view key, int value) const {
+        if (value < 0 || value > most_kernels) {
+            refuse(fmt::format("{}/{}", pointer, key),
+                   fmt::format("{}, expected 0 to {}", value, most_kernels));
         }
     }
 
@@ -238,6 +270,9 @@ class ProfileCheck {
         number(pointer, "workspace_bytes", values.workspace.count);
         number(pointer, "split_bytes", values.split.count);
         rate(pointer, "spread", values.spread);
+        kernels(pointer, "forward_kernels", values.forward_kernels);
+        kernels(pointer, "backward_input_kernels", values.backward_input_kernels);
+        kernels(pointer, "backward_weight_kernels", values.backward_weight_kernels);
     }
 
     void link(const std::string& pointer, const LinkCost& cost) const {

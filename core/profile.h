@@ -34,6 +34,10 @@ struct LayerSample {
     Bytes workspace{};
     Bytes split{};      ///< kept in addition from I to W, where the backward is split in two
     double spread = 0;  ///< (p90 - p10) / median of the measurement
+    /// Kernels that each part launches; 0 where it is not known. See `with_launches`.
+    int forward_kernels = 0;
+    int backward_input_kernels = 0;
+    int backward_weight_kernels = 0;
 
     Duration backward() const { return backward_input + backward_weight; }
 
@@ -71,6 +75,7 @@ struct Profile {
     std::string tool_version{};
     std::string date{};
     Duration dispatch{};  ///< what the host spends around every action
+    Duration launch{};    ///< what the host spends on each kernel; 0: not known
     std::vector<LayerCost> layers{};
     std::vector<LinkCost> links{};
 
@@ -81,6 +86,12 @@ struct Profile {
 /// its neighbours; sizes up to a factor of 2 outside the measured range are scaled in proportion.
 /// Throws Error(BadInput), naming layer and measured range, beyond that.
 LayerSample cost_at(const LayerCost& layer, int micro_batch_size);
+
+/// No part is shorter than the launches of its kernels: max(time, kernels * launch).
+LayerSample with_launches(LayerSample sample, Duration launch);
+
+/// Whether `cost_at` has to scale: the size lies outside the layer's samples.
+bool is_outside_samples(const LayerCost& layer, int micro_batch_size);
 
 /// Every rule a profile must keep (names distinct, inputs known and earlier, samples ascending,
 /// nothing negative). Throws Error(BadInput) with `place` and the JSON pointer of what is wrong.

@@ -50,8 +50,7 @@ class Splits {
             const Sums& prefix = prefix_of(stage);
             std::size_t next = layers_ + 1;  // none yet
             for (std::size_t first = layers_ + 1; first-- > 0;) {
-                fits_[stage][first] =
-                    next <= layers_ && prefix[next] - prefix[first] <= limit;
+                fits_[stage][first] = next <= layers_ && prefix[next] - prefix[first] <= limit;
                 next = fits_[stage + 1][first] ? first : next;
             }
         }

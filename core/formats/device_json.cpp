@@ -30,9 +30,8 @@ void expect_version(const JsonObject& object) {
 /// Words that scenarios, errors and file names can carry.
 std::string read_name(const JsonObject& object) {
     std::string name = object.text("name");
-    const bool plain = std::ranges::all_of(name, [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-    });
+    const bool plain = std::ranges::all_of(
+        name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
     if (name.empty() || !plain) {
         object.refuse("name", "a name of small letters, digits and '-'");
     }

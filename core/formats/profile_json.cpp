@@ -52,8 +52,35 @@ void read_backward(const JsonObject& object, LayerSample& sample) {
     sample.backward_weight = whole - sample.backward_input;
 }
 
+int read_kernels(const JsonObject& object, string_view key) {
+    constexpr std::int64_t most = 1'000'000;
+    const std::int64_t count = object.whole_or(key, 0);
+    if (count > most) {
+        object.refuse(key, fmt::format("at most {} kernels", most));
+    }
+    return static_cast<int>(count);
+}
+
+/// Counts of the two parts of the backward, or of the whole of it, halved as its time.
+void read_kernels(const JsonObject& object, LayerSample& sample) {
+    sample.forward_kernels = read_kernels(object, "forward_kernels");
+    sample.backward_input_kernels = read_kernels(object, "backward_input_kernels");
+    sample.backward_weight_kernels = read_kernels(object, "backward_weight_kernels");
+    if (!object.has("backward_kernels")) {
+        return;
+    }
+    if (object.has("backward_input_kernels") || object.has("backward_weight_kernels")) {
+        object.refuse("backward_kernels",
+                      "either backward_kernels or backward_input_kernels and "
+                      "backward_weight_kernels");
+    }
+    const int whole = read_kernels(object, "backward_kernels");
+    sample.backward_input_kernels = whole / 2;
+    sample.backward_weight_kernels = whole - whole / 2;
+}
+
 LayerSample read_sample(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 11>{"micro_batch_size",
+    object.expect_keys(std::array<string_view, 15>{"micro_batch_size",
                                                    "forward_ns",
                                                    "backward_ns",
                                                    "backward_input_ns",
@@ -63,7 +90,11 @@ LayerSample read_sample(const JsonObject& object) {
                                                    "saved_bytes",
                                                    "workspace_bytes",
                                                    "split_bytes",
-                                                   "spread"});
+                                                   "spread",
+                                                   "forward_kernels",
+                                                   "backward_kernels",
+                                                   "backward_input_kernels",
+                                                   "backward_weight_kernels"});
     LayerSample sample;
     const std::int64_t size = object.whole("micro_batch_size");
     if (size < 1 || size > std::numeric_limits<int>::max()) {
@@ -78,6 +109,7 @@ LayerSample read_sample(const JsonObject& object) {
     sample.workspace = Bytes{object.whole_or("workspace_bytes", 0)};
     sample.split = Bytes{object.whole_or("split_bytes", 0)};
     sample.spread = object.number_or("spread", 0);
+    read_kernels(object, sample);
     return sample;
 }
 
@@ -172,15 +204,16 @@ LinkCost read_link(const JsonObject& object) {
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 9>{"schema_version",
-                                                  "source",
-                                                  "device",
-                                                  "precision",
-                                                  "tool_version",
-                                                  "date",
-                                                  "dispatch_ns",
-                                                  "layers",
-                                                  "links"});
+    object.expect_keys(std::array<string_view, 10>{"schema_version",
+                                                   "source",
+                                                   "device",
+                                                   "precision",
+                                                   "tool_version",
+                                                   "date",
+                                                   "dispatch_ns",
+                                                   "launch_ns",
+                                                   "layers",
+                                                   "links"});
     if (object.whole("schema_version") != schema_version) {
         object.refuse("schema_version", fmt::format("{}", schema_version));
     }
@@ -191,6 +224,7 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     profile.tool_version = object.text_or("tool_version", "");
     profile.date = object.text_or("date", "");
     profile.dispatch = Duration{object.whole_or("dispatch_ns", 0)};
+    profile.launch = Duration{object.whole_or("launch_ns", 0)};
     if (!object.has("layers")) {
         object.missing("layers", "a list of layers");
     }
@@ -210,17 +244,27 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// Counts of kernels that are not known are left out.
 ordered_json sample_json(const LayerSample& sample) {
-    return {{"micro_batch_size", sample.micro_batch_size},
-            {"forward_ns", sample.forward.count()},
-            {"backward_input_ns", sample.backward_input.count()},
-            {"backward_weight_ns", sample.backward_weight.count()},
-            {"input_bytes", sample.input.count},
-            {"output_bytes", sample.output.count},
-            {"saved_bytes", sample.saved.count},
-            {"workspace_bytes", sample.workspace.count},
-            {"split_bytes", sample.split.count},
-            {"spread", sample.spread}};
+    ordered_json object{{"micro_batch_size", sample.micro_batch_size},
+                        {"forward_ns", sample.forward.count()},
+                        {"backward_input_ns", sample.backward_input.count()},
+                        {"backward_weight_ns", sample.backward_weight.count()},
+                        {"input_bytes", sample.input.count},
+                        {"output_bytes", sample.output.count},
+                        {"saved_bytes", sample.saved.count},
+                        {"workspace_bytes", sample.workspace.count},
+                        {"split_bytes", sample.split.count},
+                        {"spread", sample.spread}};
+    for (const auto& [key, count] :
+         {std::pair("forward_kernels", sample.forward_kernels),
+          std::pair("backward_input_kernels", sample.backward_input_kernels),
+          std::pair("backward_weight_kernels", sample.backward_weight_kernels)}) {
+        if (count > 0) {
+            object[key] = count;
+        }
+    }
+    return object;
 }
 
 /// Keys that say nothing about the layer are left out.
@@ -262,6 +306,7 @@ std::string print_profile(const Profile& profile) {
                       {"tool_version", profile.tool_version},
                       {"date", profile.date},
                       {"dispatch_ns", profile.dispatch.count()},
+                      {"launch_ns", profile.launch.count()},
                       {"layers", ordered_json::array()},
                       {"links", ordered_json::array()}};
     for (const LayerCost& layer : profile.layers) {

@@ -8,8 +8,8 @@
 namespace pipetwin {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 
 constexpr Bytes bytes{96'000};
 

@@ -94,6 +94,29 @@ Profile valid() {
             .links = {{.latency = Duration{5}, .bytes_per_second = 1e9}}};
 }
 
+TEST(WithLaunches, NoPartIsShorterThanItsLaunches) {
+    const LayerSample sample{.forward = Duration(100),
+                             .backward_input = Duration(100),
+                             .backward_weight = Duration(100),
+                             .forward_kernels = 3,
+                             .backward_input_kernels = 12,
+                             .backward_weight_kernels = 10};
+    const LayerSample bound = with_launches(sample, Duration(10));
+    EXPECT_EQ(bound.forward, Duration(100));         // 3 launches take 30
+    EXPECT_EQ(bound.backward_input, Duration(120));  // 12 take 120
+    EXPECT_EQ(bound.backward_weight, Duration(100));
+    EXPECT_EQ(with_launches(sample, Duration{}), sample);
+}
+
+TEST(CostAt, KernelsDoNotGrowWithTheMicroBatch) {
+    LayerCost layer{.name = "a", .samples = {{}}};
+    layer.samples[0] = {.micro_batch_size = 4, .forward = Duration(100), .forward_kernels = 7};
+    EXPECT_EQ(cost_at(layer, 8).forward, Duration(200));
+    EXPECT_EQ(cost_at(layer, 8).forward_kernels, 7);
+    EXPECT_TRUE(is_outside_samples(layer, 8));
+    EXPECT_FALSE(is_outside_samples(layer, 4));
+}
+
 TEST(CheckProfile, AcceptsWhatKeepsEveryRule) {
     EXPECT_NO_THROW(check_profile(valid(), "x.json"));
 }

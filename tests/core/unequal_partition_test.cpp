@@ -108,8 +108,9 @@ TEST(UnequalPartition, IsTheFirstOfTheBestSplits) {
 }
 
 TEST(UnequalPartition, MoreStagesThanLayersAreRefusedNamingBoth) {
-    const Error error =
-        error_of([] { unequal_partition({{costs_of({1, 2})}, std::vector<int>(3, 0)}); });
+    const Error error = error_of([] {
+        unequal_partition({{costs_of({1, 2})}, std::vector<int>(3, 0)});
+    });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_EQ(error.text(), "2 layers cannot fill 3 stages");
 }

@@ -15,8 +15,8 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::Contains;
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 
 json stated(const json& value) {
     return {{"value", value}, {"kind", "datasheet"}, {"source", "a sheet"}};

@@ -103,6 +103,22 @@ std::string changed(const std::string& pointer, const std::string& value) {
     return text.replace(text.find("\"@\""), 3, value);
 }
 
+TEST(ParseProfile, ReadsTheKernelsOfALayerAndTheTimeOfALaunch) {
+    nlohmann::json root = nlohmann::json::parse(full);
+    root["launch_ns"] = 4000;
+    nlohmann::json& sample = root["layers"][0]["samples"][0];
+    sample["forward_kernels"] = 12;
+    sample["backward_kernels"] = 25;
+    const Profile profile = parse_profile(root.dump(), "x.json");
+    EXPECT_EQ(profile.launch, Duration(4000));
+    EXPECT_EQ(profile.layers[0].samples[0].forward_kernels, 12);
+    EXPECT_EQ(profile.layers[0].samples[0].backward_input_kernels, 12);  // halved, as the time
+    EXPECT_EQ(profile.layers[0].samples[0].backward_weight_kernels, 13);
+    EXPECT_EQ(parse_profile(print_profile(profile), "x.json"), profile);
+    sample["backward_input_kernels"] = 1;
+    EXPECT_THROW(parse_profile(root.dump(), "x.json"), Error);
+}
+
 struct Breach {
     std::string pointer;
     std::string value;
@@ -136,6 +152,9 @@ TEST(ParseProfile, RefusesEveryBreachWithItsPointerAndValue) {
         {first + "/micro_batch_size", "4294967297", "4294967297, expected a number of samples"},
         {first + "/spread", "-0.5", "-0.5, expected a number that is not negative"},
         {first + "/spread", "\"low\"", "\"low\", expected a number"},
+        {first + "/forward_kernels", "-1", "-1, expected a whole number"},
+        {first + "/backward_kernels", "1000001", "expected at most 1000000 kernels"},
+        {"/launch_ns", "1000000001", "1000000001, expected 0 to 1000000000"},
         {first + "/backward_ns", "7", "either backward_ns or backward_input_ns"},
         {first + "/backward_input_ns", "", "missing"},
         {"/links/0/bytes_per_second", "-1", "-1, expected a number that is not negative"},
