@@ -105,6 +105,10 @@ Json prediction_json(const Prediction& prediction) {
     json["chunks"] = plan->chunks;
     json["micro_batches"] = plan.micro_batches();
     json["stale_gradients"] = plan->stale_gradients;
+    json["data_parallel"] = plan->replicas;
+    json["cost_source"] =
+        plan->cost_source ? Json(std::string(to_string(*plan->cost_source))) : Json(nullptr);
+    json["notes"] = plan->notes;
     json["makespan_ms"] = to_milliseconds(metrics.makespan);
     json["step_ms"] = to_milliseconds(metrics.step);
     json["samples_per_second"] = or_null(metrics.samples_per_second);

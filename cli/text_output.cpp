@@ -20,6 +20,9 @@ std::string heading(const Plan& plan) {
     if (plan->chunks > 1) {
         text += fmt::format(", {} chunks", plan->chunks);
     }
+    if (plan->replicas > 1) {
+        text += fmt::format(", {} replicas", plan->replicas);
+    }
     if (plan->recompute != Recompute::None) {
         text += fmt::format(
             ", recompute {} ({})", to_string(plan->recompute), to_string(plan->recompute_timing));
@@ -190,7 +193,10 @@ std::string prediction_text(const Prediction& prediction, const Console& console
     if (metrics.samples_per_second) {
         text += fmt::format(", {:.1f} samples/s", *metrics.samples_per_second);
     }
-    text += fmt::format("  ({})\n\n", to_string(prediction.timeline.origin));
+    const bool estimated = prediction.plan->cost_source == CostSource::Estimated;
+    text += fmt::format("  ({}{})\n\n",
+                        to_string(prediction.timeline.origin),
+                        estimated ? " from estimated costs" : "");
     text += timeline_text(prediction.timeline, console.width());
     text += '\n' + bubble_text(metrics.bubble);
     text += '\n' + device_table(prediction);

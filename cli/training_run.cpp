@@ -24,6 +24,32 @@ namespace pipetwin::cli {
 
 namespace {
 
+/// What describes machines that are not this one.
+void refuse_other_machines(const Scenario& scenario) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    const auto refuse = [](std::string_view key, std::string_view what, std::string hint) {
+        throw Error(ErrorKind::Unavailable,
+                    std::string(key),
+                    fmt::format("{}: it can be simulated, but not trained with here", what),
+                    std::move(hint));
+    };
+    if (*scenario.pipeline.data_parallel > 1) {
+        refuse("pipeline.data_parallel",
+               fmt::format("{} replicas", *scenario.pipeline.data_parallel),
+               "'pipetwin simulate' predicts it; to train, set data_parallel = 1");
+    }
+    if (cluster.device != this_machine || !cluster.devices.empty()) {
+        refuse(cluster.devices.empty() ? "cluster.device" : "cluster.devices",
+               cluster.devices.empty() ? cluster.device : cluster.devices.front(),
+               "'pipetwin simulate' predicts it; to train, leave the device out");
+    }
+    if (!cluster.speeds.empty() && cluster.backend != Backend::Paced) {
+        refuse("cluster.speeds",
+               "ranks of unequal speed",
+               "cluster.backend = \"paced\" emulates them");
+    }
+}
+
 void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario) {
     if (options.resume) {
         throw Error(ErrorKind::Unavailable,
@@ -37,6 +63,7 @@ void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario)
                     "a model of kind 'profile' is known by its costs only, it cannot be trained",
                     "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
     }
+    refuse_other_machines(scenario);
     if (scenario.cluster.backend == Backend::Cuda) {
         const exec::CudaProbe probe = exec::probe_cuda();
         const std::string state = probe.state == exec::CudaState::Available
@@ -149,6 +176,9 @@ FinishedRun train_and_compare(const RunOptions& options,
     const Model model = scenario_model(scenario, &profile);
     Prediction prediction = predict(settled_plan(scenario, model, profile));
     write_prediction(folder, prediction);
+    for (const std::string& note : prediction.plan->notes) {
+        console.note(note);
+    }
     console.note(fmt::format("predicted step: {}", format_duration(prediction.metrics.step)));
     note_shared_cores(scenario, prediction.plan, console);
 

@@ -1,42 +1,166 @@
 #include "core/cluster.h"
 
 #include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/shipped_profiles.h"
 
 namespace pipetwin {
 
 namespace {
 
-LinkCost profiled_link(const Profile& profile,
-                       std::string_view between,
-                       const LinkCost& otherwise) {
+std::optional<LinkCost> profiled_link(const Profile& profile, std::string_view between) {
     const auto found = std::ranges::find(profile.links, between, &LinkCost::between);
-    return found == profile.links.end() ? otherwise : *found;
+    return found == profile.links.end() ? std::nullopt : std::optional(*found);
 }
 
-LinkCost overridden(LinkCost link, double gigabits_per_second, double latency_us) {
-    if (gigabits_per_second > 0) {
-        link.bytes_per_second = gigabits_per_second * 1e9 / 8;
-        link.half_bandwidth = {};
+/// One of the scenario's two links, as far as it says something.
+struct WrittenLink {
+    const std::string& name;
+    double gigabits_per_second;
+    double latency_us;
+
+    bool is_anything() const { return !name.empty() || gigabits_per_second > 0; }
+
+    LinkCost put_over(LinkCost link) const {
+        if (!name.empty()) {
+            const std::string between = link.between;
+            link = link_cost(find_link(name));
+            link.between = between;
+        }
+        if (gigabits_per_second > 0) {
+            link.bytes_per_second = gigabits_per_second * 1e9 / 8;
+            link.half_bandwidth = {};
+        }
+        if (latency_us > 0) {
+            link.latency = from_milliseconds(latency_us / 1e3, "link latency");
+        }
+        return link;
     }
-    if (latency_us > 0) {
-        link.latency = from_milliseconds(latency_us / 1e3, "link latency");
+};
+
+WrittenLink inside_of(const Scenario::ClusterPart& part) {
+    return {part.link, part.link_gbps, part.link_latency_us};
+}
+
+WrittenLink between_of(const Scenario::ClusterPart& part) {
+    return {part.node_link, part.node_link_gbps, part.node_link_latency_us};
+}
+
+/// Whichever carries a large message more slowly; 0 stands for an instant one.
+LinkCost slower(const LinkCost& a, const LinkCost& b) {
+    if ((a.bytes_per_second == 0) != (b.bytes_per_second == 0)) {
+        return a.bytes_per_second == 0 ? b : a;
     }
-    return link;
+    if (a.bytes_per_second != b.bytes_per_second) {
+        return a.bytes_per_second < b.bytes_per_second ? a : b;
+    }
+    return a.latency < b.latency ? b : a;
 }
 
 }  // namespace
 
-Cluster::Cluster(const Scenario::ClusterPart& part, const Profile& profile)
-    : per_node_(std::max(1, part.per_node)) {
-    const LinkCost first = profile.links.empty() ? LinkCost{} : profile.links.front();
-    inside_ =
-        overridden(profiled_link(profile, "ranks", first), part.link_gbps, part.link_latency_us);
-    between_ = overridden(
-        profiled_link(profile, "nodes", inside_), part.node_link_gbps, part.node_link_latency_us);
+Cluster::Cluster(const Scenario& scenario, const Profile& profile, int ranks)
+    : scenario_(scenario),
+      ranks_(ranks),
+      replicas_(scenario.pipeline.data_parallel.value()),
+      devices_(rank_devices(scenario, profile, ranks)) {
+    const bool profiles_links =
+        std::ranges::none_of(devices_, [](const RankDevice& device) { return device.scaled; });
+    if (profiles_links && !profile.links.empty()) {
+        profiled_inside_ = profiled_link(profile, "ranks").value_or(profile.links.front());
+        profiled_between_ = profiled_link(profile, "nodes");
+    }
+    const std::size_t all = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(replicas_);
+    if (scenario.cluster.placement == Placement::Written && scenario.cluster.nodes.size() != all) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("cluster.placement has {} entries for {} devices",
+                                scenario.cluster.nodes.size(),
+                                all),
+                    "give the node of each rank, replica after replica");
+    }
 }
 
-const LinkCost& Cluster::link(int rank, int other) const {
-    return node_of(rank) == node_of(other) ? inside_ : between_;
+int Cluster::node_of(int rank, int replica) const {
+    const Scenario::ClusterPart& part = scenario_.cluster;
+    const int per_node = std::max(1, part.per_node);
+    const int device = replica * ranks_ + rank;
+    switch (part.placement) {
+        case Placement::Fill:
+            return device / per_node;
+        case Placement::RoundRobin:
+            return device % ((ranks_ * replicas_ + per_node - 1) / per_node);
+        case Placement::Written:
+            return part.nodes.at(static_cast<std::size_t>(device));
+    }
+    PIPETWIN_EXPECT(false, "placement out of range");
+}
+
+LinkCost Cluster::inside(int rank, int other) const {
+    LinkCost link = profiled_inside_.value_or(LinkCost{});
+    const auto& one = devices_.at(static_cast<std::size_t>(rank)).profile;
+    const auto& two = devices_.at(static_cast<std::size_t>(other)).profile;
+    if (!profiled_inside_ && (one || two)) {
+        const LinkCost first = one ? neighbour_link(*one) : LinkCost{};
+        link = slower(first, two ? neighbour_link(*two) : first);
+    }
+    return inside_of(scenario_.cluster).put_over(link);
+}
+
+LinkCost Cluster::between(int rank, int other) const {
+    const WrittenLink written = between_of(scenario_.cluster);
+    if (profiled_between_) {
+        return written.put_over(*profiled_between_);
+    }
+    const bool has_profile = devices_.at(static_cast<std::size_t>(rank)).profile.has_value();
+    if (has_profile && !written.is_anything()) {
+        throw Error(ErrorKind::BadInput,
+                    scenario_.file.string(),
+                    rank == other
+                        ? fmt::format("replicas of rank {} are on two nodes, but nothing says what "
+                                      "connects nodes",
+                                      rank)
+                        : fmt::format("ranks {} and {} are on two nodes, but nothing says what "
+                                      "connects nodes",
+                                      rank,
+                                      other),
+                    "set cluster.node_link = \"infiniband-ndr\", or another of its kind, or "
+                    "per_node so that all ranks fit on one node");
+    }
+    return written.put_over(inside(rank, other));
+}
+
+LinkCost Cluster::link(int rank, int other) const {
+    bool crosses = false;
+    bool stays = false;
+    for (int replica = 0; replica < replicas_; ++replica) {
+        const bool one_node = node_of(rank, replica) == node_of(other, replica);
+        stays = stays || one_node;
+        crosses = crosses || !one_node;
+    }
+    if (!crosses) {
+        return inside(rank, other);
+    }
+    return stays ? slower(between(rank, other), inside(rank, other)) : between(rank, other);
+}
+
+ReplicaGroup Cluster::replicas_of(int rank) const {
+    std::map<int, int> on_node;
+    for (int replica = 0; replica < replicas_; ++replica) {
+        ++on_node[node_of(rank, replica)];
+    }
+    int most = 1;
+    for (const auto& [node, count] : on_node) {
+        most = std::max(most, count);
+    }
+    return {.replicas = replicas_,
+            .per_node = most,
+            .inside = inside(rank, rank),
+            .between = on_node.size() > 1 ? between(rank, rank) : LinkCost{}};
 }
 
 std::vector<LinkCost> boundary_links(const Cluster& cluster, const Schedule& order) {

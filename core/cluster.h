@@ -1,30 +1,50 @@
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "core/all_reduce.h"
 #include "core/profile.h"
+#include "core/rank_device.h"
 #include "core/scenario.h"
 #include "core/schedule.h"
 
 namespace pipetwin {
 
-/// The machine that a scenario describes: which node each rank is on, and the way from any rank to
-/// any other. Ranks fill the nodes in order, `per_node` to each:
+/// The machine that a scenario describes: the device of every rank, which node it is on, and the
+/// way from any rank to any other. With replicas of the pipeline, replica r's rank k is device
+/// r * ranks + k. Nodes take the devices in order, `per_node` to each, or in turn:
 ///
-///     | rank 0 - rank 1 | - - | rank 2 - rank 3 |      per_node = 2
-///           inside       between       inside
+///     fill          | 0 - 1 | - - | 2 - 3 |      per_node = 2
+///     round-robin   | 0 - 2 | - - | 1 - 3 |
+///                    inside       between
 class Cluster {
   public:
-    /// What the scenario says about a link takes the place of what the profile measured.
-    Cluster(const Scenario::ClusterPart& part, const Profile& profile);
+    /// What the scenario says about a link goes before what the profile measured, and that before
+    /// what is known of the device. Throws as `rank_devices`.
+    Cluster(const Scenario& scenario, const Profile& profile, int ranks);
 
-    int node_of(int rank) const { return rank / per_node_; }
-    const LinkCost& link(int rank, int other) const;
+    const std::vector<RankDevice>& devices() const { return devices_; }
+    int node_of(int rank, int replica) const;
+
+    /// The slowest over the replicas. Throws Error(BadInput) if nothing says what connects two
+    /// nodes of devices that have a profile.
+    LinkCost link(int rank, int other) const;
+
+    /// The replicas of one rank.
+    ReplicaGroup replicas_of(int rank) const;
 
   private:
-    int per_node_;
-    LinkCost inside_;
-    LinkCost between_;
+    LinkCost inside(int rank, int other) const;
+    LinkCost between(int rank, int other) const;
+
+    const Scenario& scenario_;
+    int ranks_;
+    int replicas_;
+    std::vector<RankDevice> devices_;
+    std::optional<LinkCost> profiled_inside_;   ///< none: what is known of the devices
+    std::optional<LinkCost> profiled_between_;  ///< none: not known
 };
 
 /// [boundary]: the link between the ranks of two neighbouring stages.

@@ -148,7 +148,7 @@ Bytes largest_message(const Plan& plan, std::size_t stage, bool backward) {
 
 std::string_view to_string(MemoryKind kind) {
     constexpr std::array<std::string_view, memory_kind_count> names{
-        "weights", "gradients", "optimizer", "stash", "boundary", "workspace"};
+        "weights", "gradients", "optimizer", "stash", "boundary", "workspace", "context"};
     const auto index = static_cast<std::size_t>(kind);
     PIPETWIN_EXPECT(index < names.size(), "memory kind out of range");
     return names.at(index);
@@ -166,6 +166,9 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
     const std::vector<int>& rank_of = plan->schedule.rank_of_stage;
     const std::int64_t capacity = plan->channel_capacity.value_or(0);
     MemoryUse use;
+    if (!plan->context.empty()) {
+        use[MemoryKind::Context] = plan->context.at(static_cast<std::size_t>(rank));
+    }
     for (std::size_t stage = 0; stage < rank_of.size(); ++stage) {
         if (rank_of[stage] != rank) {
             continue;
@@ -271,32 +274,56 @@ std::vector<int> peak_live_activations(const Schedule& schedule) {
     return peaks;
 }
 
-void check_memory(const Plan& plan) {
-    if (!plan->memory_limit) {
-        return;
+namespace {
+
+std::string memory_row(std::string_view rank, const MemoryUse& peak) {
+    std::string row = fmt::format("{:>4}  {:>12}", rank, format_bytes(peak.total()));
+    for (const Bytes bytes : peak.bytes) {
+        row += fmt::format("  {:>12}", format_bytes(bytes));
     }
-    const Bytes limit = *plan->memory_limit;
-    const std::vector<MemoryUse> peaks = peak_memory(plan);
-    const auto too_much = [limit](const MemoryUse& peak) { return peak.total() > limit; };
-    const auto over = std::count_if(peaks.begin(), peaks.end(), too_much);
-    if (over == 0) {
-        return;
-    }
+    return row;
+}
+
+std::string memory_table(const Plan& plan, const std::vector<MemoryUse>& peaks) {
     std::string table = fmt::format("{:>4}  {:>12}", "rank", "total");
     for (int kind = 0; kind < memory_kind_count; ++kind) {
         table += fmt::format("  {:>12}", to_string(static_cast<MemoryKind>(kind)));
     }
-    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-        table += fmt::format("\n{:>4}  {:>12}", rank, format_bytes(peaks[rank].total()));
-        for (const Bytes bytes : peaks[rank].bytes) {
-            table += fmt::format("  {:>12}", format_bytes(bytes));
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const MemoryUse& peak = peaks[static_cast<std::size_t>(rank)];
+        const std::optional<Bytes> limit = plan.memory_limit(rank);
+        table += '\n' + memory_row(fmt::to_string(rank), peak);
+        if (limit && peak.total() > *limit) {
+            table += plan->memory_limits.empty()
+                         ? "  over the limit"
+                         : fmt::format("  over the limit of {}", format_bytes(*limit));
         }
-        table += too_much(peaks[rank]) ? "  over the limit" : "";
     }
-    const auto worst =
-        std::max_element(peaks.begin(), peaks.end(), [](const MemoryUse& a, const MemoryUse& b) {
-            return a.total() < b.total();
-        });
+    return table;
+}
+
+}  // namespace
+
+void check_memory(const Plan& plan) {
+    const std::vector<MemoryUse> peaks = peak_memory(plan);
+    int over = 0;
+    int worst = 0;  // of those over their limit: by how much
+    Bytes most_over;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const std::optional<Bytes> limit = plan.memory_limit(rank);
+        const Bytes total = peaks[static_cast<std::size_t>(rank)].total();
+        if (limit && total > *limit) {
+            ++over;
+            if (total - *limit > most_over) {
+                most_over = total - *limit;
+                worst = rank;
+            }
+        }
+    }
+    if (over == 0) {
+        return;
+    }
+    const Bytes limit = *plan.memory_limit(worst);
     throw Error(
         ErrorKind::Infeasible,
         "memory",
@@ -306,9 +333,9 @@ void check_memory(const Plan& plan) {
                     peaks.size(),
                     format_bytes(limit),
                     limit.count,
-                    worst - peaks.begin(),
-                    worst->total().count,
-                    table),
+                    worst,
+                    peaks[static_cast<std::size_t>(worst)].total().count,
+                    memory_table(plan, peaks)),
         "more micro-batches, recompute = \"always\" or more stages need less memory per rank");
 }
 

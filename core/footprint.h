@@ -9,8 +9,9 @@
 
 namespace pipetwin {
 
-enum class MemoryKind { Weights, Gradients, Optimizer, Stash, Boundary, Workspace };
-constexpr int memory_kind_count = 6;
+/// `Context` is what the runtime of a device takes before there is a model.
+enum class MemoryKind { Weights, Gradients, Optimizer, Stash, Boundary, Workspace, Context };
+constexpr int memory_kind_count = 7;
 std::string_view to_string(MemoryKind kind);
 
 /// Bytes per kind; the index is the MemoryKind.
@@ -43,9 +44,9 @@ struct MemoryChange {
 };
 MemoryChange memory_change(const Plan& plan, const Action& action);
 
-/// What the rank holds before its first action: weights, gradients, optimizer state, workspace, and
-/// for each of its incoming boundaries room for `capacity` messages (none while the capacity is
-/// unbounded).
+/// What the rank holds before its first action: weights, gradients, optimizer state, workspace,
+/// context, and for each of its incoming boundaries room for `capacity` messages (none while the
+/// capacity is unbounded).
 MemoryUse resident_memory(const Plan& plan, int rank);
 
 struct MemoryPoint {

@@ -195,8 +195,8 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
     return schedule;
 }
 
-Schedule add_reduction(Schedule schedule) {
-    if (piece_count(schedule) == schedule.stage_count()) {
+Schedule add_reduction(Schedule schedule, bool replicas) {
+    if (piece_count(schedule) == schedule.stage_count() && !replicas) {
         return schedule;
     }
     for (Row& row : schedule.ranks) {
@@ -370,7 +370,8 @@ Schedule lower(Schedule schedule, const Lowering& how, std::string_view place) {
         lower_recompute(std::move(schedule), backward ? how.recompute : Recompute::None, place);
     const bool updates = how.updates && backward && !has_any(schedule, Op::Optimizer);
     if (updates && !has_any(schedule, Op::ReduceGradient)) {
-        schedule = add_reduction(std::move(schedule));  // before the messages, which then go first
+        schedule = add_reduction(std::move(schedule),
+                                 how.replicas);  // before the messages, which then go first
     }
     schedule = lower_messages(std::move(schedule), how);
     return updates ? add_optimizer(std::move(schedule)) : schedule;

@@ -48,8 +48,9 @@ Schedule add_recompute(Schedule schedule, Recompute recompute);
 Schedule add_communication(Schedule schedule, RecomputeTiming timing);
 
 /// Puts REDUCE_GRAD behind the last backward of every stage whose weights another pipeline has,
-/// too. It hands this stage's gradients over to its twin; the twin's OPT waits for them.
-Schedule add_reduction(Schedule schedule);
+/// too: it hands this stage's gradients over to its twin; the twin's OPT waits for them. With
+/// `replicas` of the whole pipeline every stage has one: it sums the gradients over them.
+Schedule add_reduction(Schedule schedule, bool replicas = false);
 
 /// Appends OPT for each stage of a rank, ascending, at the end of its row; nothing to a schedule
 /// without any backward, which has no gradients.
@@ -79,7 +80,8 @@ struct Lowering {
     Recompute recompute = Recompute::None;
     RecomputeTiming timing = RecomputeTiming::Eager;
     MessageOrder messages = MessageOrder::Plain;
-    bool updates = false;  ///< reductions and OPT
+    bool updates = false;   ///< reductions and OPT
+    bool replicas = false;  ///< every stage reduces its gradients, with a twin or without
 };
 
 /// Everything that a valid schedule lacks before it can run. Recomputes, communication and updates

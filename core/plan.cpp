@@ -54,6 +54,11 @@ void expect_sizes_agree(const PlanParts& parts) {
                     "one link per stage that shares its weights");
     PIPETWIN_EXPECT(parts.all_reduce.empty() || parts.all_reduce.size() == stages,
                     "one all-reduce per stage");
+    const std::size_t ranks = parts.schedule.ranks.size();
+    PIPETWIN_EXPECT(parts.memory_limits.empty() || parts.memory_limits.size() == ranks,
+                    "one memory limit per rank");
+    PIPETWIN_EXPECT(parts.context.empty() || parts.context.size() == ranks, "one context per rank");
+    PIPETWIN_EXPECT(parts.replicas >= 1, "at least one replica");
     expect_sizes_agree(parts.contention, parts.schedule);
     PIPETWIN_EXPECT(
         parts.micro_batch_sizes.empty() || parts.micro_batch_sizes.size() == micro_batches,
@@ -156,12 +161,18 @@ Duration Plan::all_reduce_time(int stage) const {
                                      : parts_.all_reduce.at(static_cast<std::size_t>(stage));
 }
 
+std::optional<Bytes> Plan::memory_limit(int rank) const {
+    return parts_.memory_limits.empty() ? parts_.memory_limit
+                                        : parts_.memory_limits.at(static_cast<std::size_t>(rank));
+}
+
 std::optional<std::int64_t> Plan::samples() const {
     if (parts_.micro_batch_sizes.empty()) {
         return std::nullopt;
     }
-    return std::accumulate(
-        parts_.micro_batch_sizes.begin(), parts_.micro_batch_sizes.end(), std::int64_t{0});
+    return parts_.replicas * std::accumulate(parts_.micro_batch_sizes.begin(),
+                                             parts_.micro_batch_sizes.end(),
+                                             std::int64_t{0});
 }
 
 namespace {

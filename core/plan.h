@@ -65,8 +65,13 @@ struct PlanParts {
     std::optional<int> channel_capacity;  ///< none: unbounded, no send ever blocks
     TransferMode transfer = TransferMode::Asynchronous;
     Contention contention;
-    std::optional<Bytes> memory_limit;  ///< per rank
-    bool stale_gradients = false;       ///< schedules without a flush
+    std::optional<Bytes> memory_limit;   ///< of every rank
+    std::vector<Bytes> memory_limits{};  ///< [rank]; takes the place of `memory_limit`
+    std::vector<Bytes> context{};        ///< [rank]: taken by the device's runtime; empty: nothing
+    int replicas = 1;              ///< of the whole pipeline, each with its share of a mini-batch
+    bool stale_gradients = false;  ///< schedules without a flush
+    std::optional<CostSource> cost_source;  ///< none for plain numbers
+    std::vector<std::string> notes{};       ///< what a reader of a prediction has to know
 };
 
 /// What every device will do, in order, and what each action costs. Validated; sizes agree.
@@ -98,7 +103,9 @@ class Plan {
     /// How long the gradients of a stage are summed over the replicas.
     Duration all_reduce_time(int stage) const;
 
-    /// Samples of the mini-batch; none for plain numbers.
+    std::optional<Bytes> memory_limit(int rank) const;
+
+    /// Samples of the mini-batch, over all replicas; none for plain numbers.
     std::optional<std::int64_t> samples() const;
 
     /// 64-bit FNV-1a over the rows, as 16 hex digits: two plans with one hash have the same

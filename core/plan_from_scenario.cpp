@@ -1,8 +1,12 @@
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/cluster.h"
+#include "core/cost_table.h"
 #include "core/error.h"
 #include "core/plan.h"
 #include "core/plan_order.h"
@@ -18,12 +22,20 @@ namespace {
 // --- What the scenario, the model and the profile must agree on. ---
 
 /// K <= devices (C26).
-void require_devices(const Scenario& scenario, int stages) {
+void require_devices(const Scenario& scenario) {
     const int count = scenario.cluster.count;
-    if (count > 0 && stages > count) {
+    const int stages = *scenario.pipeline.stages;
+    const int replicas = *scenario.pipeline.data_parallel;
+    if (count > 0 && std::int64_t{stages} * replicas > count) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
-                    fmt::format("pipeline.stages = {}, but cluster.count = {}", stages, count),
+                    replicas == 1
+                        ? fmt::format("pipeline.stages = {}, but cluster.count = {}", stages, count)
+                        : fmt::format("pipeline.stages = {} in pipeline.data_parallel = {} "
+                                      "replicas, but cluster.count = {}",
+                                      stages,
+                                      replicas,
+                                      count),
                     "use as many stages as devices at most, with partition = \"auto\"");
     }
 }
@@ -49,16 +61,6 @@ void require_same_layers(const Model& model, const Profile& profile) {
                 "profile this model, or name the profile that belongs to it");
         }
     }
-}
-
-Partition balanced(const LayerSamples& samples, int stages, Recompute recompute) {
-    std::vector<Duration> costs;
-    costs.reserve(samples.size());
-    for (const LayerSample& layer : samples) {
-        const Duration again = recompute == Recompute::None ? Duration{} : layer.forward;
-        costs.push_back(layer.forward + again + layer.backward());
-    }
-    return balanced_partition(costs, stages);
 }
 
 // --- From pieces of the model to stages. ---
@@ -109,14 +111,6 @@ CostClasses cost_classes(const std::vector<int>& micro_batch_sizes) {
     return classes;
 }
 
-std::vector<LayerSamples> samples_of(const Profile& profile, const CostClasses& classes) {
-    std::vector<LayerSamples> result;
-    for (const int size : classes.sizes) {
-        result.push_back(samples_at(profile, size));
-    }
-    return result;
-}
-
 // --- Order. ---
 
 bool is_zb_auto(const Scenario& scenario) {
@@ -133,7 +127,7 @@ Schedule grid_of(const Scenario& scenario) {
     return schedules::loop_placement(
         {.ranks = *pipeline.stages,
          .chunks = *pipeline.chunks,
-         .micro_batches = std::min(*pipeline.micro_batches, scenario.training.batch)});
+         .micro_batches = std::min(*pipeline.micro_batches, replica_batch(scenario))});
 }
 
 /// The rows as they are run, made for the costs and links of `parts`.
@@ -149,8 +143,34 @@ Schedule lowered_order(const Scenario& scenario, Schedule grid, const PlanParts&
                  {.recompute = parts.recompute,
                   .timing = parts.recompute_timing,
                   .messages = pipeline.message_order,
-                  .updates = true},
+                  .updates = true,
+                  .replicas = parts.replicas > 1},
                  parts.schedule_name);
+}
+
+/// Rows of a file may have updates of their own, without what replicas need.
+void require_reductions(const PlanParts& parts) {
+    if (parts.replicas == 1 || is_forward_only(parts.schedule)) {
+        return;
+    }
+    std::vector<bool> reduced(parts.schedule.rank_of_stage.size(), false);
+    for (const auto& row : parts.schedule.ranks) {
+        for (const Action& action : row) {
+            if (action.op == Op::ReduceGradient) {
+                reduced.at(static_cast<std::size_t>(action.stage)) = true;
+            }
+        }
+    }
+    const auto missing = std::ranges::find(reduced, false);
+    if (missing != reduced.end()) {
+        throw Error(ErrorKind::Infeasible,
+                    parts.schedule_name,
+                    fmt::format("{} replicas share their gradients, but stage {} has no "
+                                "REDUCE_GRAD",
+                                parts.replicas,
+                                missing - reduced.begin()),
+                    "leave updates out of the rows: they are added then");
+    }
 }
 
 // --- The parts of a plan. ---
@@ -164,11 +184,12 @@ PlanParts settings_of(const Scenario& scenario, const Profile& profile) {
     parts.recompute = scenario.pipeline.recompute.value_or(Recompute::None);
     parts.recompute_timing = scenario.pipeline.recompute_timing;
     parts.channel_capacity = scenario.pipeline.channel_capacity;
-    parts.memory_limit = scenario.cluster.memory_limit;
     parts.dispatch = profile.dispatch;
+    parts.replicas = *scenario.pipeline.data_parallel;
+    parts.overlap_reduction = scenario.pipeline.overlap_reduction;
     // For a mini-batch smaller than their number there are as many as samples (C17).
     parts.micro_batch_sizes =
-        micro_batch_sizes(scenario.training.batch, *scenario.pipeline.micro_batches);
+        micro_batch_sizes(replica_batch(scenario), *scenario.pipeline.micro_batches);
     return parts;
 }
 
@@ -180,18 +201,139 @@ std::vector<std::string> layer_names(const Model& model) {
     return names;
 }
 
+/// What the devices of the ranks have room for.
+void add_memory(PlanParts& parts, const Scenario& scenario, const Cluster& cluster) {
+    const Scenario::ClusterPart& written = scenario.cluster;
+    bool any_profile = false;
+    for (const RankDevice& device : cluster.devices()) {
+        parts.context.push_back(device.profile ? device.profile->context.value : Bytes{});
+        any_profile = any_profile || device.profile.has_value();
+    }
+    if (!any_profile) {
+        parts.context.clear();
+    }
+    if (written.memory_limit || (written.memory_limits.empty() && !any_profile)) {
+        parts.memory_limit = written.memory_limit;
+        return;
+    }
+    for (const RankDevice& device : cluster.devices()) {
+        parts.memory_limits.push_back(device.memory_limit.value());
+    }
+}
+
 void add_costs(PlanParts& parts,
                const Schedule& grid,
                const Model& model,
-               const std::vector<LayerSamples>& samples_of_class) {
-    for (const LayerSamples& samples : samples_of_class) {
-        parts.costs.push_back(of_stages(grid, stage_costs(model, samples, *parts.partition)));
+               const CostTable& samples,
+               const DeviceKinds& kinds) {
+    for (const std::vector<LayerSamples>& of_kind : samples) {
+        std::vector<StageCost>& costs = parts.costs.emplace_back();
+        for (int stage = 0; stage < grid.stage_count(); ++stage) {
+            const auto index = static_cast<std::size_t>(stage);
+            costs.push_back(stage_cost(model,
+                                       of_kind[kinds.of(grid.rank_of_stage[index])],
+                                       *parts.partition,
+                                       grid.weights_of_stage[index]));
+        }
     }
+}
+
+void add_states(PlanParts& parts,
+                const Schedule& grid,
+                const Profile& profile,
+                const CostTable& samples,
+                const DeviceKinds& kinds,
+                OptimizerKind optimizer) {
+    std::vector<LayerSamples> sizes;  // bytes are the same on every device
+    for (const std::vector<LayerSamples>& of_kind : samples) {
+        sizes.push_back(of_kind.front());
+    }
+    parts.states = of_stages(
+        grid,
+        stage_states(profile, sizes, *parts.partition, optimizer_slots(to_string(optimizer))));
+    for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
+        Duration& update = parts.states[stage].optimizer;
+        update = scaled(update, kinds.speeds[kinds.of(grid.rank_of_stage[stage])].factor);
+    }
+    double_shared_gradients(grid, parts.states);
 }
 
 void add_links(PlanParts& parts, const Schedule& grid, const Cluster& cluster) {
     parts.links = boundary_links(cluster, grid);
     parts.reductions = reduction_links(cluster, grid);
+}
+
+/// Every stage sums as many bytes of gradients as it has weights.
+void add_all_reduce(PlanParts& parts,
+                    const Schedule& grid,
+                    const Cluster& cluster,
+                    AllReduceKind kind) {
+    if (parts.replicas == 1) {
+        return;
+    }
+    if (!parts.reductions.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    parts.schedule_name,
+                    fmt::format("pipeline.data_parallel = {}, but two pipelines share the weights "
+                                "of each stage already; both at once are not built yet",
+                                parts.replicas),
+                    "set data_parallel = 1, or take another schedule");
+    }
+    for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
+        parts.all_reduce.push_back(all_reduce_time(
+            kind, cluster.replicas_of(grid.rank_of_stage[stage]), parts.states[stage].weights));
+    }
+}
+
+/// "micro-batches of 8 samples: times of 3 layers (a, b, c) were scaled from ..."
+std::vector<std::string> size_notes(const Profile& profile, const std::vector<int>& sizes) {
+    std::vector<std::string> notes;
+    for (const int size : sizes) {
+        std::vector<std::string_view> names;
+        const LayerCost* first = nullptr;
+        for (const LayerCost& layer : profile.layers) {
+            if (is_outside_samples(layer, size)) {
+                first = first == nullptr ? &layer : first;
+                names.push_back(layer.name);
+            }
+        }
+        if (first == nullptr) {
+            continue;
+        }
+        constexpr std::size_t most_named = 3;
+        const std::size_t count = names.size();
+        names.resize(std::min(count, most_named));
+        const LayerSample& nearest = size > first->samples.back().micro_batch_size
+                                         ? first->samples.back()
+                                         : first->samples.front();
+        notes.push_back(
+            fmt::format("estimated: no costs at micro-batch size {}; those of {} "
+                        "layer{} ({}{}) are scaled in proportion, '{}' from size {}",
+                        size,
+                        count,
+                        count == 1 ? "" : "s",
+                        fmt::join(names, ", "),
+                        count > most_named ? ", ..." : "",
+                        first->name,
+                        nearest.micro_batch_size));
+    }
+    return notes;
+}
+
+void add_notes(PlanParts& parts,
+               const Scenario& scenario,
+               const Profile& profile,
+               const Cluster& cluster,
+               const std::vector<int>& sizes) {
+    parts.notes = device_notes(scenario, profile, cluster.devices());
+    std::ranges::move(size_notes(profile, sizes), std::back_inserter(parts.notes));
+    const bool estimated =
+        std::ranges::any_of(
+            parts.notes, [](const std::string& note) { return note.starts_with("estimated"); }) ||
+        std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
+            return layer.source == CostSource::Estimated;
+        });
+    parts.cost_source = estimated ? CostSource::Estimated : profile.source;
 }
 
 }  // namespace
@@ -210,29 +352,30 @@ int optimizer_slots(std::string_view optimizer) {
 Plan make_plan(const Scenario& scenario, const Model& model, const Profile& profile) {
     require_settled(scenario);
     require_same_layers(model, profile);
-    require_devices(scenario, *scenario.pipeline.stages);
+    require_devices(scenario);
 
     PlanParts parts = settings_of(scenario, profile);
     parts.layer_names = layer_names(model);
     CostClasses classes = cost_classes(parts.micro_batch_sizes);
-    const std::vector<LayerSamples> samples_of_class = samples_of(profile, classes);
     parts.cost_class = std::move(classes.of_micro_batch);
 
     Schedule grid = grid_of(scenario);
+    const Cluster cluster(scenario, profile, grid.rank_count());
+    const DeviceKinds kinds = device_kinds(cluster);
+    const CostTable samples = cost_table(profile, classes.sizes, kinds);
     const std::optional<Partition> written = scenario_partition(scenario, model);
     parts.partition =
-        written ? *written
-                : balanced(samples_of_class.front(), scenario.pipeline.pieces(), parts.recompute);
-    add_costs(parts, grid, model, samples_of_class);
-    parts.states = of_stages(grid,
-                             stage_states(profile,
-                                          samples_of_class,
-                                          *parts.partition,
-                                          optimizer_slots(to_string(scenario.training.optimizer))));
-    double_shared_gradients(grid, parts.states);
-    add_links(parts, grid, Cluster(scenario.cluster, profile));
+        written ? *written : partition_for(samples.front(), kinds, grid, parts.recompute);
+
+    add_memory(parts, scenario, cluster);
+    add_costs(parts, grid, model, samples, kinds);
+    add_states(parts, grid, profile, samples, kinds, scenario.training.optimizer);
+    add_links(parts, grid, cluster);
+    add_all_reduce(parts, grid, cluster, scenario.pipeline.all_reduce);
+    add_notes(parts, scenario, profile, cluster, classes.sizes);
     parts.schedule = lowered_order(scenario, std::move(grid), parts);
     parts.recompute = lowered_recompute(parts.schedule, parts.recompute);
+    require_reductions(parts);
     return Plan::make(std::move(parts));
 }
 

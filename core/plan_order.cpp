@@ -40,13 +40,14 @@ Bytes resident_bytes(const PlanParts& parts, std::size_t stage) {
 
 /// How many activations fit under the memory limit. One even where none does: whether a plan fits
 /// is a question to `check_memory`.
-int live_limit(const PlanParts& parts, std::size_t stage) {
+int live_limit(const PlanParts& parts, std::size_t stage, Bytes limit) {
     const auto all = static_cast<std::int64_t>(parts.cost_class.size());
     const Bytes each = activation_bytes(parts.costs.front()[stage]);
     if (each.count <= 0) {
         return static_cast<int>(all);
     }
-    const Bytes room = *parts.memory_limit - resident_bytes(parts, stage);
+    const Bytes context = stage < parts.context.size() ? parts.context[stage] : Bytes{};
+    const Bytes room = limit - context - resident_bytes(parts, stage);
     return static_cast<int>(std::clamp(room.count / each.count, std::int64_t{1}, all));
 }
 
@@ -69,8 +70,13 @@ ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts) {
         result.activation = Bytes{1};
         result.kept_for_weight = Bytes{1};
     }
-    for (std::size_t stage = 0; stage < stages.size() && parts.memory_limit; ++stage) {
-        result.live_limit.push_back(live_limit(parts, stage));
+    const bool one_per_rank = parts.memory_limits.size() == stages.size();
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+        if (one_per_rank) {
+            result.live_limit.push_back(live_limit(parts, stage, parts.memory_limits[stage]));
+        } else if (parts.memory_limit) {
+            result.live_limit.push_back(live_limit(parts, stage, *parts.memory_limit));
+        }
     }
     return result;
 }

@@ -45,6 +45,10 @@ std::string_view to_string(Backend backend) {
     return word_of(backend, words::backends);
 }
 
+std::string_view to_string(Placement placement) {
+    return word_of(placement, words::placements);
+}
+
 void require_settled(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const int stages = pipeline.stages.value_or(std::max(1, scenario.cluster.count));
@@ -137,6 +141,24 @@ std::vector<int> units_of_blocks(std::vector<int> blocks) {
 
 }  // namespace
 
+int replica_batch(const Scenario& scenario) {
+    const int replicas = scenario.pipeline.data_parallel.value();
+    const int batch = scenario.training.batch;
+    if (batch % replicas != 0) {
+        throw Error(
+            ErrorKind::BadInput,
+            scenario.file.string(),
+            fmt::format("training.batch = {} cannot be shared out to pipeline.data_parallel "
+                        "= {} replicas",
+                        batch,
+                        replicas),
+            fmt::format("set batch to a multiple of {}, such as {}",
+                        replicas,
+                        (batch / replicas + 1) * replicas));
+    }
+    return batch / replicas;
+}
+
 bool has_schedule_file(const Scenario& scenario) {
     return scenario.pipeline.schedule && is_schedule_file(*scenario.pipeline.schedule);
 }
@@ -148,7 +170,7 @@ bool has_stale_gradients(const Scenario& scenario) {
 
 Schedule scenario_schedule(const Scenario& scenario, const GeneratorOptions& options) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const int batch = scenario.training.batch;
+    const int batch = replica_batch(scenario);
     if (!has_schedule_file(scenario)) {
         GeneratorOptions own = options;
         own.group_size = pipeline.group_size;
@@ -164,10 +186,11 @@ Schedule scenario_schedule(const Scenario& scenario, const GeneratorOptions& opt
     if (schedule.micro_batches > batch) {
         throw Error(ErrorKind::Infeasible,
                     place,
-                    fmt::format("it has {} micro-batches, but a mini-batch has {} samples",
+                    fmt::format("it has {} micro-batches, but a mini-batch has {} samples for it",
                                 schedule.micro_batches,
                                 batch),
-                    fmt::format("set training.batch to {} or more", schedule.micro_batches));
+                    fmt::format("set training.batch to {} or more",
+                                schedule.micro_batches * *pipeline.data_parallel));
     }
     return schedule;
 }

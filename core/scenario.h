@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/all_reduce.h"
+#include "core/device_profile.h"
 #include "core/lower.h"
 #include "core/model.h"
 #include "core/partition.h"
@@ -22,11 +24,18 @@ enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
 enum class Precision { Fp32, Fp64 };
 enum class Backend { Cpu, Paced, Cuda };
 
+/// Which node a rank is on. Written down: as listed.
+enum class Placement { Fill, RoundRobin, Written };
+
 std::string_view to_string(ModelKind kind);
 std::string_view to_string(DataKind kind);
 std::string_view to_string(OptimizerKind kind);
 std::string_view to_string(Precision precision);
 std::string_view to_string(Backend backend);
+std::string_view to_string(Placement placement);
+
+/// The device of a scenario that names none: costs and links are those of its profile.
+inline constexpr const char* this_machine = "this-machine";
 
 /// Everything a run depends on, defaults filled in. Keys and their meaning: docs/scenario.md.
 /// An empty optional is "auto". Paths inside are absolute: the reader resolves them against the
@@ -77,6 +86,8 @@ struct Scenario {
         std::optional<std::vector<int>> partition;  ///< as written: units, or whole blocks of a gpt
         std::optional<int> channel_capacity;
         std::optional<int> data_parallel = 1;
+        AllReduceKind all_reduce = AllReduceKind::Ring;
+        bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
         std::optional<int> tensor_parallel = 1;
 
         /// Into how many pieces the model is cut. Stages and chunks are settled.
@@ -85,14 +96,22 @@ struct Scenario {
     } pipeline;
     struct ClusterPart {
         Backend backend = Backend::Cpu;
-        std::string device = "this-machine";
+        std::string device = this_machine;
+        std::vector<std::string> devices;  ///< one per rank; empty: `device` is all of them
+        std::vector<double> speeds;        ///< one per rank, relative to the costs; empty: 1
+        ScaleCosts scale_costs = ScaleCosts::None;
         int count = 0;  ///< devices; 0 = as many as stages
         int per_node = 8;
+        Placement placement = Placement::Fill;
+        std::vector<int> nodes;  ///< Placement::Written: of every rank, replica after replica
+        std::string link;        ///< a class of links; empty = what the profile or the device says
+        std::string node_link;
         double link_gbps = 0;  ///< gigabit per second; 0 = what the profile says
         double node_link_gbps = 0;
         double link_latency_us = 0;
         double node_link_latency_us = 0;
-        std::optional<Bytes> memory_limit;  ///< per device
+        std::optional<Bytes> memory_limit;   ///< of every device
+        std::vector<Bytes> memory_limits{};  ///< one per rank; takes the place of `memory_limit`
 
         bool operator==(const ClusterPart&) const = default;
     } cluster;
@@ -130,6 +149,10 @@ std::string print_scenario(const Scenario& scenario);
 void require_settled(const Scenario& scenario);
 
 struct Profile;
+
+/// Samples of a mini-batch that one replica takes. Data parallelism is settled. Throws
+/// Error(BadInput) naming both numbers if the mini-batch cannot be shared out equally.
+int replica_batch(const Scenario& scenario);
 
 /// Whether the scenario's order comes from the user's own file.
 bool has_schedule_file(const Scenario& scenario);

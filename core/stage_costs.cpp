@@ -104,19 +104,17 @@ class StageSum {
 
 }  // namespace
 
-std::vector<StageCost> stage_costs(const Model& model,
-                                   const LayerSamples& samples,
-                                   const Partition& partition) {
-    std::vector<StageCost> costs(static_cast<std::size_t>(partition.stage_count()));
-    for (int stage = 0; stage < partition.stage_count(); ++stage) {
-        const int first = partition.first_layer(stage);
-        const int end = first + partition.layers_in(stage);
-        StageCost& cost = costs[static_cast<std::size_t>(stage)];
-        cost.input = stage == 0 ? samples.front().input : boundary_bytes(model, samples, first);
-        cost.output = boundary_bytes(model, samples, end);
-        StageSum(model, samples, first, end).add_to(cost);
-    }
-    return costs;
+StageCost stage_cost(const Model& model,
+                     const LayerSamples& samples,
+                     const Partition& partition,
+                     int piece) {
+    const int first = partition.first_layer(piece);
+    const int end = first + partition.layers_in(piece);
+    StageCost cost;
+    cost.input = piece == 0 ? samples.front().input : boundary_bytes(model, samples, first);
+    cost.output = boundary_bytes(model, samples, end);
+    StageSum(model, samples, first, end).add_to(cost);
+    return cost;
 }
 
 std::vector<StageState> stage_states(const Profile& profile,

@@ -16,12 +16,13 @@ using LayerSamples = std::vector<LayerSample>;
 /// Throws Error(BadInput) as `cost_at`.
 LayerSamples samples_at(const Profile& profile, int micro_batch_size);
 
-/// One cost per stage of the partition.
-std::vector<StageCost> stage_costs(const Model& model,
-                                   const LayerSamples& samples,
-                                   const Partition& partition);
+/// What one piece of the partition costs as a stage.
+StageCost stage_cost(const Model& model,
+                     const LayerSamples& samples,
+                     const Partition& partition,
+                     int piece);
 
-/// One state per stage of the partition; the workspace is the largest over `samples_of_class`.
+/// One state per piece of the partition; the workspace is the largest over `samples_of_class`.
 std::vector<StageState> stage_states(const Profile& profile,
                                      const std::vector<LayerSamples>& samples_of_class,
                                      const Partition& partition,

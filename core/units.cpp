@@ -33,6 +33,12 @@ Duration from_milliseconds(double milliseconds, std::string_view what) {
     return Duration{std::llround(nanoseconds)};
 }
 
+Duration scaled(Duration duration, double factor) {
+    const double nanoseconds = static_cast<double>(duration.count()) * factor;
+    require_bounded_step(nanoseconds / 1e9, "a scaled duration");
+    return Duration{std::llround(nanoseconds)};
+}
+
 void require_bounded_step(double seconds, std::string_view place) {
     if (seconds > to_seconds(longest_step)) {
         throw Error(

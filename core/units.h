@@ -42,6 +42,10 @@ Duration from_milliseconds(double milliseconds, std::string_view what);
 /// No step lasts longer, so that no sum of its times overflows.
 constexpr Duration longest_step = std::chrono::seconds(1'000'000);
 
+/// duration * factor, rounded to the nearest nanosecond. Throws Error(BadInput) if that is longer
+/// than a step may last.
+Duration scaled(Duration duration, double factor);
+
 /// Throws Error(BadInput) at `place` if the actions and messages of a step, one after the other,
 /// last longer than `longest_step`.
 void require_bounded_step(double seconds, std::string_view place);

@@ -424,7 +424,7 @@ Profile profile_model(const Model& model, const ProfilerOptions& options) {
 ProfilerOptions profiler_options(const Scenario& scenario) {
     const auto& pipeline = scenario.pipeline;
     const std::vector<int> sizes =
-        micro_batch_sizes(scenario.training.batch, pipeline.micro_batches.value());
+        micro_batch_sizes(replica_batch(scenario), pipeline.micro_batches.value());
     const std::set<int> distinct(sizes.begin(), sizes.end());
     ProfilerOptions options;
     options.micro_batch_sizes.assign(distinct.begin(), distinct.end());

@@ -65,6 +65,9 @@ void execute(const SimulateOptions& options, Console& console) {
             "simulated only",
             prediction.plan->schedule_name));
     }
+    for (const std::string& note : prediction.plan->notes) {
+        console.note(note);
+    }
     console.result(options.common.json ? json_text(prediction_json(prediction))
                                        : prediction_text(prediction, console));
 }

@@ -80,6 +80,12 @@ std::string print_plan(const Plan& plan) {
     if (parts.memory_limit) {
         memory_limit = parts.memory_limit->count;
     }
+    const auto count = [](Bytes bytes) { return ordered_json(bytes.count); };
+    const auto nanoseconds = [](Duration time) { return ordered_json(time.count()); };
+    std::optional<std::string_view> source;
+    if (parts.cost_source) {
+        source = to_string(*parts.cost_source);
+    }
     const ordered_json root{{"schema_version", schema_version},
                             {"hash", plan.hash()},
                             {"schedule", parts.schedule_name},
@@ -103,6 +109,13 @@ std::string print_plan(const Plan& plan) {
                             {"channel_capacity", or_null(parts.channel_capacity)},
                             {"smallest_capacity", smallest_capacity(parts.schedule)},
                             {"memory_limit_bytes", or_null(memory_limit)},
+                            {"memory_limits_bytes", array_of(parts.memory_limits, count)},
+                            {"context_bytes", array_of(parts.context, count)},
+                            {"replicas", parts.replicas},
+                            {"all_reduce_ns", array_of(parts.all_reduce, nanoseconds)},
+                            {"overlap_reduction", parts.overlap_reduction},
+                            {"cost_source", or_null(source)},
+                            {"notes", parts.notes},
                             {"peak_bytes", array_of(peak_memory(plan), peak_json)}};
     return root.dump(1) + "\n";
 }

@@ -44,8 +44,14 @@ class Writer {
     void number(std::string_view key, Number value) {
         fmt::format_to(out(), "{} = {}\n", key, value);
     }
-    void list(std::string_view key, const std::vector<int>& values) {
+    template <class Number>
+    void list(std::string_view key, const std::vector<Number>& values) {
         fmt::format_to(out(), "{} = [{}]\n", key, fmt::join(values, ", "));
+    }
+    void strings(std::string_view key, const std::vector<std::string>& values) {
+        std::vector<std::string> all;
+        std::ranges::transform(values, std::back_inserter(all), quoted);
+        list(key, all);
     }
     void planned(std::string_view key, std::optional<int> value) {
         if (value) {
@@ -161,21 +167,46 @@ void print_pipeline(Writer& writer, const Scenario::PipelinePart& pipeline) {
     }
     writer.planned("channel_capacity", pipeline.channel_capacity);
     writer.planned("data_parallel", pipeline.data_parallel);
+    writer.string("all_reduce", to_string(pipeline.all_reduce));
+    writer.number("overlap_reduction", pipeline.overlap_reduction);
     writer.planned("tensor_parallel", pipeline.tensor_parallel);
 }
 
 void print_cluster(Writer& writer, const Scenario::ClusterPart& cluster) {
     writer.table("cluster");
     writer.string("backend", to_string(cluster.backend));
-    writer.string("device", cluster.device);
+    if (cluster.devices.empty()) {
+        writer.string("device", cluster.device);
+    } else {
+        writer.strings("devices", cluster.devices);
+    }
+    if (!cluster.speeds.empty()) {
+        writer.list("speeds", cluster.speeds);
+    }
+    writer.string("scale_costs", to_string(cluster.scale_costs));
     writer.number("count", cluster.count);
     writer.number("per_node", cluster.per_node);
+    if (cluster.placement == Placement::Written) {
+        writer.list("placement", cluster.nodes);
+    } else {
+        writer.string("placement", to_string(cluster.placement));
+    }
+    for (const auto& [key, name] :
+         {std::pair("link", cluster.link), std::pair("node_link", cluster.node_link)}) {
+        if (!name.empty()) {
+            writer.string(key, name);
+        }
+    }
     writer.number("link_gbps", cluster.link_gbps);
     writer.number("node_link_gbps", cluster.node_link_gbps);
     writer.number("link_latency_us", cluster.link_latency_us);
     writer.number("node_link_latency_us", cluster.node_link_latency_us);
     if (cluster.memory_limit) {
         writer.number("memory_limit", cluster.memory_limit->count);
+    } else if (!cluster.memory_limits.empty()) {
+        std::vector<std::int64_t> limits;
+        std::ranges::transform(cluster.memory_limits, std::back_inserter(limits), &Bytes::count);
+        writer.list("memory_limit", limits);
     }
 }
 

@@ -22,19 +22,12 @@ inline constexpr std::array<Word, 1> later_precisions{"bf16"};
 
 inline constexpr std::array<Word, 3> backends{"cpu", "paced", "cuda"};
 
-inline constexpr std::array<Word, 1> devices{"this-machine"};
-inline constexpr std::array<Word, 9> later_devices{"v100-sxm2",
-                                                   "a100-sxm-80",
-                                                   "h100-sxm",
-                                                   "h200-sxm",
-                                                   "b200",
-                                                   "mi300x",
-                                                   "rtx-4090",
-                                                   "tpu-v5e",
-                                                   "tpu-v5p"};
+inline constexpr std::array<Word, 4> scale_costs{"none", "compute", "memory", "cautious"};
+inline constexpr std::array<Word, 2> placements{"fill", "round-robin"};
 
 inline constexpr std::array<Word, 3> recomputes{"none", "always", "except-last"};
 inline constexpr std::array<Word, 2> recompute_timings{"eager", "lazy"};
 inline constexpr std::array<Word, 2> message_orders{"plain", "lower-rank-first"};
+inline constexpr std::array<Word, 3> all_reduces{"ring", "tree", "two-level"};
 
 }  // namespace pipetwin::words

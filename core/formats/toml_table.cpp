@@ -321,31 +321,73 @@ std::optional<std::int64_t> TomlTable::integer(std::string_view key, Range range
     return value;
 }
 
-std::optional<std::vector<int>> TomlTable::integers(std::string_view key, Range range) const {
+bool TomlTable::is_list(std::string_view key) const {
+    const toml::node* const node = find(key);
+    return node != nullptr && node->is_array();
+}
+
+template <class Read>
+auto TomlTable::list(std::string_view key,
+                     std::string_view of,
+                     const std::string& expected,
+                     Read read) const {
+    using Value = typename std::invoke_result_t<Read, const toml::node&>::value_type;
     const toml::node* const node = find(key);
     if (node == nullptr) {
-        return std::nullopt;
+        return std::optional<std::vector<Value>>{};
     }
     const toml::array* const array = node->as_array();
     if (array == nullptr) {
-        refuse(key, "a list of whole numbers");
+        refuse(key, fmt::format("a list of {}", of));
     }
-    std::vector<int> values;
+    std::vector<Value> values;
     values.reserve(array->size());
     for (const toml::node& element : *array) {
-        const std::optional<std::int64_t> value = element.value_exact<std::int64_t>();
-        if (!value || *value < range.low || *value > range.high) {
+        const std::optional<Value> value = read(element);
+        if (!value) {
             throw Error(ErrorKind::BadInput,
                         document_->place_of(path_of(key), element.source()),
-                        fmt::format("{}[{}] = {}, expected a whole number {}",
+                        fmt::format("{}[{}] = {}, expected {}",
                                     path_of(key),
                                     values.size(),
                                     describe(element),
-                                    describe(range)));
+                                    expected));
         }
-        values.push_back(static_cast<int>(*value));
+        values.push_back(*value);
     }
-    return values;
+    return std::optional(std::move(values));
+}
+
+std::optional<std::vector<int>> TomlTable::integers(std::string_view key, Range range) const {
+    return list(key,
+                "whole numbers",
+                fmt::format("a whole number {}", describe(range)),
+                [range](const toml::node& element) -> std::optional<int> {
+                    const auto value = element.value_exact<std::int64_t>();
+                    const bool inside = value && *value >= range.low && *value <= range.high;
+                    return inside ? std::optional(static_cast<int>(*value)) : std::nullopt;
+                });
+}
+
+namespace {
+
+/// A finite number of the range.
+std::optional<double> number_in(const toml::node& node, Range range) {
+    const std::optional<double> value =
+        node.is_number() ? node.value<double>() : std::optional<double>{};
+    const bool inside = value && std::isfinite(*value) &&
+                        *value >= static_cast<double>(range.low) &&
+                        *value <= static_cast<double>(range.high);
+    return inside ? value : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::vector<double>> TomlTable::numbers(std::string_view key, Range range) const {
+    return list(key,
+                "numbers",
+                fmt::format("a number from {} to {}", range.low, range.high),
+                [range](const toml::node& element) { return number_in(element, range); });
 }
 
 std::optional<double> TomlTable::number(std::string_view key, Range range) const {
@@ -353,10 +395,8 @@ std::optional<double> TomlTable::number(std::string_view key, Range range) const
     if (node == nullptr) {
         return std::nullopt;
     }
-    const std::optional<double> value =
-        node->is_number() ? node->value<double>() : std::optional<double>{};
-    if (!value || !std::isfinite(*value) || *value < static_cast<double>(range.low) ||
-        *value > static_cast<double>(range.high)) {
+    const std::optional<double> value = number_in(*node, range);
+    if (!value) {
         refuse(key, fmt::format("a number from {} to {}", range.low, range.high));
     }
     return value;
@@ -371,6 +411,12 @@ std::optional<std::string> TomlTable::text(std::string_view key) const {
         refuse(key, "a string in quotes");
     }
     return node->as_string()->get();
+}
+
+std::optional<std::vector<std::string>> TomlTable::texts(std::string_view key) const {
+    return list(key, "strings", "a string in quotes", [](const toml::node& element) {
+        return element.value_exact<std::string>();
+    });
 }
 
 std::optional<Bytes> TomlTable::bytes(std::string_view key) const {
@@ -393,6 +439,23 @@ std::optional<Bytes> TomlTable::bytes(std::string_view key) const {
                     fmt::format("{} = {}", path_of(key), error.text()),
                     error.hint());
     }
+}
+
+std::optional<std::vector<Bytes>> TomlTable::all_bytes(std::string_view key) const {
+    return list(key,
+                "amounts of memory",
+                "an amount of memory as in \"4 GiB\", or a number of bytes",
+                [](const toml::node& element) -> std::optional<Bytes> {
+                    if (const auto count = element.value_exact<std::int64_t>()) {
+                        return *count > 0 ? std::optional(Bytes{*count}) : std::nullopt;
+                    }
+                    const auto written = element.value_exact<std::string>();
+                    try {
+                        return written ? std::optional(parse_bytes(*written)) : std::nullopt;
+                    } catch (const Error&) {
+                        return std::nullopt;  // named with its place in the list
+                    }
+                });
 }
 
 std::optional<std::size_t> TomlTable::choice(std::string_view key,

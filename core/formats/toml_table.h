@@ -60,9 +60,14 @@ class TomlTable {
     std::optional<bool> boolean(std::string_view key) const;
     std::optional<std::int64_t> integer(std::string_view key, Range range) const;
     std::optional<std::vector<int>> integers(std::string_view key, Range range) const;
+    std::optional<std::vector<double>> numbers(std::string_view key, Range range) const;
     std::optional<double> number(std::string_view key, Range range) const;  ///< or a whole number
     std::optional<std::string> text(std::string_view key) const;
+    std::optional<std::vector<std::string>> texts(std::string_view key) const;
     std::optional<Bytes> bytes(std::string_view key) const;  ///< "4 GiB", or a number of bytes
+
+    bool is_list(std::string_view key) const;
+    std::optional<std::vector<Bytes>> all_bytes(std::string_view key) const;  ///< a list of them
 
     /// The index in `built` of the word that the key has. A word in `later` is refused as not built
     /// yet.
@@ -86,6 +91,14 @@ class TomlTable {
   private:
     const toml::node* find(std::string_view key) const;
     std::string path_of(std::string_view key) const;
+
+    /// What `read` makes of each element of a list; an element of which it makes nothing is
+    /// refused.
+    template <class Read>
+    auto list(std::string_view key,
+              std::string_view of,
+              const std::string& expected,
+              Read read) const;
 
     const TomlDocument* document_;
     const toml::table* table_;

@@ -187,6 +187,10 @@ TEST_F(Failures, DevicesNeverFail) {
     EXPECT_GT(result["machine"]["memory_bytes"].get<std::int64_t>(), 0);
     EXPECT_TRUE(result["cuda"].contains("state"));
     EXPECT_THAT(pipetwin({"devices"}).out, HasSubstr("this-machine"));
+    EXPECT_GE(result["profiles"].size(), 12U);
+    EXPECT_EQ(result["profiles"][0]["name"], "a100-sxm-80");
+    EXPECT_EQ(result["profiles"][0]["context_bytes"]["kind"], "estimated");
+    EXPECT_THAT(pipetwin({"devices"}).out, HasSubstr("h100-sxm"));
 }
 
 }  // namespace

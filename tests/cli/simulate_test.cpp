@@ -164,8 +164,14 @@ TEST(Simulate, JsonHasEveryKeyAndNullWhereThereIsNoMeaning) {
     EXPECT_EQ(device["busy_ms"], 6.0);
     EXPECT_EQ(device["idle_ms"], 3.0);
     EXPECT_EQ(device["peak_live_activations"], 2);
-    for (const char* const kind :
-         {"total", "weights", "gradients", "optimizer", "stash", "boundary", "workspace"}) {
+    for (const char* const kind : {"total",
+                                   "weights",
+                                   "gradients",
+                                   "optimizer",
+                                   "stash",
+                                   "boundary",
+                                   "workspace",
+                                   "context"}) {
         ASSERT_TRUE(device["peak_bytes"].contains(kind)) << kind;
         EXPECT_TRUE(device["peak_bytes"][kind].is_null());
     }

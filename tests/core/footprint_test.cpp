@@ -169,6 +169,31 @@ TEST(Footprint, LiveActivationsCountFromForwardToBackward) {
         (std::vector<int>{2, 1}));
 }
 
+TEST(Footprint, TheContextOfADeviceIsThereBeforeTheFirstAction) {
+    PlanParts parts = two_stages(ScheduleKind::GPipe, 3, Recompute::None).parts();
+    const Bytes before = peak_memory(Plan::make(parts))[1].total();
+    parts.context = {Bytes{0}, Bytes{1000}};
+    const Plan plan = Plan::make(parts);
+    EXPECT_EQ(resident_memory(plan, 0)[MemoryKind::Context], Bytes{0});
+    EXPECT_EQ(resident_memory(plan, 1)[MemoryKind::Context], Bytes{1000});
+    EXPECT_EQ(peak_memory(plan)[1].total(), before + Bytes{1000});
+}
+
+TEST(CheckMemory, EveryRankHasItsOwnLimitWhereTheyDiffer) {
+    PlanParts parts = two_stages(ScheduleKind::GPipe, 3, Recompute::None).parts();
+    parts.memory_limit = Bytes{1};  // does not count beside limits of ranks
+    parts.memory_limits = {Bytes{1'000'000}, Bytes{13269}};
+    EXPECT_NO_THROW(check_memory(Plan::make(parts)));
+    parts.memory_limits = {Bytes{1'000'000}, Bytes{13268}};
+    try {
+        check_memory(Plan::make(parts));
+        FAIL() << "must be refused";
+    } catch (const Error& error) {
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 peaks at 13269 bytes"));
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("over the limit of 12.96 KiB"));
+    }
+}
+
 TEST(CheckMemory, C29RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     PlanParts parts = two_stages(ScheduleKind::GPipe, 3, Recompute::None).parts();
     parts.memory_limit = Bytes{13268};

@@ -198,6 +198,13 @@ TEST(AddReduction, ChangesNothingWhereEveryStageHasItsOwnWeights) {
     EXPECT_EQ(add_reduction(two_by_two), two_by_two);
 }
 
+TEST(AddReduction, WithReplicasEveryStageReducesDirectlyBehindItsLastBackward) {
+    const Schedule schedule = schedule_of({"0F0 0F1 0B1 0B0", "1F0 1F1 1B1 1I0 1W0"});
+    const Schedule reduced = add_reduction(schedule, true);
+    EXPECT_EQ(row_text(reduced, 0), "0F0 0F1 0B1 0B0 0REDUCE_GRAD");
+    EXPECT_EQ(row_text(reduced, 1), "1F0 1F1 1B1 1I0 1W0 1REDUCE_GRAD");
+}
+
 TEST(SplitBackward, PutsEachWeightGradientBehindItsInputGradient) {
     const Schedule schedule = schedule_of({"0F0 0F1 0B0 0B1"});
     EXPECT_EQ(row_text(split_backward(schedule), 0), "0F0 0F1 0I0 0W0 0I1 0W1");

@@ -337,5 +337,260 @@ TEST(ScenarioPlan, BlocksOfAGptCountTheEmbeddingFirstAndTheHeadLast) {
     EXPECT_EQ(make_plan(scenario, model, profile)->partition, Partition({2, 6}, 8));
 }
 
+// --- Devices. ---
+
+TEST(ScenarioPlan, SpeedsDivideTheTimesOfTheirRanks) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.speeds = {1, 0.5};
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan.cost(0, 0).forward, Duration(30));
+    EXPECT_EQ(plan.cost(1, 0).forward, Duration(2 * 90));
+    EXPECT_EQ(plan.cost(1, 0).backward_input, Duration(2 * 180));
+    EXPECT_EQ(plan.cost(1, 0).backward, Duration(2 * 270));
+    EXPECT_EQ(plan.cost(1, 0).saved, Bytes{64 + 23 + 31});
+    EXPECT_EQ(plan->states[1].optimizer, Duration(2 * 21));
+    EXPECT_EQ(plan.duration({.op = Op::Forward, .stage = 1}),
+              Duration(181));  // the host's own time
+}
+
+/// f + b: 40 80 120 80 160 = 480. Twice as slow in front: 120 * 2 = 240 and 360; behind: 320 and
+/// 160 * 2 = 320.
+TEST(ScenarioPlan, AutoBalancesForTheSpeedsInTheirOrder) {
+    Scenario scenario = scenario_of(2, 2, 2);
+    scenario.cluster.speeds = {0.5, 1};
+    EXPECT_EQ(plan_of(scenario)->partition, Partition({2, 3}, 5));
+    scenario.cluster.speeds = {1, 0.5};
+    EXPECT_EQ(plan_of(scenario)->partition, Partition({4, 1}, 5));
+    scenario.cluster.speeds = {2, 2};
+    EXPECT_EQ(plan_of(scenario)->partition, Partition({3, 2}, 5));
+}
+
+TEST(ScenarioPlan, CostsOfAnotherDeviceAreRefusedNamingBoth) {
+    Profile profile = chain_profile();
+    profile.device = "v100-sxm2";
+    Scenario scenario = partitioned({2, 3});
+    EXPECT_THAT(plan_of(scenario, profile)->notes, IsEmpty());
+    scenario.cluster.device = "a100-sxm-80";
+    const Error error = error_of(scenario, profile);
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(), AllOf(HasSubstr("'v100-sxm2'"), HasSubstr("'a100-sxm-80'")));
+    EXPECT_THAT(error.hint(), HasSubstr("cluster.scale_costs"));
+}
+
+/// fp32: 15.7 to 19.5 TFLOP/s; memory: 900 to 2039 GB/s.
+TEST(ScenarioPlan, ScaledCostsAreEstimatedAndSayBySoMuch) {
+    Profile profile = chain_profile();
+    profile.source = CostSource::Measured;
+    profile.device = "v100-sxm2";
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "a100-sxm-80";
+    const auto forward_with = [&](ScaleCosts how) {
+        scenario.cluster.scale_costs = how;
+        return plan_of(scenario, profile).cost(1, 0).forward.count();
+    };
+    // Layers of 30, 20 and 40 ns, each rounded.
+    EXPECT_EQ(forward_with(ScaleCosts::Compute), 24 + 16 + 32);  // x 0.8051
+    EXPECT_EQ(forward_with(ScaleCosts::Memory), 13 + 9 + 18);    // x 0.4414
+    EXPECT_EQ(forward_with(ScaleCosts::Cautious), 24 + 16 + 32);
+    const Plan plan = plan_of(scenario, profile);
+    EXPECT_EQ(plan->cost_source, CostSource::Estimated);
+    EXPECT_THAT(plan->notes,
+                ElementsAre(AllOf(HasSubstr("estimated"),
+                                  HasSubstr("'v100-sxm2' x 0.8051"),
+                                  HasSubstr("'a100-sxm-80'"))));
+    // Links of the other device count for nothing.
+    EXPECT_EQ(plan->links[0].bytes_per_second, 300e9);
+}
+
+TEST(ScenarioPlan, CostsOfTheSameDeviceStayWhatTheyAre) {
+    Profile profile = chain_profile();
+    profile.source = CostSource::Measured;
+    profile.device = "h100-sxm";
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "h100-sxm";
+    const Plan plan = plan_of(scenario, profile);
+    EXPECT_EQ(plan.cost(1, 0).forward, Duration(90));
+    EXPECT_EQ(plan->cost_source, CostSource::Measured);
+    EXPECT_THAT(plan->notes, IsEmpty());
+    EXPECT_EQ(plan->links[0], profile.links[0]);
+    // What it has, and what its runtime takes.
+    EXPECT_EQ(plan.memory_limit(0), Bytes{80'000'000'000});
+    EXPECT_EQ(resident_memory(plan, 1)[MemoryKind::Context], Bytes{1'000'000'000});
+    scenario.cluster.memory_limit = Bytes{5};
+    EXPECT_EQ(plan_of(scenario, profile).memory_limit(1), Bytes{5});
+}
+
+TEST(ScenarioPlan, CostsOfNoDeviceAreTakenForThoseOfTheScenarioAndThatIsSaid) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "h100-sxm";
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan.cost(1, 0).forward, Duration(90));
+    EXPECT_THAT(plan->notes, ElementsAre(HasSubstr("taken for those of 'h100-sxm'")));
+    scenario.cluster.device = this_machine;
+    scenario.cluster.devices = {"h100-sxm", "v100-sxm2"};
+    EXPECT_THAT(error_of(scenario).text(), HasSubstr("does not say whose costs"));
+}
+
+TEST(ScenarioPlan, EveryRankCanHaveADeviceOfItsOwn) {
+    Profile profile = chain_profile();
+    profile.device = "a100-sxm-80";
+    profile.precision = "fp16";  // 312 and 125 TFLOP/s
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.devices = {"a100-sxm-80", "v100-sxm2"};
+    scenario.cluster.scale_costs = ScaleCosts::Compute;
+    const Plan plan = plan_of(scenario, profile);
+    EXPECT_EQ(plan.cost(0, 0).forward, Duration(30));
+    EXPECT_EQ(plan.cost(1, 0).forward, Duration(75 + 50 + 100));  // x 2.496
+    EXPECT_EQ(plan.memory_limit(0), Bytes{80'000'000'000});
+    EXPECT_EQ(plan.memory_limit(1), Bytes{32'000'000'000});
+    EXPECT_EQ(plan->links[0].bytes_per_second, 50e9);  // the slower end
+    scenario.cluster.memory_limits = {Bytes{7}, Bytes{8}};
+    EXPECT_EQ(plan_of(scenario, profile).memory_limit(1), Bytes{8});
+}
+
+TEST(ScenarioPlan, LaunchesBoundTheTimesOfSmallKernels) {
+    Profile profile = chain_profile();
+    for (LayerCost& layer : profile.layers) {
+        for (LayerSample& sample : layer.samples) {
+            sample.forward_kernels = 5;
+        }
+    }
+    Scenario scenario = partitioned({2, 3});
+    EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(10 + 20));
+    profile.launch = Duration(3);
+    EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(15 + 20));
+    scenario.cluster.speeds = {10, 1};  // the host is not faster
+    EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(15 + 15));
+    profile.launch = {};
+    scenario.cluster.speeds.clear();
+    scenario.cluster.device = "h100-sxm";  // 5 us a launch
+    EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(2 * 25'000));
+}
+
+TEST(ScenarioPlan, SizesOutsideTheSamplesAreNamed) {
+    Profile profile = chain_profile();
+    profile.layers[1].samples.resize(1);  // 'b' at size 1 only
+    EXPECT_THAT(plan_of(partitioned({2, 3}, 2, 2), profile)->notes, IsEmpty());
+    const Plan plan = plan_of(partitioned({2, 3}, 2, 4), profile);
+    EXPECT_THAT(plan->notes,
+                ElementsAre("estimated: no costs at micro-batch size 2; those of 1 layer (b) are "
+                            "scaled in proportion, 'b' from size 1"));
+    EXPECT_EQ(plan->cost_source, CostSource::Estimated);
+    EXPECT_THAT(error_of(partitioned({2, 3}, 2, 6), profile).text(),
+                HasSubstr("no cost at micro-batch size 3: samples reach from 1 to 1"));
+}
+
+// --- Placement and links. ---
+
+std::vector<double> rates_with(const Scenario& scenario) {
+    std::vector<double> rates;
+    for (const LinkCost& link : plan_of(scenario)->links) {
+        rates.push_back(link.bytes_per_second / 1e9);
+    }
+    return rates;
+}
+
+TEST(ScenarioPlan, RanksGoToNodesAsThePlacementSays) {
+    Scenario scenario = partitioned({1, 1, 1, 2});
+    scenario.cluster.per_node = 2;
+    scenario.cluster.link_gbps = 80;
+    scenario.cluster.node_link_gbps = 8;
+    EXPECT_THAT(rates_with(scenario), ElementsAre(10, 1, 10));
+    scenario.cluster.placement = Placement::RoundRobin;
+    EXPECT_THAT(rates_with(scenario), ElementsAre(1, 1, 1));
+    scenario.cluster.placement = Placement::Written;
+    scenario.cluster.nodes = {3, 3, 3, 0};
+    EXPECT_THAT(rates_with(scenario), ElementsAre(10, 10, 1));
+    scenario.cluster.nodes = {3, 3};
+    EXPECT_THAT(error_of(scenario).text(), HasSubstr("2 entries for 4 devices"));
+}
+
+TEST(ScenarioPlan, LinksHaveNamesThatTheirFiguresOverride) {
+    Scenario scenario = partitioned({1, 1, 3});
+    scenario.cluster.per_node = 2;
+    scenario.cluster.link = "nvlink-4";
+    scenario.cluster.node_link = "infiniband-ndr";
+    EXPECT_THAT(rates_with(scenario), ElementsAre(450, 50));
+    scenario.cluster.node_link_gbps = 100;
+    scenario.cluster.node_link_latency_us = 9;
+    const LinkCost link = plan_of(scenario)->links[1];
+    EXPECT_EQ(link.bytes_per_second, 12.5e9);
+    EXPECT_EQ(link.latency, Duration(9000));
+}
+
+TEST(ScenarioPlan, NodesOfNamedDevicesNeedALinkThatIsNamed) {
+    Scenario scenario = partitioned({1, 1, 3});
+    scenario.cluster.device = "h100-sxm";
+    EXPECT_NO_THROW(plan_of(scenario));
+    scenario.cluster.per_node = 2;
+    const Error error = error_of(scenario);
+    EXPECT_THAT(error.text(), HasSubstr("ranks 1 and 2 are on two nodes"));
+    EXPECT_THAT(error.hint(), HasSubstr("node_link"));
+    scenario.cluster.node_link = "ethernet-100";
+    EXPECT_NO_THROW(plan_of(scenario));
+}
+
+// --- Replicas. ---
+
+Scenario replicated(int replicas, int batch) {
+    Scenario scenario = partitioned({2, 3}, 2, batch);
+    scenario.pipeline.data_parallel = replicas;
+    scenario.cluster.link_gbps = 8;  // a byte per nanosecond
+    scenario.cluster.link_latency_us = 1;
+    return scenario;
+}
+
+TEST(ScenarioPlan, ReplicasShareOutTheMiniBatch) {
+    const Plan plan = plan_of(replicated(4, 16));
+    EXPECT_THAT(plan->micro_batch_sizes, ElementsAre(2, 2));
+    EXPECT_EQ(plan.samples(), 16);
+    EXPECT_EQ(plan->replicas, 4);
+    const Error error = error_of(replicated(4, 18));
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(), AllOf(HasSubstr("batch = 18"), HasSubstr("data_parallel = 4")));
+    EXPECT_THAT(error.hint(), HasSubstr("such as 20"));
+}
+
+/// 200 and 300 bytes of weights; a ring of 4 takes 6 messages of a quarter.
+TEST(ScenarioPlan, ReplicasSumTheGradientsOfEveryStage) {
+    const Plan plan = plan_of(replicated(4, 8));
+    EXPECT_THAT(plan->all_reduce,
+                ElementsAre(Duration(6 * (1000 + 50)), Duration(6 * (1000 + 75))));
+    EXPECT_EQ(row_text(plan->schedule, 1),
+              "1RECV_F0 1F0 1RECV_F1 1F1 1B1 1SEND_B1 1B0 1SEND_B0 1REDUCE_GRAD 1OPT");
+    EXPECT_EQ(plan.duration({.op = Op::ReduceGradient, .stage = 1}), Duration(6 * 1075));
+    Scenario overlapped = replicated(4, 8);
+    overlapped.pipeline.overlap_reduction = true;
+    EXPECT_TRUE(plan_of(overlapped)->overlap_reduction);
+    EXPECT_THAT(plan_of(replicated(1, 8))->all_reduce, IsEmpty());
+}
+
+/// Two ranks and four replicas fill nodes of 4 with two replicas each; of 2 with one each.
+TEST(ScenarioPlan, ReplicasAreWhereThePlacementPutsThem) {
+    Scenario scenario = replicated(4, 8);
+    scenario.pipeline.all_reduce = AllReduceKind::TwoLevel;
+    scenario.cluster.per_node = 4;
+    scenario.cluster.node_link_gbps = 0.8;  // ten nanoseconds a byte
+    scenario.cluster.node_link_latency_us = 5;
+    EXPECT_EQ(plan_of(scenario)->all_reduce[0], Duration(2 * (1000 + 100) + 2 * (5000 + 10 * 50)));
+    EXPECT_EQ(plan_of(scenario)->links[0].bytes_per_second, 1e9);
+    scenario.cluster.per_node = 3;  // replica 1 lies on two nodes: its boundary is the slowest
+    EXPECT_EQ(plan_of(scenario)->links[0].bytes_per_second, 1e8);
+}
+
+TEST(ScenarioPlan, ReplicasCountAgainstTheDevices) {
+    Scenario scenario = replicated(4, 8);
+    scenario.cluster.count = 7;
+    EXPECT_THAT(error_of(scenario).text(), HasSubstr("data_parallel = 4"));
+    scenario.cluster.count = 8;
+    EXPECT_NO_THROW(plan_of(scenario));
+}
+
+TEST(ScenarioPlan, TwoPipelinesOfOneModelHaveNoReplicas) {
+    Scenario scenario = replicated(2, 8);
+    scenario.pipeline.schedule = "chimera";
+    EXPECT_THAT(error_of(scenario).text(), HasSubstr("both at once are not built yet"));
+}
+
 }  // namespace
 }  // namespace pipetwin

@@ -69,13 +69,20 @@ deferred_weights = 1
 message_order = "lower-rank-first"
 partition = [3, 7]
 channel_capacity = 2
-data_parallel = 1
+data_parallel = 3
+all_reduce = "two-level"
+overlap_reduction = true
 tensor_parallel = 1
 [cluster]
 backend = "paced"
-device = "this-machine"
-count = 2
+device = "h100-sxm"
+scale_costs = "cautious"
+speeds = [1, 0.5]
+count = 6
 per_node = 4
+placement = "round-robin"
+link = "nvlink-4"
+node_link = "infiniband-ndr"
 link_gbps = 400.5
 node_link_gbps = 100
 link_latency_us = 0.5
@@ -123,7 +130,16 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.pipeline.partition, (std::vector<int>{3, 7}));
     EXPECT_EQ(s.pipeline.channel_capacity, 2);
     EXPECT_EQ(s.cluster.backend, Backend::Paced);
-    EXPECT_EQ(s.cluster.count, 2);
+    EXPECT_EQ(s.pipeline.data_parallel, 3);
+    EXPECT_EQ(s.pipeline.all_reduce, AllReduceKind::TwoLevel);
+    EXPECT_TRUE(s.pipeline.overlap_reduction);
+    EXPECT_EQ(s.cluster.device, "h100-sxm");
+    EXPECT_EQ(s.cluster.scale_costs, ScaleCosts::Cautious);
+    EXPECT_EQ(s.cluster.speeds, (std::vector<double>{1, 0.5}));
+    EXPECT_EQ(s.cluster.placement, Placement::RoundRobin);
+    EXPECT_EQ(s.cluster.link, "nvlink-4");
+    EXPECT_EQ(s.cluster.node_link, "infiniband-ndr");
+    EXPECT_EQ(s.cluster.count, 6);
     EXPECT_EQ(s.cluster.per_node, 4);
     EXPECT_EQ(s.cluster.link_gbps, 400.5);
     EXPECT_EQ(s.cluster.node_link_gbps, 100);
@@ -280,6 +296,33 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
         {gpt, "[cluster]\nmemory_limit = 1.5", "expected an amount of memory"},
         {gpt, "[cluster]\nlink_gbps = -1", "cluster.link_gbps = -1"},
         {gpt, "[cluster]\nper_node = 0", "cluster.per_node = 0"},
+        {gpt, "[cluster]\ndevice = \"h100\"", "this-machine, a100-sxm-80, b200, h100-sxm"},
+        {gpt, "[cluster]\ndevice = \"../x\"", "expected devices out of this-machine"},
+        {gpt, "[cluster]\ndevices = [\"b201\"]", "expected devices out of this-machine"},
+        {gpt, "[cluster]\ndevices = \"b200\"", "expected a list of strings"},
+        {gpt, "[cluster]\ndevices = [1]", "cluster.devices[0] = 1, expected a string in quotes"},
+        {gpt, "[cluster]\ndevices = [\"b200\", \"b200\"]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\ndevice = \"b200\"\ndevices = [\"b200\"]", "either device or devices"},
+        {gpt, "[cluster]\nspeeds = [1]\ndevices = [\"b200\"]", "either speeds or devices"},
+        {gpt, "[cluster]\nspeeds = [0]", "expected speeds from 0.000001 to 1000000"},
+        {gpt, "[cluster]\nspeeds = [-1]", "cluster.speeds[0] = -1"},
+        {gpt, "[cluster]\nspeeds = [nan]", "cluster.speeds[0] = nan, expected a number"},
+        {gpt, "[cluster]\nspeeds = [inf]", "cluster.speeds[0] = inf, expected a number"},
+        {gpt, "[cluster]\nspeeds = [\"x\"]", "cluster.speeds[0] = \"x\""},
+        {gpt, "[cluster]\nspeeds = [1, 1]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\nscale_costs = true", "expected a string"},
+        {gpt, "[cluster]\nscale_costs = \"roofline\"", "one of none, compute, memory, cautious"},
+        {gpt, "[cluster]\nplacement = \"random\"", "one of fill, round-robin"},
+        {gpt, "[cluster]\nplacement = [0, 1]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\nplacement = [-1]", "cluster.placement[0] = -1"},
+        {gpt, "[cluster]\nlink = \"nvlink\"", "no link 'nvlink'; known: nvlink-2"},
+        {gpt, "[cluster]\nnode_link = 3", "expected a string"},
+        {gpt, "[cluster]\nmemory_limit = [\"1 GB\", \"1 GB\"]", "expected 1 entries"},
+        {gpt, "[cluster]\nmemory_limit = [\"1 gig\"]", "cluster.memory_limit[0] = \"1 gig\""},
+        {gpt, "[cluster]\nmemory_limit = [0]", "cluster.memory_limit[0] = 0"},
+        {gpt, "[pipeline]\ndata_parallel = 0", "pipeline.data_parallel = 0"},
+        {gpt, "[pipeline]\nall_reduce = \"butterfly\"", "one of ring, tree, two-level"},
+        {gpt, "[pipeline]\noverlap_reduction = 1", "expected true or false"},
         {gpt, "[data]\nkind = \"text\"", "data.path is missing"},
         {gpt, "[data]\nkind = \"txt\"\npath = \"x\"", "one of text, mnist, synthetic"},
         {gpt, "[data]\nkind = \"mnist\"\npath = \"x\"", "expected text"},
@@ -312,9 +355,7 @@ TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
         {gpt, "[data]\nkind = \"tokens\"", "one of text, mnist, synthetic"},
         {gpt, "[data]\nkind = \"cifar10\"", "one of text, mnist, synthetic"},
         {gpt, "[training]\nprecision = \"bf16\"", "one of fp32, fp64"},
-        {gpt, "[pipeline]\ndata_parallel = 2", "pipeline.data_parallel = 2, expected 1"},
         {gpt, "[pipeline]\ntensor_parallel = 2", "pipeline.tensor_parallel = 2, expected 1"},
-        {gpt, "[cluster]\ndevice = \"h100-sxm\"", "one of this-machine"},
         {gpt, "[output]\ncheckpoint_every = 10", "output.checkpoint_every = 10, expected 0"},
     };
     for (const Refusal& one : cases) {
@@ -335,6 +376,24 @@ TEST(ParseScenario, C26RefusesMoreStagesThanDevicesNamingBoth) {
     const Error error = refusal(with(gpt, "[pipeline]\nstages = 4\n[cluster]\ncount = 2"));
     EXPECT_EQ(error.text(), "cluster.count = 2, expected at least the 4 of pipeline.stages");
     EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:10:9");
+}
+
+TEST(ParseScenario, C26RefusesMoreStagesOfReplicasThanDevices) {
+    const Error error =
+        refusal(with(gpt, "[pipeline]\nstages = 2\ndata_parallel = 2\n[cluster]\ncount = 3"));
+    EXPECT_EQ(error.text(),
+              "cluster.count = 3, expected at least 4, for the 2 stages of 2 replicas");
+}
+
+TEST(ParseScenario, ListsOfRanksArePrintedAndReadAgain) {
+    Scenario s = parse(with(gpt,
+                            "[pipeline]\nstages = 2\n[cluster]\n"
+                            "devices = [\"b200\", \"tpu-v5e\"]\nplacement = [1, 0]\n"
+                            "memory_limit = [\"4 GiB\", 1024]"));
+    EXPECT_EQ(s.cluster.devices, (std::vector<std::string>{"b200", "tpu-v5e"}));
+    EXPECT_EQ(s.cluster.nodes, (std::vector<int>{1, 0}));
+    EXPECT_EQ(s.cluster.memory_limits, (std::vector<Bytes>{Bytes{4LL << 30}, Bytes{1024}}));
+    EXPECT_EQ(parse(print_scenario(s)).cluster, s.cluster);
 }
 
 TEST(ParseScenario, RefusesSyntaxErrorsWithLineAndColumn) {
@@ -386,6 +445,7 @@ TEST(ParseScenario, RefusesAFileAboveTheLimit) {
 TEST(Overrides, ReplaceAndAddKeys) {
     const Scenario s = parse(full,
                              {{"pipeline.stages", "1"},
+                              {"cluster.speeds", "[2]"},
                               {"pipeline.partition", "auto"},
                               {"training.learning_rate", "0.5"},
                               {"data.path", "/abs/text"},

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <vector>
+
+#include "core/cluster.h"
+#include "core/lower.h"
+#include "core/partition.h"
+#include "core/rank_device.h"
+#include "core/schedule.h"
+#include "core/stage_costs.h"
+
+/// What every layer costs at every size of a micro-batch on every kind of device.
+namespace pipetwin {
+
+/// Ranks with the same speed share their costs.
+struct DeviceKinds {
+    std::vector<DeviceSpeed> speeds;  ///< [kind]
+    std::vector<int> of_rank;
+
+    std::size_t of(int rank) const {
+        return static_cast<std::size_t>(of_rank.at(static_cast<std::size_t>(rank)));
+    }
+};
+
+DeviceKinds device_kinds(const Cluster& cluster);
+
+using CostTable = std::vector<std::vector<LayerSamples>>;  ///< [size of a micro-batch][kind]
+
+/// Throws Error(BadInput) as `cost_at`, or if a micro-batch would last longer than a step may.
+CostTable cost_table(const Profile& profile,
+                     const std::vector<int>& micro_batch_sizes,
+                     const DeviceKinds& kinds);
+
+/// The partition whose slowest piece takes the least of its device's time: forward, recompute and
+/// backward. `samples_of_kind` is a row of the table, `grid` says which rank holds which piece; a
+/// piece that two pipelines share counts with the slower of its two devices.
+Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
+                        const DeviceKinds& kinds,
+                        const Schedule& grid,
+                        Recompute recompute);
+
+}  // namespace pipetwin
