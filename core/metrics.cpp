@@ -114,7 +114,7 @@ IdleTime idle_time_of(const std::vector<Span>& row, Duration first, Duration las
             idle.back_pressure += span.ready - span.begin;
             place -= span.ready - span.begin;
         } else if (!has_micro_batch(op)) {
-            place -= span.end - span.begin;
+            place -= span.end - span.ready;
         }
     }
     return idle;

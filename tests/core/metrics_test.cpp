@@ -83,6 +83,13 @@ TEST(IdleTime, IsSplitByItsPlaceInTheRow) {
     EXPECT_EQ(idle.back_pressure, Duration(milliseconds(1)) / 2);
 }
 
+TEST(IdleTime, HasInItTheWaitOfAnUpdateForGradients) {
+    Timeline timeline = by_hand();
+    timeline.ranks[1].back().begin = milliseconds(6);  // it waits from 6 to 8
+    timeline.ranks[1].back().ready = milliseconds(8);
+    EXPECT_EQ(idle_time(some_plan(), timeline).drain, Duration(milliseconds(3)) / 2);
+}
+
 TEST(IdleTime, ARankThatComputesNothingWarmsUpForTheWholeStep) {
     Timeline timeline = by_hand();
     timeline.ranks[1].clear();
