@@ -5,7 +5,9 @@
 
 #include "core/error.h"
 #include "sim/simulate.h"
+#include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
+#include "tests/support/relation.h"
 
 namespace pipetwin::sim {
 namespace {
@@ -86,6 +88,36 @@ TEST(CriticalPath, CoversTheWholeStepWithoutAGap) {
             }
         }
     }
+}
+
+TEST(CriticalPath, CoversStepsWithUpdatesWithoutAGap) {
+    testing::expect_relation(100, [] {
+        const Plan plan = plan_with_updates(random_pipeline());
+        const Timeline timeline = simulate(plan);
+        Duration at{};
+        for (const CriticalStep& step : critical_path(plan, timeline)) {
+            RC_ASSERT(step.begin == at);
+            RC_ASSERT(step.end > step.begin);
+            at = step.end;
+        }
+        RC_ASSERT(at == step_time(timeline));
+    });
+}
+
+TEST(CriticalPath, GoesOverGradientsThatTheUpdateOfTheirOwnStageWaitsFor) {
+    PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 2, 1)).parts();
+    parts.overlap_reduction = true;
+    parts.all_reduce.assign(2, milliseconds(50));
+    parts.schedule.ranks[0].push_back({.op = Op::ReduceGradient, .stage = 0});
+    parts.schedule.ranks[1].push_back({.op = Op::ReduceGradient, .stage = 1});
+    parts.schedule = add_optimizer(std::move(parts.schedule));
+    parts.states[0].optimizer = milliseconds(3);
+    const Plan plan = Plan::make(std::move(parts));
+    const auto path = critical_path(plan, simulate(plan));
+    ASSERT_GE(path.size(), 2U);
+    EXPECT_EQ(to_string(path[path.size() - 2].action), "0REDUCE_GRAD");
+    EXPECT_EQ(path[path.size() - 2].begin, Duration(milliseconds(6)));
+    EXPECT_EQ(path.back().begin, Duration(milliseconds(56)));
 }
 
 TEST(CriticalPath, EndsWithTheOptimizerWhereThatEndsLast) {

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/timeline.h"
+
+namespace pipetwin::sim {
+
+/// How a piece of time held up what came after it.
+enum class Reason {
+    Compute,       ///< the action made what was needed
+    RowOrder,      ///< the rank was busy with an action that its row puts first
+    Latency,       ///< the message was through its link and had not arrived yet
+    Transfer,      ///< the message occupied its link
+    LinkBusy,      ///< another message occupied the link
+    BackPressure,  ///< the receiver was busy and did not take a message, so there was no room
+    Reduction,     ///< gradients were summed, or on their way to be
+};
+
+/// "compute", "row_order", "latency", ...
+std::string_view to_string(Reason reason);
+
+/// A piece of time and what filled it: an action on its rank, or the message of a send, whose rank
+/// is the sender's.
+struct Cause {
+    Action action;
+    int rank = 0;
+    Duration begin{};
+    Duration end{};
+    Reason reason{};
+
+    bool operator==(const Cause&) const = default;
+};
+
+/// A span by its place.
+struct SpanPlace {
+    std::uint32_t rank = 0;
+    std::uint32_t cell = 0;
+};
+
+/// The span that ends last; of several the one on the lowest rank, and there the last. None in a
+/// step without actions.
+std::optional<SpanPlace> last_span(const Timeline& timeline);
+
+/// What every moment of a predicted step waited for, from the timeline and the rules of the
+/// simulator:
+///
+///     an action begins       when the one before it in its row has ended
+///     a receive is ready     when its message has arrived: latency, link, other messages on it,
+///                            and then the moment at which the send had handed the message over
+///     a send is ready        when the receiver has taken the message `capacity` places before
+///     an update is ready     when the gradients have come
+///
+/// For timelines of `simulate(plan)`, with or without contention. Keeps references to both.
+class Causes {
+  public:
+    Causes(const Plan& plan, const Timeline& timeline);
+
+    /// What led to the moment at which a span was ready, or ended, back to `until` or to the start
+    /// of the step: the earliest first, without gaps; pieces without length are left out. Where a
+    /// moment has two reasons, the one in the rank's own row counts. O(actions and messages
+    /// passed); behind a link that several edges share also O(edges) per message.
+    std::vector<Cause> of_ready(SpanPlace place, Duration until = {}) const;
+    std::vector<Cause> of_end(SpanPlace place, Duration until = {}) const;
+
+    const Plan& plan() const { return plan_; }
+    const Timeline& timeline() const { return timeline_; }
+
+  private:
+    friend class CauseWalk;
+
+    /// The k-th send and the k-th receive of an edge belong together.
+    struct Edge {
+        std::vector<SpanPlace> sends;
+        std::vector<SpanPlace> receives;
+    };
+    /// A REDUCE_GRAD, and when its gradients were on their way over the rank's network, where the
+    /// rank did not wait for that.
+    struct Reduction {
+        SpanPlace place;
+        bool known = false;
+        bool overlapped = false;
+        Duration begin{};
+        Duration end{};
+        int stage_before = -1;  ///< whose gradients the network carried before
+    };
+
+    void know_reduction(SpanPlace place, Reduction& network);
+    const Span& span_at(SpanPlace place) const {
+        return timeline_.ranks[place.rank][place.cell];
+    }
+
+    const Plan& plan_;
+    const Timeline& timeline_;
+    std::vector<Edge> edges_;
+    std::vector<Reduction> reductions_;                   ///< [stage]
+    std::vector<std::vector<std::uint32_t>> message_of_;  ///< [rank][cell]: number on its edge
+};
+
+}  // namespace pipetwin::sim
