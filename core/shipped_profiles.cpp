@@ -36,7 +36,7 @@ std::string read(const std::filesystem::path& file) {
 }  // namespace
 
 std::filesystem::path profiles_folder() {
-    if (const char* chosen = std::getenv("PIPETWIN_PROFILES"); chosen != nullptr) {
+    if (const char* chosen = std::getenv("PIPETWIN_PROFILES")) {  // NOLINT(concurrency-mt-unsafe)
         return chosen;
     }
     std::error_code ignored;

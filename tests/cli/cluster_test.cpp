@@ -93,8 +93,8 @@ TEST_F(Cluster, ADeviceOffersItsMemoryWithoutItsContext) {
     EXPECT_THAT(small.err, HasSubstr("context"));
 }
 
-/// The slow rank in front works for 8 (2 + 4) ms and waits once: its second forward ends 1 ms before
-/// the first gradient is there, after 2 + 1 + 2 ms.
+/// The slow rank in front works for 8 (2 + 4) ms and waits once: its second forward ends 1 ms
+/// before the first gradient is there, after 2 + 1 + 2 ms.
 TEST_F(Cluster, SpeedsOfRanksCount) {
     profile("");
     const Outcome outcome = simulate("speeds = [0.5, 1]");
@@ -143,8 +143,8 @@ TEST_F(Cluster, AProfileThatDoesNotFitTheModelIsRefusedNamingBoth) {
     const auto error_with = [&](std::string_view rows) {
         const std::string csv = file(
             "bad.csv",
-            fmt::format(
-                "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\n{}", rows));
+            fmt::format("name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\n{}",
+                        rows));
         const Outcome outcome = pipetwin({"simulate", scenario, "--profile", csv});
         EXPECT_EQ(outcome.code, 3) << rows;
         EXPECT_THAT(outcome.err, HasSubstr("hint: ")) << rows;

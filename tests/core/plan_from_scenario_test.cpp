@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <array>
+#include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/error.h"
@@ -8,6 +11,7 @@
 #include "core/plan_order.h"
 #include "core/scenario.h"
 #include "tests/support/builders.h"
+#include "tests/support/soak.h"
 
 namespace pipetwin {
 namespace {
@@ -590,6 +594,71 @@ TEST(ScenarioPlan, TwoPipelinesOfOneModelHaveNoReplicas) {
     Scenario scenario = replicated(2, 8);
     scenario.pipeline.schedule = "chimera";
     EXPECT_THAT(error_of(scenario).text(), HasSubstr("both at once are not built yet"));
+}
+
+/// Scenarios of any cluster: some fit together, others do not.
+class RandomCluster {
+  public:
+    explicit RandomCluster(std::uint64_t seed) : random_(seed) {}
+
+    Scenario next() {
+        Scenario scenario = scenario_of(1 + below(4), 1 + below(6), 1 + below(32));
+        const int stages = *scenario.pipeline.stages;
+        scenario.pipeline.data_parallel = 1 + below(4);
+        scenario.pipeline.all_reduce = static_cast<AllReduceKind>(below(3));
+        scenario.pipeline.overlap_reduction = below(2) == 0;
+        constexpr std::array schedules{"gpipe", "1f1b", "zb-h1", "zb-auto", "chimera"};
+        scenario.pipeline.schedule = schedules.at(static_cast<std::size_t>(below(5)));
+        scenario.pipeline.recompute = static_cast<Recompute>(below(2));
+        scenario.cluster.per_node = 1 + below(4);
+        scenario.cluster.placement = static_cast<Placement>(below(2));
+        for (int rank = 0; rank < stages && below(4) > 0; ++rank) {
+            scenario.cluster.speeds.push_back(0.25 * (1 + below(8)));
+        }
+        if (below(3) == 0) {
+            scenario.cluster.device = "h100-sxm";
+            scenario.cluster.node_link = below(2) == 0 ? "" : "ethernet-25";
+        }
+        return scenario;
+    }
+
+  private:
+    int below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+
+    std::mt19937_64 random_;
+};
+
+int reductions_of(const Plan& plan, int stage) {
+    int count = 0;
+    for (const auto& row : plan->schedule.ranks) {
+        count += static_cast<int>(
+            std::ranges::count(row, Action{.op = Op::ReduceGradient, .stage = stage}));
+    }
+    return count;
+}
+
+TEST(ScenarioPlan, AnyClusterGivesAPlanThatIsWholeOrSaysWhyNot) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomCluster clusters(seed);
+    int plans = 0;
+    for (int round = 0; round < tests::soaked(500); ++round) {
+        const Scenario scenario = clusters.next();
+        try {
+            const Plan plan = plan_of(scenario);
+            const int replicas = *scenario.pipeline.data_parallel;
+            ASSERT_EQ(plan.samples(), scenario.training.batch);
+            ASSERT_EQ(plan->all_reduce.empty(), replicas == 1);
+            for (int stage = 0; stage < plan.stage_count() && replicas > 1; ++stage) {
+                ASSERT_EQ(reductions_of(plan, stage), 1);
+            }
+            ++plans;
+        } catch (const Error& error) {
+            ASSERT_FALSE(error.text().empty());
+            ASSERT_FALSE(error.hint().empty()) << error.what();
+        }
+    }
+    EXPECT_GT(plans, 20);
 }
 
 }  // namespace
