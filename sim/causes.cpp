@@ -15,9 +15,9 @@ bool feeds(const Action& made, const Action& needing) {
     if (!is_compute(made.op)) {
         return false;
     }
-    return has_micro_batch(needing.op) ? made.micro_batch == needing.micro_batch &&
-                                             made.op != Op::BackwardWeight
-                                       : made.stage == needing.stage;
+    return has_micro_batch(needing.op)
+               ? made.micro_batch == needing.micro_batch && made.op != Op::BackwardWeight
+               : made.stage == needing.stage;
 }
 
 bool have_a_common_element(const std::vector<int>& a, const std::vector<int>& b) {
@@ -232,8 +232,7 @@ class CauseWalk {
     /// capacity the message's own has begun.
     Moment to_receiver(const Span& send) {
         const auto& edge = causes_.edges_.at(static_cast<std::size_t>(edge_of(send.action)));
-        const auto capacity =
-            static_cast<std::size_t>(causes_.plan_->channel_capacity.value_or(0));
+        const auto capacity = static_cast<std::size_t>(causes_.plan_->channel_capacity.value_or(0));
         at_ = edge.receives.at(message_at(at_) - capacity);
         makes_room_ = true;
         return capacity == 0 ? Moment::Begin : Moment::Ready;
@@ -246,8 +245,7 @@ class CauseWalk {
             return over_network(update.action.stage);
         }
         const auto twin = twin_of(causes_.plan_->schedule, update.action.stage);
-        const auto* const reduction =
-            twin ? &reductions[static_cast<std::size_t>(*twin)] : nullptr;
+        const auto* const reduction = twin ? &reductions[static_cast<std::size_t>(*twin)] : nullptr;
         PIPETWIN_EXPECT(reduction != nullptr && reduction->known,
                         "an update waits for gradients that are on their way");
         return set_out(*reduction, update.ready, Reason::Reduction);

@@ -90,9 +90,7 @@ class Causes {
     };
 
     void know_reduction(SpanPlace place, Reduction& network);
-    const Span& span_at(SpanPlace place) const {
-        return timeline_.ranks[place.rank][place.cell];
-    }
+    const Span& span_at(SpanPlace place) const { return timeline_.ranks[place.rank][place.cell]; }
 
     const Plan& plan_;
     const Timeline& timeline_;

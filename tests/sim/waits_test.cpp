@@ -41,13 +41,13 @@ std::vector<std::string> waits_text(const Plan& plan, int rank) {
     for (const Wait& wait : waits_of(timeline)) {
         if (wait.rank == rank) {
             const auto& row = plan->schedule.ranks[static_cast<std::size_t>(rank)];
-            lines.push_back(fmt::format(
-                "{}-{} {}: {}",
-                wait.begin / milliseconds(1),
-                wait.end / milliseconds(1),
-                wait.kind == WaitKind::StepEnd ? "end"
-                                               : to_string(row[static_cast<std::size_t>(wait.cell)]),
-                chain_text(chain_of(causes, wait))));
+            lines.push_back(fmt::format("{}-{} {}: {}",
+                                        wait.begin / milliseconds(1),
+                                        wait.end / milliseconds(1),
+                                        wait.kind == WaitKind::StepEnd
+                                            ? "end"
+                                            : to_string(row[static_cast<std::size_t>(wait.cell)]),
+                                        chain_text(chain_of(causes, wait))));
         }
     }
     return lines;
