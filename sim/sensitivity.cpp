@@ -1,0 +1,307 @@
+#include "sim/sensitivity.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/edge.h"
+#include "core/error.h"
+#include "sim/conditions.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+Duration divided(Duration time, double factor) {
+    return Duration{
+        static_cast<std::int64_t>(std::floor(static_cast<double>(time.count()) / factor))};
+}
+
+bool is_backward(Op op) {
+    return op == Op::Backward || op == Op::BackwardInput || op == Op::BackwardWeight;
+}
+
+/// Whose duration has the host's time in it.
+bool is_dispatched(Op op) {
+    return is_compute(op) || op == Op::Optimizer;
+}
+
+}  // namespace
+
+Sensitivity::Sensitivity(const Plan& plan)
+    : plan_(plan),
+      graph_(plan, planned_conditions(plan)),
+      owners_(graph_.costs().size()),
+      lag_owners_(graph_.lags().size()),
+      of_stage_(static_cast<std::size_t>(plan.stage_count())),
+      of_rank_(static_cast<std::size_t>(plan.rank_count())),
+      of_boundary_(plan->links.size()),
+      in_chain_(graph_.costs().size(), 0),
+      lag_in_chain_(graph_.lags().size(), 0) {
+    know_owners();
+    know_targets();
+    std::vector<Duration> ends(graph_.tasks().size());
+    graph_.evaluate(graph_.costs(), graph_.lags(), ends);
+    step_ = graph_.step(ends);
+    know_longest_chain(ends);
+}
+
+void Sensitivity::know_owners() {
+    for (std::size_t i = 1; i < graph_.tasks().size(); ++i) {
+        const TaskPlace& place = graph_.places()[i];
+        if (place.kind == TaskKind::Moment) {
+            continue;
+        }
+        const Action& action = plan_->schedule.ranks[static_cast<std::size_t>(place.rank)]
+                                                    [static_cast<std::size_t>(place.cell)];
+        Owner owner{.kind = Owner::Kind::Action,
+                    .op = action.op,
+                    .stage = action.stage,
+                    .rank = place.rank};
+        if (is_send(action.op)) {
+            owner.kind = Owner::Kind::Message;
+            owner.boundary = edge_of(action) / 2;
+        } else if (!is_dispatched(action.op)) {
+            owner.kind = Owner::Kind::Reduction;
+        }
+        owners_[graph_.tasks()[i].cost] = owner;
+    }
+    // The latencies of the edges, and then the ways of gradients to the stages with the same
+    // weights.
+    for (std::size_t lag = 0; lag < lag_owners_.size(); ++lag) {
+        const bool of_edge = lag < 2 * plan_->links.size();
+        lag_owners_[lag] = {.kind = of_edge ? Owner::Kind::Message : Owner::Kind::Reduction,
+                            .boundary = static_cast<int>(lag / 2)};
+        all_.lags.push_back(static_cast<std::uint32_t>(lag));
+        if (of_edge) {
+            of_boundary_[lag / 2].lags.push_back(static_cast<std::uint32_t>(lag));
+        }
+    }
+    for (std::uint32_t cost = 0; cost < owners_.size(); ++cost) {
+        const Owner& owner = owners_[cost];
+        if (owner.kind == Owner::Kind::Nobody) {
+            continue;
+        }
+        all_.costs.push_back(cost);
+        if (owner.kind == Owner::Kind::Message) {
+            of_boundary_[static_cast<std::size_t>(owner.boundary)].costs.push_back(cost);
+        } else {
+            of_stage_[static_cast<std::size_t>(owner.stage)].costs.push_back(cost);
+            of_rank_[static_cast<std::size_t>(owner.rank)].costs.push_back(cost);
+        }
+    }
+}
+
+const Sensitivity::Entries& Sensitivity::entries_of(const Target& target) const {
+    if (target.index == everywhere) {
+        return all_;
+    }
+    const auto& entries = target.part == Part::Link   ? of_boundary_
+                          : target.part == Part::Rank ? of_rank_
+                                                      : of_stage_;
+    return entries.at(static_cast<std::size_t>(target.index));
+}
+
+bool Sensitivity::takes_time(const Target& target) const {
+    const Entries& entries = entries_of(target);
+    const auto costs_time = [&](std::uint32_t cost) {
+        return faster(cost, std::span(&target, 1), infinitely) < graph_.costs()[cost];
+    };
+    const auto lasts = [&](std::uint32_t lag) {
+        return concerns(target, lag_owners_[lag]) && graph_.lags()[lag] > Duration{};
+    };
+    return std::ranges::any_of(entries.costs, costs_time) ||
+           std::ranges::any_of(entries.lags, lasts);
+}
+
+bool Sensitivity::concerns(const Target& target, const Owner& owner) {
+    const auto is_of = [&](bool part, int index) {
+        return part && (target.index == everywhere || target.index == index);
+    };
+    const bool acts = owner.kind == Owner::Kind::Action;
+    switch (target.part) {
+        case Part::Forward:
+            return is_of(acts && owner.op == Op::Forward, owner.stage);
+        case Part::Backward:
+            return is_of(acts && is_backward(owner.op), owner.stage);
+        case Part::BackwardInput:
+            return is_of(acts && owner.op == Op::BackwardInput, owner.stage);
+        case Part::BackwardWeight:
+            return is_of(acts && owner.op == Op::BackwardWeight, owner.stage);
+        case Part::Recompute:
+            return is_of(acts && owner.op == Op::Recompute, owner.stage);
+        case Part::Update:
+            return is_of(acts && owner.op == Op::Optimizer, owner.stage);
+        case Part::Reduction:
+            return owner.kind == Owner::Kind::Reduction;
+        case Part::Link:
+            return is_of(owner.kind == Owner::Kind::Message, owner.boundary);
+        case Part::Rank:
+            return is_of(acts, owner.rank);
+        case Part::Dispatch:
+            return acts;
+    }
+    PIPETWIN_EXPECT(false, "part out of range");
+}
+
+/// Everywhere first; where there is one stage, link or rank, it is everywhere.
+void Sensitivity::know_targets() {
+    const auto add = [&](const Target& target) {
+        if (takes_time(target)) {
+            targets_.push_back(target);
+        }
+    };
+    for (const Part part : {Part::Forward,
+                            Part::Backward,
+                            Part::BackwardInput,
+                            Part::BackwardWeight,
+                            Part::Recompute,
+                            Part::Update,
+                            Part::Reduction,
+                            Part::Link,
+                            Part::Dispatch}) {
+        add({.part = part});
+    }
+    const auto add_each = [&](Part part, int count) {
+        for (int index = 0; count > 1 && index < count; ++index) {
+            add({.part = part, .index = index});
+        }
+    };
+    add_each(Part::Forward, plan_.stage_count());
+    add_each(Part::Backward, plan_.stage_count());
+    add_each(Part::Recompute, plan_.stage_count());
+    add_each(Part::Link, static_cast<int>(plan_->links.size()));
+    add_each(Part::Rank, plan_.rank_count());
+}
+
+/// Back from the end, always to what ended last.
+void Sensitivity::know_longest_chain(std::span<const Duration> ends) {
+    std::size_t at = 0;
+    for (const std::uint32_t task : graph_.last_tasks()) {
+        at = ends[task] > ends[at] ? task : at;
+    }
+    while (at != 0) {
+        const Task& task = graph_.tasks()[at];
+        ++in_chain_[task.cost];
+        if (ends[task.also] + graph_.lags()[task.lag] > ends[task.after]) {
+            ++lag_in_chain_[task.lag];
+            at = task.also;
+        } else {
+            at = task.after;
+        }
+    }
+}
+
+/// An action's own time and the host's time before it are two things.
+Duration Sensitivity::faster(std::size_t cost,
+                             std::span<const Target> targets,
+                             double factor) const {
+    const Owner& owner = owners_[cost];
+    Duration work = graph_.costs()[cost];
+    Duration host{};
+    if (owner.kind == Owner::Kind::Action) {
+        host = plan_->dispatch;
+        work -= host;
+    }
+    bool faster_work = false;
+    bool faster_host = false;
+    for (const Target& target : targets) {
+        if (concerns(target, owner)) {
+            (target.part == Part::Dispatch ? faster_host : faster_work) = true;
+        }
+    }
+    return (faster_work ? divided(work, factor) : work) +
+           (faster_host ? divided(host, factor) : host);
+}
+
+Duration Sensitivity::step_if(std::span<const Target> targets, double factor) const {
+    PIPETWIN_EXPECT(factor >= 1, "what is made faster gets no slower");
+    std::vector<Duration> costs = graph_.costs();
+    std::vector<Duration> lags = graph_.lags();
+    for (const Target& target : targets) {
+        for (const std::uint32_t cost : entries_of(target).costs) {
+            costs[cost] = faster(cost, targets, factor);
+        }
+        for (const std::uint32_t lag : entries_of(target).lags) {
+            if (concerns(target, lag_owners_[lag])) {
+                lags[lag] = divided(graph_.lags()[lag], factor);
+            }
+        }
+    }
+    std::vector<Duration> ends(graph_.tasks().size());
+    graph_.evaluate(costs, lags, ends);
+    return graph_.step(ends);
+}
+
+Duration Sensitivity::largest_gain(const Target& target, double factor) const {
+    Duration gain{};
+    for (const std::uint32_t cost : entries_of(target).costs) {
+        gain += in_chain_[cost] *
+                (graph_.costs()[cost] - faster(cost, std::span(&target, 1), factor));
+    }
+    for (const std::uint32_t lag : entries_of(target).lags) {
+        if (concerns(target, lag_owners_[lag])) {
+            gain +=
+                lag_in_chain_[lag] * (graph_.lags()[lag] - divided(graph_.lags()[lag], factor));
+        }
+    }
+    return gain;
+}
+
+std::vector<WhatIf> Sensitivity::best(double factor,
+                                      std::size_t most,
+                                      std::int64_t evaluations) const {
+    struct Candidate {
+        std::size_t place = 0;  ///< among the targets
+        Duration largest_gain{};
+        Duration step{};
+    };
+    std::vector<Candidate> candidates;
+    for (std::size_t place = 0; place < targets_.size(); ++place) {
+        const Duration gain = largest_gain(targets_[place], factor);
+        if (gain > Duration{}) {
+            candidates.push_back({.place = place, .largest_gain = gain});
+        }
+    }
+    std::ranges::stable_sort(candidates, std::ranges::greater{}, &Candidate::largest_gain);
+    std::vector<Candidate> found;
+    for (Candidate candidate : candidates) {
+        const bool none_better =
+            found.size() == most && found.back().step < step_ - candidate.largest_gain;
+        if (none_better || most == 0 || evaluations-- <= 0) {
+            break;
+        }
+        candidate.step = step_if(targets_[candidate.place], factor);
+        if (candidate.step < step_) {
+            const auto before = [](const Candidate& a, const Candidate& b) {
+                return std::pair(a.step, a.place) < std::pair(b.step, b.place);
+            };
+            found.insert(std::ranges::upper_bound(found, candidate, before), candidate);
+            found.resize(std::min(most, found.size()));
+        }
+    }
+    std::vector<WhatIf> result;
+    for (const Candidate& candidate : found) {
+        const Target& target = targets_[candidate.place];
+        result.push_back({.target = target,
+                          .factor = factor,
+                          .step = candidate.step,
+                          .least_step = step_if(target, infinitely)});
+    }
+    return result;
+}
+
+std::vector<std::vector<Duration>> Sensitivity::slack() const {
+    std::vector<Duration> ends(graph_.tasks().size());
+    graph_.evaluate(graph_.costs(), graph_.lags(), ends);
+    const std::vector<Duration> of_tasks = graph_.slack(graph_.costs(), graph_.lags(), ends);
+    std::vector<std::vector<Duration>> slack;
+    for (int rank = 0; rank < plan_.rank_count(); ++rank) {
+        auto& row = slack.emplace_back();
+        for (const CellEnd& end : graph_.cells(rank)) {
+            row.push_back(of_tasks[end.task]);
+        }
+    }
+    return slack;
+}
+
+}  // namespace pipetwin::sim
