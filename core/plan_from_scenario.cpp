@@ -78,6 +78,7 @@ void double_shared_gradients(const Schedule& order, std::vector<StageState>& sta
 template <class T>
 std::vector<T> of_stages(const Schedule& order, const std::vector<T>& of_pieces) {
     std::vector<T> result;
+    result.reserve(order.weights_of_stage.size());
     for (const int piece : order.weights_of_stage) {
         result.push_back(of_pieces[static_cast<std::size_t>(piece)]);
     }
@@ -195,6 +196,7 @@ PlanParts settings_of(const Scenario& scenario, const Profile& profile) {
 
 std::vector<std::string> layer_names(const Model& model) {
     std::vector<std::string> names;
+    names.reserve(static_cast<std::size_t>(model.layer_count()));
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         names.push_back(model.layer(layer).spec.name);
     }

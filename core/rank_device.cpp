@@ -48,7 +48,7 @@ void require_a_device_to_scale_from(const Scenario& scenario, const Profile& pro
                     fmt::format("cluster.devices has {} kinds of devices, but the profile does not "
                                 "say whose costs it has",
                                 kinds.size()),
-                    "write the device into the profile, as in \"device\": \"a100-sxm-80\"");
+                    R"(write the device into the profile, as in "device": "a100-sxm-80")");
     }
     if (kinds.contains(this_machine)) {
         throw Error(
