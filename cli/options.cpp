@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/schedule.h"
 #include "core/suggest.h"
+#include "sim/jitter.h"
 
 namespace pipetwin::cli {
 
@@ -121,6 +122,33 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
     add("--boundary-bytes", plain.boundary_bytes, "Size of what one piece hands to the next", "N");
 }
 
+void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
+    const std::string group = "What varies, and what fails";
+    const auto add = [&](const std::string& name,
+                         auto& value,
+                         const std::string& text,
+                         const std::string& type) {
+        return app.add_option(name, value, text)->group(group)->type_name(type);
+    };
+    add("--jitter", options.jitter, "How much actions vary: 0.05 is about 5 %", "X");
+    add("--transfer-jitter",
+        options.transfer_jitter,
+        "The same of messages (default: as actions)",
+        "X");
+    add("--device-jitter", options.device_jitter, "How much devices differ, for a step each", "X");
+    add("--spikes", options.spikes, "A share P of actions lasts F times as long", "P:F");
+    add("--samples", options.samples, "Steps to draw (default 256)", "N")
+        ->check(CLI::Range(1, sim::most_samples));
+    add("--mtbf-hours", options.mtbf_hours, "Mean time between failures of one device", "X");
+    add("--failing-devices", options.devices, "How many may fail (default: one per rank)", "N");
+    add("--checkpoint-every", options.checkpoint_every, "Steps (default: the best number)", "N");
+    add("--checkpoint-s", options.checkpoint_s, "Seconds that a checkpoint takes (default 0)", "X");
+    add("--restart-s",
+        options.restart_s,
+        "Seconds from a failure to the next step (default 0)",
+        "X");
+}
+
 /// Everything that one parse fills in; `selected` turns the chosen command into its struct.
 class Grammar {
   public:
@@ -219,6 +247,7 @@ Grammar::Grammar() {
         .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or .csv")
         ->type_name("FILE");
     add_plain(simulate, simulate_.plain);
+    add_uncertain(simulate, simulate_.uncertainty);
 
     add_command("profile",
                 "Measure the costs of every layer on this machine; writes NAME.profile.json")

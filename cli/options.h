@@ -50,6 +50,20 @@ struct PlainOptions {
     bool any() const;
 };
 
+/// What varies from step to step, and what interrupts a run; see cli/uncertainty.h.
+struct UncertaintyOptions {
+    std::optional<int> samples;
+    std::optional<double> jitter;
+    std::optional<double> transfer_jitter;
+    std::optional<double> device_jitter;
+    std::optional<std::string> spikes;
+    std::optional<double> mtbf_hours;
+    std::optional<int> devices;
+    std::optional<int> checkpoint_every;
+    std::optional<double> checkpoint_s;
+    std::optional<double> restart_s;
+};
+
 struct RunOptions {
     CommonOptions common;
     std::filesystem::path scenario;
@@ -66,6 +80,7 @@ struct SimulateOptions {
     std::filesystem::path scenario;  ///< empty: plain numbers
     std::filesystem::path profile;
     PlainOptions plain;
+    UncertaintyOptions uncertainty;
 };
 
 struct ProfileOptions {

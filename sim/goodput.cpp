@@ -45,10 +45,10 @@ Goodput goodput_of(const Failures& failures, int checkpoint_every) {
     const double share = share_of(failures, checkpoint_every);
     const double seconds = to_seconds(failures.step) / share;
     const bool bounded = seconds < to_seconds(longest_run);
-    return {.checkpoint_every = checkpoint_every,
-            .share = share,
-            .time_per_step = bounded ? Duration{std::llround(seconds * std::nano::den)}
-                                     : longest_run};
+    return {
+        .checkpoint_every = checkpoint_every,
+        .share = share,
+        .time_per_step = bounded ? Duration{std::llround(seconds * std::nano::den)} : longest_run};
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +9,7 @@
 #include "cli/prediction.h"
 #include "cli/run_folder.h"
 #include "cli/text_output.h"
+#include "cli/uncertainty.h"
 #include "core/error.h"
 #include "core/formats/plan_json.h"
 #include "core/formats/profile_json.h"
@@ -46,6 +49,15 @@ Prediction from_scenario(const SimulateOptions& options, Console& console) {
     return prediction;
 }
 
+/// That of --seed; else the scenario's.
+std::uint64_t seed_of(const SimulateOptions& options) {
+    if (!options.scenario.empty()) {
+        return read_scenario(options.scenario, options.common.overrides).training.seed;
+    }
+    const auto given = std::ranges::find(options.common.overrides, "training.seed", &Override::key);
+    return given == options.common.overrides.end() ? 1 : std::stoull(given->value);
+}
+
 }  // namespace
 
 void execute(const SimulateOptions& options, Console& console) {
@@ -68,8 +80,15 @@ void execute(const SimulateOptions& options, Console& console) {
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
-    console.result(options.common.json ? json_text(prediction_json(prediction))
-                                       : prediction_text(prediction, console));
+    const Uncertainty varied = uncertainty(
+        options.uncertainty, prediction.plan, prediction.metrics.step, seed_of(options));
+    if (options.common.json) {
+        Json json = prediction_json(prediction);
+        add_uncertainty(varied, json);
+        console.result(json_text(json));
+    } else {
+        console.result(prediction_text(prediction, console) + uncertainty_text(varied));
+    }
 }
 
 }  // namespace pipetwin::cli

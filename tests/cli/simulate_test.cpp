@@ -444,5 +444,57 @@ TEST_F(SimulateFiles, TableOfDevicesEndsWithTheirSums) {
     EXPECT_EQ(single.out.find("\n  all "), std::string::npos) << single.out;
 }
 
+TEST(Simulate, TellsHowLongStepsLastUnderJitter) {
+    const auto result = Equal{.schedule = "1f1b",
+                              .stages = 4,
+                              .micro_batches = 16,
+                              .more = {"--jitter", "0.1", "--samples", "512", "--seed", "3"}}
+                            .simulate();
+    const auto& step = result["uncertainty"]["step_ms"];
+    EXPECT_EQ(result["uncertainty"]["samples"], 512);
+    EXPECT_EQ(result["uncertainty"]["seed"], 3);
+    EXPECT_EQ(step["deterministic"], 57.0);
+    EXPECT_GT(step["mean"], 57.0);  // whoever is late is waited for
+    EXPECT_LT(step["p50"], step["p95"]);
+    EXPECT_EQ(result["goodput"], nullptr);
+}
+
+/// No failures to speak of: a checkpoint of 1 s after every 100 steps of 30 ms leaves 3/4.
+TEST(Simulate, TellsTheGoodputOfALongRun) {
+    const auto result =
+        Equal{.schedule = "gpipe",
+              .stages = 1,
+              .micro_batches = 10,
+              .more = {"--mtbf-hours", "1e9", "--checkpoint-every", "100", "--checkpoint-s", "1"}}
+            .simulate();
+    EXPECT_NEAR(result["goodput"]["share"].get<double>(), 0.75, 1e-6);
+    EXPECT_NEAR(result["goodput"]["step_ms"].get<double>(), 40, 1e-4);
+    EXPECT_EQ(result["uncertainty"], nullptr);
+}
+
+TEST(Simulate, RefusesUncertaintyThatMakesNoSense) {
+    const auto refused = [](std::vector<std::string> more) {
+        std::vector<std::string> args{"simulate",
+                                      "--stages",
+                                      "2",
+                                      "--micro-batches",
+                                      "2",
+                                      "--forward-ms",
+                                      "1",
+                                      "--backward-ms",
+                                      "2"};
+        args.insert(args.end(), more.begin(), more.end());
+        const Outcome outcome = pipetwin(args);
+        EXPECT_EQ(outcome.code, 2) << outcome.out;
+        return outcome.err;
+    };
+    EXPECT_THAT(refused({"--jitter", "-0.1"}), HasSubstr("jitter of actions = -0.1"));
+    EXPECT_THAT(refused({"--jitter", "nan"}), HasSubstr("jitter of actions = nan"));
+    EXPECT_THAT(refused({"--spikes", "often"}), HasSubstr("'often' is no probability and factor"));
+    EXPECT_THAT(refused({"--samples", "300"}), HasSubstr("nothing to draw"));
+    EXPECT_THAT(refused({"--checkpoint-s", "3"}), HasSubstr("--mtbf-hours"));
+    EXPECT_THAT(refused({"--mtbf-hours", "0"}), HasSubstr("mean time between failures of 0 hours"));
+}
+
 }  // namespace
 }  // namespace pipetwin::cli

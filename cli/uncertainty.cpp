@@ -1,0 +1,176 @@
+#include "cli/uncertainty.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/text_output.h"
+#include "core/error.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+[[noreturn]] void refuse(std::string_view option, const std::string& found, const std::string& hint) {
+    throw Error(ErrorKind::Usage, std::string(option), found, hint);
+}
+
+/// "0.001:4" as probability and factor.
+void read_spikes(const std::string& text, sim::Jitter& jitter) {
+    const char* const end = text.data() + text.size();
+    const auto [colon, first] = std::from_chars(text.data(), end, jitter.spike_probability);
+    bool good = first == std::errc{} && colon != end && *colon == ':';
+    if (good) {
+        const auto [rest, second] = std::from_chars(colon + 1, end, jitter.spike_factor);
+        good = second == std::errc{} && rest == end;
+    }
+    if (!good) {
+        refuse("--spikes",
+               fmt::format("'{}' is no probability and factor", text),
+               "--spikes 0.001:4: one action in a thousand lasts four times as long");
+    }
+}
+
+sim::Jitter jitter_of(const UncertaintyOptions& options) {
+    sim::Jitter jitter{.compute = options.jitter.value_or(0),
+                       .transfer = options.transfer_jitter.value_or(options.jitter.value_or(0)),
+                       .device = options.device_jitter.value_or(0)};
+    if (options.spikes) {
+        read_spikes(*options.spikes, jitter);
+    }
+    return jitter;
+}
+
+std::optional<JitterResult> sampled(const UncertaintyOptions& options,
+                                    const Plan& plan,
+                                    Duration step,
+                                    std::uint64_t seed) {
+    const sim::Jitter jitter = jitter_of(options);
+    sim::check_jitter(jitter);
+    const int samples = options.samples.value_or(sim::fewest_samples);
+    if (!jitter.any()) {
+        if (options.samples) {
+            refuse("--samples", "there is nothing to draw", "say how much varies: --jitter 0.05");
+        }
+        return std::nullopt;
+    }
+    if (plan->contention.any()) {
+        refuse("--jitter",
+               "ranks or messages share something here, and samples know no sharing yet",
+               "leave out the jitter, or what is shared");
+    }
+    const sim::StepSamples steps =
+        sim::sample_steps(plan, sim::planned_conditions(plan), jitter, samples, seed);
+    return JitterResult{.jitter = jitter,
+                        .samples = samples,
+                        .seed = seed,
+                        .step = step,
+                        .mean = steps.mean(),
+                        .p50 = steps.quantile(0.5),
+                        .p95 = steps.quantile(0.95)};
+}
+
+std::optional<FailureResult> with_failures(const UncertaintyOptions& options,
+                                           const Plan& plan,
+                                           Duration step) {
+    if (!options.mtbf_hours) {
+        if (options.checkpoint_every || options.checkpoint_s || options.restart_s) {
+            refuse("--mtbf-hours",
+                   "is missing: checkpoints and restarts say nothing without failures",
+                   "--mtbf-hours 50000: the mean time between failures of one device");
+        }
+        return std::nullopt;
+    }
+    const auto milliseconds = [](double seconds, std::string_view option) {
+        return from_milliseconds(1e3 * seconds, option);
+    };
+    const sim::Failures failures{
+        .mtbf_hours = *options.mtbf_hours,
+        .devices = options.devices.value_or(plan.rank_count()),
+        .step = step,
+        .checkpoint = milliseconds(options.checkpoint_s.value_or(0), "--checkpoint-s"),
+        .restart = milliseconds(options.restart_s.value_or(0), "--restart-s")};
+    return FailureResult{.failures = failures,
+                         .goodput = options.checkpoint_every
+                                        ? expected_goodput(failures, *options.checkpoint_every)
+                                        : best_goodput(failures),
+                         .chosen = !options.checkpoint_every};
+}
+
+std::string jitter_text(const JitterResult& result) {
+    const double longer = 100 * (to_seconds(result.mean) / to_seconds(result.step) - 1);
+    return fmt::format(
+        "\n  with jitter ({} samples, seed {})\n"
+        "  a step lasts {} on average, {:+.2f} % against {} without jitter, as ranks wait for\n"
+        "  whoever is late; half of the steps take at most {}, 95 % at most {}\n",
+        result.samples,
+        result.seed,
+        format_duration(result.mean),
+        longer,
+        format_duration(result.step),
+        format_duration(result.p50),
+        format_duration(result.p95));
+}
+
+std::string failure_text(const FailureResult& result) {
+    const sim::Failures& failures = result.failures;
+    return fmt::format(
+        "\n  with failures\n"
+        "  one of {} fails every {:.1f} hours; with a checkpoint every {}{}, {} of the time\n"
+        "  goes into steps that are kept: {} for each step of a long run\n",
+        counted(failures.devices, "device"),
+        failures.mtbf_hours / failures.devices,
+        counted(result.goodput.checkpoint_every, "step"),
+        result.chosen ? " (the best number)" : "",
+        percent_text(result.goodput.share),
+        format_duration(result.goodput.time_per_step));
+}
+
+}  // namespace
+
+Uncertainty uncertainty(const UncertaintyOptions& options,
+                        const Plan& plan,
+                        Duration step,
+                        std::uint64_t seed) {
+    try {
+        return {.jitter = sampled(options, plan, step, seed),
+                .failures = with_failures(options, plan, step)};
+    } catch (const Error& error) {
+        throw Error(ErrorKind::Usage, error.place(), error.text(), error.hint());
+    }
+}
+
+std::string uncertainty_text(const Uncertainty& uncertainty) {
+    return (uncertainty.jitter ? jitter_text(*uncertainty.jitter) : "") +
+           (uncertainty.failures ? failure_text(*uncertainty.failures) : "");
+}
+
+void add_uncertainty(const Uncertainty& uncertainty, Json& json) {
+    json["uncertainty"] = nullptr;
+    json["goodput"] = nullptr;
+    if (const auto& result = uncertainty.jitter) {
+        json["uncertainty"] = {{"samples", result->samples},
+                               {"seed", result->seed},
+                               {"jitter",
+                                {{"compute", result->jitter.compute},
+                                 {"transfer", result->jitter.transfer},
+                                 {"device", result->jitter.device},
+                                 {"spike_probability", result->jitter.spike_probability},
+                                 {"spike_factor", result->jitter.spike_factor}}},
+                               {"step_ms",
+                                {{"deterministic", to_milliseconds(result->step)},
+                                 {"mean", to_milliseconds(result->mean)},
+                                 {"p50", to_milliseconds(result->p50)},
+                                 {"p95", to_milliseconds(result->p95)}}}};
+    }
+    if (const auto& result = uncertainty.failures) {
+        json["goodput"] = {{"mtbf_hours", result->failures.mtbf_hours},
+                           {"devices", result->failures.devices},
+                           {"checkpoint_every", result->goodput.checkpoint_every},
+                           {"share", result->goodput.share},
+                           {"step_ms", to_milliseconds(result->goodput.time_per_step)}};
+    }
+}
+
+}  // namespace pipetwin::cli

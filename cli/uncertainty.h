@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/json_output.h"
+#include "cli/options.h"
+#include "core/plan.h"
+#include "sim/goodput.h"
+#include "sim/jitter.h"
+
+/// What `simulate` says of steps that do not all last the same, and of runs that are interrupted.
+namespace pipetwin::cli {
+
+struct JitterResult {
+    sim::Jitter jitter;
+    int samples = 0;
+    std::uint64_t seed = 0;
+    Duration step{};  ///< without jitter
+    Duration mean{};
+    Duration p50{};
+    Duration p95{};
+};
+
+struct FailureResult {
+    sim::Failures failures;
+    sim::Goodput goodput;
+    bool chosen = false;  ///< the number of steps between checkpoints is the best one
+};
+
+struct Uncertainty {
+    std::optional<JitterResult> jitter;
+    std::optional<FailureResult> failures;
+};
+
+/// Throws Error(Usage), naming the option, for what makes no sense or goes with nothing else.
+Uncertainty uncertainty(const UncertaintyOptions& options,
+                        const Plan& plan,
+                        Duration step,
+                        std::uint64_t seed);
+
+/// Empty where nothing was asked.
+std::string uncertainty_text(const Uncertainty& uncertainty);
+
+/// Sets the keys `uncertainty` and `goodput`, null where nothing was asked.
+void add_uncertainty(const Uncertainty& uncertainty, Json& json);
+
+}  // namespace pipetwin::cli
