@@ -12,7 +12,9 @@ namespace pipetwin::cli {
 
 namespace {
 
-[[noreturn]] void refuse(std::string_view option, const std::string& found, const std::string& hint) {
+[[noreturn]] void refuse(std::string_view option,
+                         const std::string& found,
+                         const std::string& hint) {
     throw Error(ErrorKind::Usage, std::string(option), found, hint);
 }
 

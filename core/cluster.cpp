@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -167,6 +168,69 @@ std::vector<LinkCost> boundary_links(const Cluster& cluster, const Schedule& ord
     std::vector<LinkCost> result;
     for (std::size_t stage = 0; stage + 1 < order.rank_of_stage.size(); ++stage) {
         result.push_back(cluster.link(order.rank_of_stage[stage], order.rank_of_stage[stage + 1]));
+    }
+    return result;
+}
+
+namespace {
+
+/// Two links for each node, for what leaves it and for what enters it, as fast as the fastest
+/// message's own.
+///
+///     | 0 - 1 | --leaves 0--> --enters 1--> | 2 - 3 |
+class NodeLinks {
+  public:
+    NodeLinks(const Cluster& cluster, Contention& contention)
+        : cluster_(cluster), contention_(contention) {}
+
+    /// The way from rank to rank; empty inside a node, and where the link takes no time.
+    std::vector<int> way(int from, int to) {
+        const int first = cluster_.node_of(from, 0);
+        const int second = cluster_.node_of(to, 0);
+        const double rate = cluster_.link(from, to).bytes_per_second;
+        if (first == second || rate <= 0) {
+            return {};
+        }
+        return {link({first, false}, rate), link({second, true}, rate)};
+    }
+
+  private:
+    int link(std::pair<int, bool> end, double rate) {
+        const auto [known, is_new] =
+            links_.emplace(end, static_cast<int>(contention_.shared_links.size()));
+        if (is_new) {
+            contention_.shared_links.push_back(rate);
+        }
+        double& capacity = contention_.shared_links[static_cast<std::size_t>(known->second)];
+        capacity = std::max(capacity, rate);
+        return known->second;
+    }
+
+    const Cluster& cluster_;
+    Contention& contention_;
+    std::map<std::pair<int, bool>, int> links_;  ///< node, and whether it is entered
+};
+
+}  // namespace
+
+Contention contention(const Cluster& cluster,
+                      const Scenario::ClusterPart& part,
+                      const Schedule& order) {
+    Contention result;
+    result.cores = part.cores;
+    const auto ranks = static_cast<std::size_t>(order.rank_count());
+    if (part.interference > 0) {
+        result.interference.assign(ranks, std::vector<double>(ranks, part.interference));
+    }
+    if (part.link_sharing) {
+        result.sharing = *part.link_sharing;
+        NodeLinks links(cluster, result);
+        for (std::size_t stage = 0; stage + 1 < order.rank_of_stage.size(); ++stage) {
+            const int rank = order.rank_of_stage[stage];
+            const int next = order.rank_of_stage[stage + 1];
+            result.way_of_edge.push_back(links.way(rank, next));
+            result.way_of_edge.push_back(links.way(next, rank));
+        }
     }
     return result;
 }

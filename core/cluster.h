@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/all_reduce.h"
+#include "core/contention.h"
 #include "core/profile.h"
 #include "core/rank_device.h"
 #include "core/scenario.h"
@@ -49,6 +50,11 @@ class Cluster {
 
 /// [boundary]: the link between the ranks of two neighbouring stages.
 std::vector<LinkCost> boundary_links(const Cluster& cluster, const Schedule& order);
+
+/// What the ranks and the messages of one replica take from each other.
+Contention contention(const Cluster& cluster,
+                      const Scenario::ClusterPart& part,
+                      const Schedule& order);
 
 /// [stage]: the link to the stage with the same weights; empty where all weights are their own.
 std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& order);

@@ -73,6 +73,15 @@ void expect_sizes_agree(const PlanParts& parts) {
         "the rows recompute as the plan says");
 }
 
+/// By how much longer an action can last at most, as a share.
+double largest_interference(const Contention& contention) {
+    double largest = 0;
+    for (const auto& row : contention.interference) {
+        largest = std::max(largest, std::accumulate(row.begin(), row.end(), 0.0));
+    }
+    return largest;
+}
+
 /// Both engines and every metric add times as integers, some of them over all ranks. No step lasts
 /// longer than all of its actions and messages one after the other; where that is below the limit,
 /// no sum overflows.
@@ -94,7 +103,7 @@ void require_bounded_time(const Plan& plan) {
             }
         }
     }
-    require_bounded_step(seconds, "plan");
+    require_bounded_step(seconds * (1 + largest_interference(plan->contention)), "plan");
 }
 
 }  // namespace

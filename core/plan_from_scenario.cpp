@@ -265,6 +265,15 @@ void add_links(PlanParts& parts, const Schedule& grid, const Cluster& cluster) {
     parts.reductions = reduction_links(cluster, grid);
 }
 
+/// What ranks and messages take from each other.
+void add_sharing(PlanParts& parts,
+                 const Schedule& grid,
+                 const Cluster& cluster,
+                 const Scenario::ClusterPart& part) {
+    parts.transfer = part.transfer;
+    parts.contention = contention(cluster, part, grid);
+}
+
 /// Every stage sums as many bytes of gradients as it has weights.
 void add_all_reduce(PlanParts& parts,
                     const Schedule& grid,
@@ -373,6 +382,7 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     add_costs(parts, grid, model, samples, kinds);
     add_states(parts, grid, profile, samples, kinds, scenario.training.optimizer);
     add_links(parts, grid, cluster);
+    add_sharing(parts, grid, cluster, scenario.cluster);
     add_all_reduce(parts, grid, cluster, scenario.pipeline.all_reduce);
     add_notes(parts, scenario, profile, cluster, classes.sizes);
     parts.schedule = lowered_order(scenario, std::move(grid), parts);

@@ -49,6 +49,10 @@ std::string_view to_string(Placement placement) {
     return word_of(placement, words::placements);
 }
 
+std::string_view to_string(TransferMode transfer) {
+    return word_of(transfer, words::transfers);
+}
+
 void require_settled(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const int stages = pipeline.stages.value_or(std::max(1, scenario.cluster.count));

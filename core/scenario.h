@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/all_reduce.h"
+#include "core/contention.h"
 #include "core/device_profile.h"
 #include "core/lower.h"
 #include "core/model.h"
@@ -33,6 +34,7 @@ std::string_view to_string(OptimizerKind kind);
 std::string_view to_string(Precision precision);
 std::string_view to_string(Backend backend);
 std::string_view to_string(Placement placement);
+std::string_view to_string(TransferMode transfer);
 
 /// The device of a scenario that names none: costs and links are those of its profile.
 inline constexpr const char* this_machine = "this-machine";
@@ -112,6 +114,10 @@ struct Scenario {
         double node_link_latency_us = 0;
         std::optional<Bytes> memory_limit;   ///< of every device
         std::vector<Bytes> memory_limits{};  ///< one per rank; takes the place of `memory_limit`
+        TransferMode transfer = TransferMode::Asynchronous;
+        int cores = 0;            ///< processors that the ranks share; 0: one for each
+        double interference = 0;  ///< longer by that share for every other rank that computes
+        std::optional<LinkSharing> link_sharing;  ///< of what leaves and enters a node; none: not
 
         bool operator==(const ClusterPart&) const = default;
     } cluster;

@@ -35,7 +35,8 @@ Conditions conditions_of(const Plan& plan, const Timeline& timeline) {
     const auto& rows = plan->schedule.ranks;
     PIPETWIN_EXPECT(timeline.ranks.size() == rows.size(), "the timeline is one of this plan");
     Conditions conditions = planned_conditions(plan);
-    conditions.contention = {};
+    conditions.contention.cores = 0;
+    conditions.contention.interference.clear();
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
         PIPETWIN_EXPECT(timeline.ranks[rank].size() == rows[rank].size(),
                         "the timeline is one of this plan");

@@ -27,8 +27,9 @@ struct Conditions {
 /// What the plan itself says.
 Conditions planned_conditions(const Plan& plan);
 
-/// Durations as they stand in a timeline of the plan's rows; the rest as in the plan, but without
-/// contention, which the durations have in them. Throws InternalError if the rows differ in length.
+/// Durations as they stand in a timeline of the plan's rows; the rest as in the plan, but with a
+/// processor for every rank, as the durations have the sharing in them. Throws InternalError if the
+/// rows differ in length.
 Conditions conditions_of(const Plan& plan, const Timeline& timeline);
 
 /// The same with links that are free and instant, and with room for every message.

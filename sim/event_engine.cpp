@@ -69,7 +69,7 @@ class SharedCores {
 
     void begin(Duration now, int rank, Duration length) {
         busy_.push_back(rank);
-        work_.begin(now, rank, length.count() * one, {.most = full_speed, .shared = {0}});
+        work_.begin(now, rank, Units{length.count()} * one, {.most = full_speed, .shared = {0}});
         limit_all(now);
     }
 
@@ -93,12 +93,13 @@ class SharedCores {
                 const bool disturbs = other != rank && !shares.empty();
                 slowness += disturbs ? shares[static_cast<std::size_t>(other)] : 0;
             }
-            work_.limit(now, rank, full_speed / slowness * one);
+            work_.limit(now, rank, static_cast<std::int64_t>(Units{full_speed} * one / slowness));
         }
     }
 
-    /// A nanosecond of work is `one` unit, so that speeds have room for fractions.
-    static constexpr std::int64_t one = 1 << 20;
+    /// A nanosecond of work is this many units, so that speeds have room for fractions: those of
+    /// up to 16 ranks on one processor are exact, as each number up to 16 divides it.
+    static constexpr std::int64_t one = 720'720;
     static constexpr std::int64_t full_speed = one * std::nano::den;
 
     SharedWork work_;

@@ -51,8 +51,9 @@ void Sensitivity::know_owners() {
         if (place.kind == TaskKind::Moment) {
             continue;
         }
-        const Action& action = plan_->schedule.ranks[static_cast<std::size_t>(place.rank)]
-                                                    [static_cast<std::size_t>(place.cell)];
+        const Action& action =
+            plan_->schedule
+                .ranks[static_cast<std::size_t>(place.rank)][static_cast<std::size_t>(place.cell)];
         Owner owner{.kind = Owner::Kind::Action,
                     .op = action.op,
                     .stage = action.stage,
@@ -235,13 +236,12 @@ Duration Sensitivity::step_if(std::span<const Target> targets, double factor) co
 Duration Sensitivity::largest_gain(const Target& target, double factor) const {
     Duration gain{};
     for (const std::uint32_t cost : entries_of(target).costs) {
-        gain += in_chain_[cost] *
-                (graph_.costs()[cost] - faster(cost, std::span(&target, 1), factor));
+        gain +=
+            in_chain_[cost] * (graph_.costs()[cost] - faster(cost, std::span(&target, 1), factor));
     }
     for (const std::uint32_t lag : entries_of(target).lags) {
         if (concerns(target, lag_owners_[lag])) {
-            gain +=
-                lag_in_chain_[lag] * (graph_.lags()[lag] - divided(graph_.lags()[lag], factor));
+            gain += lag_in_chain_[lag] * (graph_.lags()[lag] - divided(graph_.lags()[lag], factor));
         }
     }
     return gain;

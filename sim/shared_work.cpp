@@ -51,11 +51,11 @@ std::vector<std::int64_t> max_min_fair_rates(std::span<const Claim* const> claim
     return rates;
 }
 
-void SharedWork::begin(Duration now, int owner, std::int64_t units, Claim claim) {
+void SharedWork::begin(Duration now, int owner, Units units, Claim claim) {
     advance(now);
     PIPETWIN_EXPECT(units >= 0 && claim.most > 0, "work is not negative and goes on");
     Piece piece{.owner = owner, .claim = std::move(claim)};
-    piece.left = static_cast<Piece::Wide>(units) * std::nano::den;
+    piece.left = units * std::nano::den;
     pieces_.push_back(std::move(piece));
     rates_known_ = false;
 }
@@ -74,7 +74,7 @@ std::optional<Duration> SharedWork::next_end() {
     share();
     std::optional<Duration> next;
     for (const Piece& piece : pieces_) {
-        const Piece::Wide rest = (piece.left + piece.rate - 1) / piece.rate;
+        const Units rest = (piece.left + piece.rate - 1) / piece.rate;
         const Duration end = now_ + Duration{static_cast<std::int64_t>(rest)};
         next = next ? std::min(*next, end) : end;
     }
@@ -103,8 +103,8 @@ void SharedWork::advance(Duration now) {
     }
     const std::int64_t elapsed = (now - now_).count();
     for (Piece& piece : pieces_) {
-        const Piece::Wide done = static_cast<Piece::Wide>(elapsed) * piece.rate;
-        piece.left = std::max(Piece::Wide{0}, piece.left - done);
+        const Units done = Units{elapsed} * piece.rate;
+        piece.left = std::max(Units{0}, piece.left - done);
     }
     now_ = now;
 }

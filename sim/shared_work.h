@@ -9,6 +9,9 @@
 
 namespace pipetwin::sim {
 
+/// Amounts of work, which are long durations at high rates.
+__extension__ using Units = __int128;
+
 /// What somebody wants of resources that several use at once.
 struct Claim {
     std::int64_t most = 0;    ///< its own limit, in units per second
@@ -33,7 +36,7 @@ class SharedWork {
         : capacities_(std::move(capacities)) {}
 
     /// From `now` on, `owner` works on `units`, as fast as it may. Times never go back.
-    void begin(Duration now, int owner, std::int64_t units, Claim claim);
+    void begin(Duration now, int owner, Units units, Claim claim);
 
     /// When the next piece of work will be done, if none comes or goes before; none while nothing
     /// is going on.
@@ -49,8 +52,7 @@ class SharedWork {
     struct Piece {
         int owner = 0;
         Claim claim;
-        __extension__ using Wide = __int128;
-        Wide left = 0;  ///< billionths of a unit, as rates are per second and times nanoseconds
+        Units left = 0;  ///< billionths of a unit, as rates are per second and times nanoseconds
         std::int64_t rate = 1;
     };
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/formats/scenario_words.h"
 #include "core/scenario.h"
 
 /// Writing of scenarios: the same tables in the same order as the reader, every default written
@@ -201,6 +202,13 @@ void print_cluster(Writer& writer, const Scenario::ClusterPart& cluster) {
     writer.number("node_link_gbps", cluster.node_link_gbps);
     writer.number("link_latency_us", cluster.link_latency_us);
     writer.number("node_link_latency_us", cluster.node_link_latency_us);
+    writer.string("transfer", to_string(cluster.transfer));
+    writer.number("cores", cluster.cores);
+    writer.number("interference", cluster.interference);
+    writer.string("link_sharing",
+                  words::link_sharings.at(cluster.link_sharing
+                                              ? static_cast<std::size_t>(*cluster.link_sharing)
+                                              : words::link_sharings.size() - 1));
     if (cluster.memory_limit) {
         writer.number("memory_limit", cluster.memory_limit->count);
     } else if (!cluster.memory_limits.empty()) {

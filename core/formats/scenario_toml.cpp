@@ -496,6 +496,20 @@ void read_links(const TomlTable& table, Scenario::ClusterPart& cluster) {
     number("node_link_latency_us", cluster.node_link_latency_us);
 }
 
+/// What ranks and messages take from each other.
+void read_sharing(const TomlTable& table, Scenario::ClusterPart& cluster) {
+    if (const auto transfer = table.choice("transfer", words::transfers)) {
+        cluster.transfer = static_cast<TransferMode>(*transfer);
+    }
+    cluster.cores = as_int(table.integer("cores", {0, 1 << 20}), cluster.cores);
+    constexpr Range share{0, 100};
+    cluster.interference = table.number("interference", share).value_or(cluster.interference);
+    const auto sharing = table.choice("link_sharing", words::link_sharings);
+    if (sharing && words::link_sharings.at(*sharing) != "none") {
+        cluster.link_sharing = static_cast<LinkSharing>(*sharing);
+    }
+}
+
 void read_memory_limit(const TomlTable& table, Scenario::ClusterPart& cluster) {
     if (table.is_list("memory_limit")) {
         cluster.memory_limits = *table.all_bytes("memory_limit");
@@ -544,7 +558,7 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
 }
 
 void read_cluster(const TomlTable& table, Scenario& scenario) {
-    table.expect_keys(std::array<string_view, 15>{"backend",
+    table.expect_keys(std::array<string_view, 19>{"backend",
                                                   "device",
                                                   "devices",
                                                   "speeds",
@@ -558,7 +572,11 @@ void read_cluster(const TomlTable& table, Scenario& scenario) {
                                                   "node_link_gbps",
                                                   "link_latency_us",
                                                   "node_link_latency_us",
-                                                  "memory_limit"});
+                                                  "memory_limit",
+                                                  "transfer",
+                                                  "cores",
+                                                  "interference",
+                                                  "link_sharing"});
     Scenario::ClusterPart& cluster = scenario.cluster;
     if (const auto backend = table.choice("backend", words::backends)) {
         cluster.backend = static_cast<Backend>(*backend);
@@ -568,6 +586,7 @@ void read_cluster(const TomlTable& table, Scenario& scenario) {
     read_placement(table, cluster);
     read_links(table, cluster);
     read_memory_limit(table, cluster);
+    read_sharing(table, cluster);
     expect_one_per_rank(table, scenario);
     expect_enough_devices(table, scenario);
 }

@@ -24,6 +24,8 @@ inline constexpr std::array<Word, 3> backends{"cpu", "paced", "cuda"};
 
 inline constexpr std::array<Word, 4> scale_costs{"none", "compute", "memory", "cautious"};
 inline constexpr std::array<Word, 2> placements{"fill", "round-robin"};
+inline constexpr std::array<Word, 3> transfers{"asynchronous", "blocking", "hand-over"};
+inline constexpr std::array<Word, 3> link_sharings{"fifo", "fair", "none"};
 
 inline constexpr std::array<Word, 3> recomputes{"none", "always", "except-last"};
 inline constexpr std::array<Word, 2> recompute_timings{"eager", "lazy"};

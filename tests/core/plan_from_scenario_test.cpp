@@ -661,5 +661,42 @@ TEST(ScenarioPlan, AnyClusterGivesAPlanThatIsWholeOrSaysWhyNot) {
     EXPECT_GT(plans, 20);
 }
 
+/// Ranks 0 and 1 on nodes of their own, with four pieces that go round them.
+TEST(ScenarioPlan, MessagesBetweenNodesShareWhatLeavesAndEntersANode) {
+    Scenario scenario = scenario_of(2, 4, 8);
+    scenario.pipeline.chunks = 2;
+    scenario.pipeline.schedule = "interleaved-1f1b";
+    scenario.cluster.per_node = 1;
+    scenario.cluster.node_link_gbps = 8;
+    scenario.cluster.link_sharing = LinkSharing::Fair;
+    const Contention shared = plan_of(scenario)->contention;
+    EXPECT_EQ(shared.sharing, LinkSharing::Fair);
+    ASSERT_EQ(shared.shared_links, std::vector<double>(4, 1e9));
+    ASSERT_EQ(shared.way_of_edge.size(), 6U);
+    // Boundaries 0 and 2 lead from rank 0 to rank 1, boundary 1 back; so do their gradients.
+    EXPECT_EQ(shared.way_of_edge[0], shared.way_of_edge[4]);
+    EXPECT_EQ(shared.way_of_edge[0], shared.way_of_edge[3]);
+    EXPECT_EQ(shared.way_of_edge[1], shared.way_of_edge[2]);
+    EXPECT_NE(shared.way_of_edge[0], shared.way_of_edge[1]);
+}
+
+TEST(ScenarioPlan, MessagesInsideANodeShareNothing) {
+    Scenario scenario = scenario_of(2, 4, 8);
+    scenario.cluster.link_sharing = LinkSharing::Fifo;
+    EXPECT_FALSE(plan_of(scenario)->contention.any());
+}
+
+TEST(ScenarioPlan, RanksThatShareProcessorsDisturbEachOther) {
+    Scenario scenario = scenario_of(2, 4, 8);
+    scenario.cluster.cores = 1;
+    scenario.cluster.interference = 0.5;
+    scenario.cluster.transfer = TransferMode::Blocking;
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan->contention.cores, 1);
+    EXPECT_EQ(plan->contention.interference,
+              (std::vector<std::vector<double>>(2, std::vector<double>(2, 0.5))));
+    EXPECT_EQ(plan->transfer, TransferMode::Blocking);
+}
+
 }  // namespace
 }  // namespace pipetwin

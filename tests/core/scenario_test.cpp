@@ -87,6 +87,10 @@ link_gbps = 400.5
 node_link_gbps = 100
 link_latency_us = 0.5
 node_link_latency_us = 2
+transfer = "hand-over"
+cores = 3
+interference = 0.25
+link_sharing = "fair"
 memory_limit = "4 GiB"
 [output]
 checkpoint_every = 0
@@ -146,6 +150,10 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.cluster.link_latency_us, 0.5);
     EXPECT_EQ(s.cluster.node_link_latency_us, 2);
     EXPECT_EQ(s.cluster.memory_limit, Bytes{4LL << 30});
+    EXPECT_EQ(s.cluster.transfer, TransferMode::HandOver);
+    EXPECT_EQ(s.cluster.cores, 3);
+    EXPECT_EQ(s.cluster.interference, 0.25);
+    EXPECT_EQ(s.cluster.link_sharing, LinkSharing::Fair);
 }
 
 TEST(ParseScenario, FillsInTheDefaults) {

@@ -36,10 +36,10 @@ TEST(Sensitivity, FollowsTheClosedFormOfGPipe) {
         return sensitivity.step_if({.part = part, .index = index}, factor) / milliseconds(1);
     };
     EXPECT_EQ(sensitivity.step(), Duration(milliseconds(56)));
-    EXPECT_EQ(step_ms(Part::Forward, 0, 2), 55);           // F 1, 4
-    EXPECT_EQ(step_ms(Part::Forward, 1, 2), 48);           // F 2, 2
-    EXPECT_EQ(step_ms(Part::Backward, 1, 2), 40);          // B 4, 4
-    EXPECT_EQ(step_ms(Part::Rank, 1, 2), 32);              // F 2, 2 and B 4, 4
+    EXPECT_EQ(step_ms(Part::Forward, 0, 2), 55);            // F 1, 4
+    EXPECT_EQ(step_ms(Part::Forward, 1, 2), 48);            // F 2, 2
+    EXPECT_EQ(step_ms(Part::Backward, 1, 2), 40);           // B 4, 4
+    EXPECT_EQ(step_ms(Part::Rank, 1, 2), 32);               // F 2, 2 and B 4, 4
     EXPECT_EQ(step_ms(Part::Backward, everywhere, 2), 38);  // B 2, 4
     EXPECT_EQ(step_ms(Part::Link, 0, 2), 55);
     EXPECT_EQ(step_ms(Part::Link, 0, infinitely), 54);
@@ -63,7 +63,8 @@ TEST(Sensitivity, HostTimeIsNotTheDevices) {
     const Plan plan = Plan::make(std::move(parts));
     const Sensitivity sensitivity(plan);  // four times 1 + 1 and 1 + 2
     EXPECT_EQ(sensitivity.step_if({.part = Part::Forward}, infinitely), Duration(milliseconds(16)));
-    EXPECT_EQ(sensitivity.step_if({.part = Part::Dispatch}, infinitely), Duration(milliseconds(12)));
+    EXPECT_EQ(sensitivity.step_if({.part = Part::Dispatch}, infinitely),
+              Duration(milliseconds(12)));
     EXPECT_EQ(sensitivity.step_if({.part = Part::Dispatch}, 2), Duration(milliseconds(16)));
 }
 
