@@ -1,7 +1,6 @@
 #include "sim/breakdown.h"
 
 #include <algorithm>
-#include <map>
 
 #include "core/error.h"
 #include "sim/simulate.h"
@@ -62,32 +61,6 @@ Work work_of(const Plan& plan, const Timeline& timeline) {
     return work;
 }
 
-/// Every action at the mean of its op, rounded up so that no rank gets less than its share of the
-/// work.
-Conditions with_equal_pieces(const Plan& plan, Conditions conditions) {
-    struct Total {
-        Duration time{};
-        std::int64_t count = 0;
-    };
-    std::map<Op, Total> totals;
-    const auto& rows = plan->schedule.ranks;
-    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-        for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
-            Total& total = totals[rows[rank][cell].op];
-            total.time += conditions.durations[rank][cell];
-            ++total.count;
-        }
-    }
-    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-        for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
-            const Total& total = totals[rows[rank][cell].op];
-            conditions.durations[rank][cell] =
-                (total.time + Duration{total.count - 1}) / total.count;
-        }
-    }
-    return conditions;
-}
-
 }  // namespace
 
 Breakdown breakdown(const Plan& plan, const Timeline& timeline) {
@@ -97,11 +70,11 @@ Breakdown breakdown(const Plan& plan, const Timeline& timeline) {
 
     const Duration step = step_time(timeline);
     Conditions conditions = conditions_of(plan, timeline);
-    const Duration replayed = std::min(step, step_time(replay(plan, conditions)));
+    const Duration replayed = std::min(step, replayed_step(plan, conditions));
     conditions = without_communication(std::move(conditions));
-    const Duration silent = std::min(replayed, step_time(replay(plan, conditions)));
+    const Duration silent = std::min(replayed, replayed_step(plan, conditions));
     conditions = with_equal_pieces(plan, std::move(conditions));
-    const Duration equal = std::min(silent, step_time(replay(plan, conditions)));
+    const Duration equal = std::min(silent, replayed_step(plan, conditions));
 
     Breakdown mean = work.sums;
     for (Duration* part : {&mean.forward,

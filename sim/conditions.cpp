@@ -1,6 +1,7 @@
 #include "sim/conditions.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/error.h"
 
@@ -56,6 +57,30 @@ Conditions without_communication(Conditions conditions) {
     conditions.overlapped_reductions.clear();
     conditions.contention.shared_links.clear();
     conditions.channel_capacity.reset();
+    return conditions;
+}
+
+Conditions with_equal_pieces(const Plan& plan, Conditions conditions) {
+    struct Total {
+        Duration time{};
+        std::int64_t count = 0;
+    };
+    std::map<Op, Total> totals;
+    const auto& rows = plan->schedule.ranks;
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+        for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
+            Total& total = totals[rows[rank][cell].op];
+            total.time += conditions.durations[rank][cell];
+            ++total.count;
+        }
+    }
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+        for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
+            const Total& total = totals[rows[rank][cell].op];
+            conditions.durations[rank][cell] =
+                (total.time + Duration{total.count - 1}) / total.count;
+        }
+    }
     return conditions;
 }
 

@@ -35,6 +35,10 @@ Conditions conditions_of(const Plan& plan, const Timeline& timeline);
 /// The same with links that are free and instant, and with room for every message.
 Conditions without_communication(Conditions conditions);
 
+/// The same with every action at the mean of its op, rounded up so that no rank gets less than its
+/// share of the work. For conditions with durations.
+Conditions with_equal_pieces(const Plan& plan, Conditions conditions);
+
 /// How long a message occupies a link: n / rate(n) with rate(n) = rate * n / (n + half_bandwidth),
 /// that is (n + half_bandwidth) / rate. The latency is not in it: the next message may follow at
 /// once.
