@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/explanation_text.h"
 #include "core/footprint.h"
 
 namespace pipetwin::cli {
@@ -69,6 +70,36 @@ Json device_json(const Plan& plan, const DeviceMetrics& device) {
             {"peak_bytes", peak_json(device.peak, plan->partition.has_value())}};
 }
 
+Json wait_json(const Plan& plan, const sim::Explanation::ExplainedWait& explained) {
+    const sim::Wait& wait = explained.wait;
+    const auto& row = plan->schedule.ranks[static_cast<std::size_t>(wait.rank)];
+    const auto cell = static_cast<std::size_t>(wait.cell);
+    Json json = {
+        {"rank", wait.rank},
+        {"action", cell < row.size() ? Json(to_string(row[cell])) : Json(nullptr)},
+        {"begin_ms", to_milliseconds(wait.begin)},
+        {"end_ms", to_milliseconds(wait.end)},
+        {"slack_ms", explained.slack ? Json(to_milliseconds(*explained.slack)) : Json(nullptr)},
+        {"chain", Json::array()}};
+    for (const sim::Cause& cause : explained.chain) {
+        json["chain"].push_back({{"action", to_string(cause.action)},
+                                 {"rank", cause.rank},
+                                 {"begin_ms", to_milliseconds(cause.begin)},
+                                 {"end_ms", to_milliseconds(cause.end)},
+                                 {"reason", sim::to_string(cause.reason)}});
+    }
+    return json;
+}
+
+Json what_if_json(const sim::WhatIf& what, Duration step) {
+    const auto gain = static_cast<double>((step - what.step).count());
+    return {{"what", target_text(what.target)},
+            {"factor", what.factor},
+            {"step_ms", to_milliseconds(what.step)},
+            {"least_step_ms", to_milliseconds(what.least_step)},
+            {"gain_percent", 100 * gain / static_cast<double>(step.count())}};
+}
+
 Json pair_json(const Pair& pair) {
     return {{"predicted", to_milliseconds(pair.predicted)},
             {"measured", to_milliseconds(pair.measured)},
@@ -125,6 +156,26 @@ Json prediction_json(const Prediction& prediction) {
                                          {"rank", step.rank},
                                          {"start_ms", to_milliseconds(step.begin)},
                                          {"end_ms", to_milliseconds(step.end)}});
+    }
+    return json;
+}
+
+Json explained_json(const Prediction& prediction, const sim::Explanation& explanation) {
+    Json json = prediction_json(prediction);
+    Json& words = json["explanation"];
+    words["text"] = Json::array();
+    for (const Paragraph& paragraph : explanation_paragraphs(prediction.plan, explanation)) {
+        for (const std::string& line : paragraph.lines) {
+            words["text"].push_back(line);
+        }
+    }
+    words["waits"] = Json::array();
+    for (const auto& wait : explanation.waits) {
+        words["waits"].push_back(wait_json(prediction.plan, wait));
+    }
+    words["what_if"] = Json::array();
+    for (const sim::WhatIf& what : explanation.what_ifs) {
+        words["what_if"].push_back(what_if_json(what, explanation.step));
     }
     return json;
 }

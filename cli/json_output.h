@@ -10,6 +10,7 @@
 #include "core/validate.h"
 #include "exec/cuda_module.h"
 #include "exec/trainer.h"
+#include "sim/explanation.h"
 
 /// Results as JSON. The keys are a contract (docs/cli.md): they may be added to, and a key whose
 /// value has no meaning is null, never left out.
@@ -21,6 +22,8 @@ using Json = nlohmann::ordered_json;
 Json json_head();
 
 Json prediction_json(const Prediction& prediction);
+/// The same with its explanation.
+Json explained_json(const Prediction& prediction, const sim::Explanation& explanation);
 Json breakdown_json(const Breakdown& breakdown);
 Json step_json(const exec::StepReport& step);
 Json comparison_json(const Comparison& comparison);

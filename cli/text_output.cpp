@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/explanation_text.h"
 #include "core/render_text.h"
 
 namespace pipetwin::cli {
@@ -203,6 +204,24 @@ std::string prediction_text(const Prediction& prediction, const Console& console
     text += '\n' + breakdown_table(prediction.breakdown);
     if (console.verbose()) {
         text += critical_path_text(prediction);
+    }
+    return text;
+}
+
+std::string explanation_text(const Plan& plan,
+                             const sim::Explanation& explanation,
+                             const Console& console) {
+    std::string text;
+    for (const Paragraph& paragraph : explanation_paragraphs(plan, explanation)) {
+        text += '\n' + paragraph_text(paragraph, console.width());
+    }
+    if (console.verbose()) {
+        constexpr std::size_t most_waits_shown = 10;
+        const std::vector<std::string> waits = wait_lines(plan, explanation, most_waits_shown);
+        text += waits.empty() ? "" : "\nLongest waits, and what filled them\n";
+        for (const std::string& wait : waits) {
+            text += "  " + wait + '\n';
+        }
     }
     return text;
 }

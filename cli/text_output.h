@@ -9,6 +9,7 @@
 #include "cli/prediction.h"
 #include "core/compare.h"
 #include "exec/trainer.h"
+#include "sim/explanation.h"
 
 /// Results for people: what the JSON holds, as text.
 namespace pipetwin::cli {
@@ -28,6 +29,11 @@ std::string timeline_text(const Timeline& timeline, int width, Duration least_co
 std::string percent_text(double share);
 
 std::string prediction_text(const Prediction& prediction, const Console& console);
+
+/// Where the time goes and what would help, in sentences; with --verbose the longest waits, too.
+std::string explanation_text(const Plan& plan,
+                             const sim::Explanation& explanation,
+                             const Console& console);
 
 /// One line per step.
 std::string step_text(const exec::StepReport& step);

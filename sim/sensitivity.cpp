@@ -247,17 +247,18 @@ Duration Sensitivity::largest_gain(const Target& target, double factor) const {
     return gain;
 }
 
-std::vector<WhatIf> Sensitivity::best(double factor,
+std::vector<WhatIf> Sensitivity::best(std::span<const Target> among,
+                                      double factor,
                                       std::size_t most,
                                       std::int64_t evaluations) const {
     struct Candidate {
-        std::size_t place = 0;  ///< among the targets
+        std::size_t place = 0;  ///< in `among`
         Duration largest_gain{};
         Duration step{};
     };
     std::vector<Candidate> candidates;
-    for (std::size_t place = 0; place < targets_.size(); ++place) {
-        const Duration gain = largest_gain(targets_[place], factor);
+    for (std::size_t place = 0; place < among.size(); ++place) {
+        const Duration gain = largest_gain(among[place], factor);
         if (gain > Duration{}) {
             candidates.push_back({.place = place, .largest_gain = gain});
         }
@@ -270,7 +271,7 @@ std::vector<WhatIf> Sensitivity::best(double factor,
         if (none_better || most == 0 || evaluations-- <= 0) {
             break;
         }
-        candidate.step = step_if(targets_[candidate.place], factor);
+        candidate.step = step_if(among[candidate.place], factor);
         if (candidate.step < step_) {
             const auto before = [](const Candidate& a, const Candidate& b) {
                 return std::pair(a.step, a.place) < std::pair(b.step, b.place);
@@ -281,7 +282,7 @@ std::vector<WhatIf> Sensitivity::best(double factor,
     }
     std::vector<WhatIf> result;
     for (const Candidate& candidate : found) {
-        const Target& target = targets_[candidate.place];
+        const Target& target = among[candidate.place];
         result.push_back({.target = target,
                           .factor = factor,
                           .step = candidate.step,

@@ -64,11 +64,14 @@ class Sensitivity {
         return step_if(std::span(&target, 1), factor);
     }
 
-    /// The `most` targets with the largest gain, best first, equal ones in the order of `targets`;
+    /// The `most` of `among` with the largest gain, best first, equal ones in the order given;
     /// those without gain are left out. After `evaluations` of the step it settles for what it has.
     ///
     /// A target gains no more than it takes off one longest chain, so most need not be tried.
-    std::vector<WhatIf> best(double factor, std::size_t most, std::int64_t evaluations) const;
+    std::vector<WhatIf> best(std::span<const Target> among,
+                             double factor,
+                             std::size_t most,
+                             std::int64_t evaluations) const;
 
     /// [rank][cell]: by how much each action could end later without making the step longer.
     std::vector<std::vector<Duration>> slack() const;

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,10 +16,15 @@
 #include "core/formats/plan_json.h"
 #include "core/formats/profile_json.h"
 #include "core/formats/schedule_csv.h"
+#include "sim/explanation.h"
 
 namespace pipetwin::cli {
 
 namespace {
+
+/// Actions of a plan that is made and simulated a second time, only to say what more micro-batches
+/// would bring.
+constexpr std::size_t largest_doubled = 200'000;
 
 void write_plan(const RunFolder& folder, const Prediction& prediction) {
     folder.write(run_file::plan, print_plan(prediction.plan));
@@ -25,15 +32,45 @@ void write_plan(const RunFolder& folder, const Prediction& prediction) {
     folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
 }
 
-Prediction from_numbers(const SimulateOptions& options) {
-    Prediction prediction = predict(with_settled_capacity(make_plan(plain_costs(options.plain))));
+/// A prediction, and what makes the same plan again with twice as many micro-batches.
+struct Predicted {
+    Prediction prediction;
+    std::optional<Plan> more;
+};
+
+/// The plan with twice as many micro-batches; none where there is no such plan, or making it would
+/// take long: zb-auto searches.
+template <class Make>
+std::optional<Plan> with_more(const Plan& plan, Make make) {
+    if (sim::action_count(plan) > largest_doubled || plan->schedule_name == "zb-auto") {
+        return std::nullopt;
+    }
+    try {
+        Plan more = with_settled_capacity(make(2 * plan.micro_batches()));
+        return more.micro_batches() == 2 * plan.micro_batches() ? std::optional(std::move(more))
+                                                                : std::nullopt;
+    } catch (const Error&) {
+        return std::nullopt;  // naive has one micro-batch only, a batch so many samples, ...
+    }
+}
+
+Predicted from_numbers(const SimulateOptions& options) {
+    PlainCosts costs = plain_costs(options.plain);
+    Prediction prediction = predict(with_settled_capacity(make_plan(costs)));
+    std::optional<Plan> more;
+    if (!costs.schedule_from_file) {
+        more = with_more(prediction.plan, [&costs](int micro_batches) {
+            costs.shape.micro_batches = micro_batches;
+            return make_plan(costs);
+        });
+    }
     if (!options.common.out.empty()) {
         write_plan(RunFolder(options.common.out, options.common.force), prediction);
     }
-    return prediction;
+    return {.prediction = std::move(prediction), .more = std::move(more)};
 }
 
-Prediction from_scenario(const SimulateOptions& options, Console& console) {
+Predicted from_scenario(const SimulateOptions& options, Console& console) {
     const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
     require_settled(scenario);
     const FoundProfile found = find_profile(scenario, options.profile, options.common.out);
@@ -46,7 +83,12 @@ Prediction from_scenario(const SimulateOptions& options, Console& console) {
         folder.write(run_file::profile, print_profile(found.profile));
         write_plan(folder, prediction);
     }
-    return prediction;
+    std::optional<Plan> more = with_more(prediction.plan, [&](int micro_batches) {
+        Scenario doubled = scenario;
+        doubled.pipeline.micro_batches = micro_batches;
+        return make_plan(doubled, model, found.profile);
+    });
+    return {.prediction = std::move(prediction), .more = std::move(more)};
 }
 
 /// That of --seed; else the scenario's.
@@ -70,7 +112,8 @@ void execute(const SimulateOptions& options, Console& console) {
             "pipetwin simulate SCENARIO.toml, or pipetwin simulate --stages 4 --micro-batches 16 "
             "--forward-ms 1 --backward-ms 2");
     }
-    const Prediction prediction = numbers ? from_numbers(options) : from_scenario(options, console);
+    const auto [prediction, more] =
+        numbers ? from_numbers(options) : from_scenario(options, console);
     if (prediction.plan->stale_gradients) {
         console.note(fmt::format(
             "gradients are stale: {} updates weights while micro-batches are under way, so it is "
@@ -80,14 +123,17 @@ void execute(const SimulateOptions& options, Console& console) {
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
+    const sim::Explanation explanation =
+        sim::explain(prediction.plan, prediction.timeline, prediction.breakdown, more);
     const Uncertainty varied = uncertainty(
         options.uncertainty, prediction.plan, prediction.metrics.step, seed_of(options));
     if (options.common.json) {
-        Json json = prediction_json(prediction);
+        Json json = explained_json(prediction, explanation);
         add_uncertainty(varied, json);
         console.result(json_text(json));
     } else {
-        console.result(prediction_text(prediction, console) + uncertainty_text(varied));
+        console.result(prediction_text(prediction, console) + uncertainty_text(varied) +
+                       explanation_text(prediction.plan, explanation, console));
     }
 }
 

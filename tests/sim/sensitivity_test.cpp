@@ -48,7 +48,8 @@ TEST(Sensitivity, FollowsTheClosedFormOfGPipe) {
 
 TEST(Sensitivity, ListsTheBestFirst) {
     const Plan plan = two_stages();
-    const std::vector<WhatIf> best = Sensitivity(plan).best(2, 3, 1000);
+    const Sensitivity sensitivity(plan);
+    const std::vector<WhatIf> best = sensitivity.best(sensitivity.targets(), 2, 3, 1000);
     ASSERT_EQ(best.size(), 3U);
     EXPECT_EQ(best[0].target, (Target{.part = Part::Rank, .index = 1}));
     EXPECT_EQ(best[0].step, Duration(milliseconds(32)));
@@ -204,7 +205,7 @@ TEST(Sensitivity, TheBestAreTheBestOfAll) {
         std::ranges::sort(steps);
         steps.resize(std::min<std::size_t>(5, steps.size()));
         std::vector<Duration> found;
-        for (const WhatIf& what : sensitivity.best(2, 5, 1000)) {
+        for (const WhatIf& what : sensitivity.best(sensitivity.targets(), 2, 5, 1000)) {
             found.push_back(what.step);
         }
         RC_ASSERT(found == steps);

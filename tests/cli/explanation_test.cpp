@@ -1,0 +1,190 @@
+#include "cli/explanation_text.h"
+
+#include <gmock/gmock.h>
+
+#include "cli/prediction.h"
+#include "sim/breakdown.h"
+#include "sim/simulate.h"
+#include "tests/cli/support.h"
+#include "tests/support/plain_plan.h"
+
+/// The sentences over hand-derived numbers. For gpipe with p equal stages, m micro-batches, F = 1 and
+/// B = 2 a step takes (m + p - 1)(F + B), a rank works m (F + B) of it, and the last rank begins after
+/// (p - 1) F and is done (p - 1) B before the end.
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::milliseconds;
+using testing::plain;
+
+/// All lines, each on one line.
+std::string words_of(const Plan& plan, const std::optional<Plan>& more = std::nullopt) {
+    const Timeline timeline = sim::simulate(plan);
+    const sim::Explanation explanation =
+        sim::explain(plan, timeline, sim::breakdown(plan, timeline), more);
+    std::string text;
+    for (const Paragraph& paragraph : explanation_paragraphs(plan, explanation)) {
+        text += std::string(paragraph.heading) + '\n';
+        for (const std::string& line : paragraph.lines) {
+            text += line + '\n';
+        }
+    }
+    return text;
+}
+
+TEST(Explanation, OfBalancedGPipe) {
+    EXPECT_EQ(
+        words_of(make_plan(plain(ScheduleKind::GPipe, 4, 16)),
+                 make_plan(plain(ScheduleKind::GPipe, 4, 32))),
+        "Where the time goes\n"
+        "A step takes 57.0 ms. On average a rank works for 48.0 ms of it and waits for 9.0 ms "
+        "(15.8 %).\n"
+        "9.0 ms of the wait is the bubble: even with equal stages and free links the pipeline has "
+        "to fill at the start of a step and to drain at its end. Rank 3 cannot begin before 3.0 "
+        "ms, when the first micro-batch (a slice of the batch) has come to it, and it is done 6.0 "
+        "ms before the end of the step. More micro-batches make the bubble's share of the step "
+        "smaller: 32 instead of 16 would bring it from 15.8 % to 8.6 %.\n"
+        "The longest single wait is that of rank 0: 9.0 ms before 0B15 (the backward of "
+        "micro-batch 15 on stage 0). It waited for 3F13, 3F14, 3F15, 3B15, 2B15 and 1B15, one "
+        "after the other.\n"
+        "What would help most\n"
+        "every backward twice as fast: 57.0 -> 38.0 ms (-33.3 %); infinitely fast: 19.0 ms\n"
+        "rank 0's device (or another rank's) twice as fast: 57.0 -> 55.5 ms (-2.6 %); infinitely "
+        "fast: 54.0 ms\n"
+        "stage 0's backward (or another stage's) twice as fast: 57.0 -> 56.0 ms (-1.8 %); "
+        "infinitely fast: 55.0 ms\n");
+}
+
+TEST(Explanation, OfOneStageSaysNothingOfWaits) {
+    const std::string words = words_of(make_plan(plain(ScheduleKind::GPipe, 1, 4)));
+    EXPECT_THAT(words, HasSubstr("A step takes 12.0 ms, and its one rank works all the time."));
+    EXPECT_THAT(words, AllOf(Not(HasSubstr("wait")), Not(HasSubstr("bubble"))));
+}
+
+// sum F + sum B + (m - 1)(max F + max B) with F = 1 1 4, B = 2 2 8; then with F = 2, B = 4.
+TEST(Explanation, NamesTheSlowestStage) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 3, 4);
+    costs.forward = {milliseconds(1), milliseconds(1), milliseconds(4)};
+    costs.backward = {milliseconds(2), milliseconds(2), milliseconds(8)};
+    EXPECT_THAT(words_of(make_plan(costs)),
+                HasSubstr("imbalance: the work is not spread evenly. Rank 2 (stage 2) computes "
+                          "longest: 48.0 ms, 100.0 % more than the mean over the ranks, 24.0 ms. "
+                          "The others wait for it. If all stages were equal, the step would take "
+                          "36.0 ms."));
+}
+
+TEST(Explanation, NamesLinksAndWhatMessagesCost) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 3, 4);
+    costs.link.latency = milliseconds(1);
+    EXPECT_THAT(words_of(make_plan(costs)),
+                HasSubstr("4.0 ms of the wait is for messages on their way from rank to rank. Each "
+                          "of them takes 1.0 ms, whatever its size. If messages took no time, the "
+                          "step would take 18.0 ms."));
+    const Plan plan = make_plan(costs);
+    std::vector<LinkCost> links = plan->links;
+    links[1] = {.latency = milliseconds(5), .bytes_per_second = 0};
+    EXPECT_THAT(words_of(plan.with_costs(plan->costs, links)),
+                HasSubstr("The slowest link is that between rank 1 and rank 2, where a message "
+                          "takes 5.0 ms, whatever its size."));
+}
+
+// A message of 3 ms and 1 ms of latency.
+TEST(Explanation, TellsLatencyFromTheTimeOnTheLink) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 2, 1);
+    costs.link = {.latency = milliseconds(1), .bytes_per_second = 1e9};
+    costs.boundary = Bytes{3'000'000};
+    EXPECT_THAT(words_of(make_plan(costs)),
+                HasSubstr("takes 4.0 ms, of which 1.0 ms would pass even if it were empty."));
+}
+
+// Messages take 5 ms, and one at a time is taken before the next sets out. Forwards arrive at 6, 11,
+// 16 and 21; the backwards of rank 1 end at 24, 26, 31 and 36, their messages arrive at 29, 34, 39
+// and 44, and the last backward ends at 46. With room it is 5 * 3 + 2 * 5, and with free links 5 * 3.
+TEST(Explanation, SaysThatSendersWaitForRoom) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 2, 4);
+    costs.link.latency = milliseconds(5);
+    costs.channel_capacity = 1;
+    EXPECT_THAT(words_of(make_plan(costs)),
+                AllOf(HasSubstr("A step takes 46.0 ms."),
+                      HasSubstr("10.0 ms of the wait is for messages on their way"),
+                      HasSubstr("21.0 ms of the wait is for room: between two ranks there is room "
+                                "for 1 message at a time, and a rank that has made another waits "
+                                "until the receiver takes the one before. With room for every message the step "
+                                "would take 25.0 ms.")));
+}
+
+TEST(Explanation, OfRecomputeSaysWhatItIsFor) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 4, 8);
+    costs.recompute = Recompute::Always;
+    EXPECT_THAT(words_of(make_plan(costs)),
+                HasSubstr("Of the work, 8.0 ms is recompute: forwards are done a second time, so "
+                          "that their results need not be kept in memory until the backward. "
+                          "Without it the step would take 33.0 ms."));
+}
+
+TEST(Explanation, ParagraphsFitTheWidthAndKeepUnitsWithTheirNumbers) {
+    const Paragraph paragraph{.heading = "Head",
+                              .lines = {"Rank 3 cannot begin before the time of 3.0 ms, and ends."}};
+    EXPECT_EQ(paragraph_text(paragraph, 40),
+              "Head\n"
+              "  Rank 3 cannot begin before the time of\n"
+              "    3.0 ms, and ends.\n");
+}
+
+std::vector<std::string> simulated(std::vector<std::string> more) {
+    std::vector<std::string> args{"simulate",
+                                  "--stages",
+                                  "2",
+                                  "--micro-batches",
+                                  "2",
+                                  "--forward-ms",
+                                  "1,3",
+                                  "--backward-ms",
+                                  "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+}
+
+// rank 0  01......ba     waits from 2 to 8
+// rank 1  .000111ba
+TEST(Explanation, StandsInTheTextOfSimulate) {
+    const Outcome plain_text = pipetwin(simulated({}));
+    EXPECT_THAT(plain_text.out, HasSubstr("Where the time goes\n  A step takes 10.0 ms."));
+    EXPECT_THAT(plain_text.out, Not(HasSubstr("row_order")));
+    EXPECT_THAT(pipetwin(simulated({"--verbose"})).out,
+                HasSubstr("rank 0  2.0 .. 8.0 ms  before 0B1: 1F0 row_order 2.0, 1F1 compute 3.0, "
+                          "1B1 compute 1.0"));
+}
+
+TEST(Explanation, StandsInTheJsonOfSimulate) {
+    const nlohmann::json json = pipetwin(simulated({"--json"})).json()["explanation"];
+    EXPECT_THAT(json["text"][0].get<std::string>(), HasSubstr("A step takes 10.0 ms."));
+    const nlohmann::json& wait = json["waits"][0];
+    EXPECT_EQ(wait["rank"], 0);
+    EXPECT_EQ(wait["action"], "0RECV_B1");
+    EXPECT_EQ(wait["begin_ms"], 2.0);
+    EXPECT_EQ(wait["end_ms"], 8.0);
+    EXPECT_EQ(wait["slack_ms"], 0.0);
+    EXPECT_EQ(wait["chain"][0],
+              (nlohmann::json{{"action", "1F0"},
+                              {"rank", 1},
+                              {"begin_ms", 2.0},
+                              {"end_ms", 4.0},
+                              {"reason", "row_order"}}));
+    // The forward of stage 1 at 1.5 ms: 1 + 2 * 1.5 + 2 + 1 = 7 ms.
+    const auto& what_ifs = json["what_if"];
+    const auto found = std::find_if(what_ifs.begin(), what_ifs.end(), [](const auto& what) {
+        return what["what"] == "stage 1's forward";
+    });
+    ASSERT_NE(found, what_ifs.end());
+    EXPECT_EQ((*found)["factor"], 2.0);
+    EXPECT_EQ((*found)["step_ms"], 7.0);
+    EXPECT_EQ((*found)["gain_percent"], 30.0);
+    EXPECT_TRUE(found->contains("least_step_ms"));
+}
+
+}  // namespace
+}  // namespace pipetwin::cli

@@ -1,0 +1,128 @@
+#include "sim/explanation.h"
+
+#include <gtest/gtest.h>
+
+#include "core/validate.h"
+#include "sim/breakdown.h"
+#include "sim/simulate.h"
+#include "tests/sim/random_pipeline.h"
+#include "tests/support/plain_plan.h"
+#include "tests/support/relation.h"
+
+namespace pipetwin::sim {
+namespace {
+
+using testing::expect_relation;
+using testing::milliseconds;
+using testing::plain;
+
+Explanation explained(const Plan& plan, const std::optional<Plan>& more = std::nullopt) {
+    const Timeline timeline = simulate(plan);
+    return explain(plan, timeline, breakdown(plan, timeline), more);
+}
+
+// gpipe with p = 4, m = 16, F = 1, B = 2: (m + p - 1)(F + B) = 57 ms, of which each rank works 48.
+TEST(Explanation, OfBalancedGPipeKnowsTheBubbleAndNothingElse) {
+    const Explanation what = explained(make_plan(plain(ScheduleKind::GPipe, 4, 16)),
+                                       make_plan(plain(ScheduleKind::GPipe, 4, 32)));
+    EXPECT_EQ(what.step, Duration(milliseconds(57)));
+    EXPECT_EQ(what.wait, Duration(milliseconds(9)));
+    EXPECT_EQ(what.bubble, Duration(milliseconds(9)));
+    EXPECT_EQ(what.imbalance + what.communication + what.back_pressure + what.sharing, Duration{});
+    EXPECT_EQ(what.last_to_begin->rank, 3);
+    EXPECT_EQ(what.last_to_begin->time, Duration(milliseconds(3)));
+    EXPECT_EQ(what.first_to_finish->rank, 3);
+    EXPECT_EQ(what.first_to_finish->time, Duration(milliseconds(57 - 3 * 2)));
+    EXPECT_FALSE(what.slowest_link);
+    ASSERT_TRUE(what.more);
+    EXPECT_DOUBLE_EQ(what.more->bubble_share, 3.0 / 35);  // (p - 1) / (m + p - 1)
+    EXPECT_FALSE(what.more->same_batch);
+}
+
+// gpipe: sum F + sum B + (m - 1)(max F + max B), F = 1 1 4, B = 2 2 8; equal stages: F = 2, B = 4.
+TEST(Explanation, NamesTheBusiestRankAndWhatEqualStagesWouldTake) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 3, 4);
+    costs.forward = {milliseconds(1), milliseconds(1), milliseconds(4)};
+    costs.backward = {milliseconds(2), milliseconds(2), milliseconds(8)};
+    const Explanation what = explained(make_plan(costs));
+    EXPECT_EQ(what.step, Duration(milliseconds(6 + 12 + 3 * 12)));
+    EXPECT_EQ(what.busiest->rank, 2);
+    EXPECT_EQ(what.busiest->time, Duration(milliseconds(48)));
+    EXPECT_EQ(what.mean_compute, Duration(milliseconds(24)));
+    EXPECT_EQ(what.equal_step, Duration(milliseconds((4 + 2) * (2 + 4))));
+}
+
+// Latency adds 2 (p - 1) l to gpipe.
+TEST(Explanation, NamesTheSlowestLink) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 3, 4);
+    costs.link.latency = milliseconds(1);
+    const Plan plan = make_plan(costs);
+    EXPECT_TRUE(explained(plan).slowest_link->all_alike);
+    std::vector<LinkCost> links = plan->links;
+    links[1].latency = milliseconds(5);
+    const Explanation what = explained(plan.with_costs(plan->costs, links));
+    EXPECT_EQ(what.slowest_link->boundary, 1);
+    EXPECT_EQ(what.slowest_link->message, Duration(milliseconds(5)));
+    EXPECT_EQ(what.slowest_link->latency, Duration(milliseconds(5)));
+    EXPECT_FALSE(what.slowest_link->all_alike);
+    EXPECT_EQ(what.communication, Duration(milliseconds(12)));
+    EXPECT_EQ(what.instant_step, what.step - milliseconds(12));
+}
+
+TEST(Explanation, KnowsWhatRecomputeAndTheHostCost) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 1, 4);
+    costs.recompute = Recompute::Always;
+    PlanParts parts = make_plan(costs).parts();
+    parts.dispatch = milliseconds(1);
+    const Explanation what = explained(Plan::make(std::move(parts)));
+    // Four times F, R and B of 1, 1 and 2 ms, each with 1 ms before it.
+    EXPECT_EQ(what.step, Duration(milliseconds(28)));
+    EXPECT_EQ(what.recompute, Duration(milliseconds(4)));
+    EXPECT_EQ(what.dispatch, Duration(milliseconds(12)));
+    EXPECT_EQ(what.step_without_dispatch, Duration(milliseconds(16)));
+    EXPECT_EQ(what.step_without_recompute, Duration(milliseconds(20)));
+}
+
+// rank 0  000111
+// rank 1  ...0..1     the first forward could come 2 ms later, the second could not
+TEST(Explanation, SaysHowMuchLongerAWaitCouldBe) {
+    PlainCosts costs = plain(ScheduleKind::ForwardOnly, 2, 2);
+    costs.forward = {milliseconds(3), milliseconds(1)};
+    const Explanation what = explained(make_plan(costs));
+    ASSERT_EQ(what.waits.size(), 3U);
+    EXPECT_EQ(what.waits[0].wait.end, Duration(milliseconds(3)));
+    EXPECT_EQ(what.waits[0].slack, Duration(milliseconds(2)));
+    EXPECT_EQ(what.waits[1].wait.end, Duration(milliseconds(6)));
+    EXPECT_EQ(what.waits[1].slack, Duration{});
+    EXPECT_EQ(what.waits[2].wait.kind, WaitKind::StepEnd);
+    EXPECT_FALSE(what.waits[2].slack);
+}
+
+TEST(Explanation, UnderContentionHasNoWhatIfs) {
+    PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 4, 4)).parts();
+    parts.contention.cores = 2;
+    const Explanation what = explained(Plan::make(std::move(parts)));
+    EXPECT_TRUE(what.what_ifs.empty());
+    EXPECT_FALSE(what.waits.empty());
+}
+
+TEST(Explanation, CausesSumToTheWait) {
+    expect_relation(150, [] {
+        const Pipeline x = random_pipeline();
+        const int smallest = smallest_capacity(plan_of(x)->schedule);
+        const bool bounded = number(0, 1) == 1;
+        const Plan plan = bounded ? plan_of(x, smallest + number(0, 2)) : plan_of(x);
+        const Explanation what = explained(plan);
+        const Duration sum = what.bubble + what.imbalance + what.communication +
+                             what.back_pressure + what.sharing;
+        RC_ASSERT(std::chrono::abs(what.wait - sum) <= Duration{2 * plan.rank_count()});
+        for (const Duration cause :
+             {what.imbalance, what.communication, what.back_pressure, what.sharing}) {
+            RC_ASSERT(cause >= Duration{});
+        }
+        RC_ASSERT(bounded || what.back_pressure == Duration{});
+    });
+}
+
+}  // namespace
+}  // namespace pipetwin::sim
