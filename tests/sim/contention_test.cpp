@@ -183,10 +183,10 @@ TEST(SharedLinks, OfOneEdgeEachChangeNothing) {
     });
 }
 
-/// Two chains of two stages on two ranks: 0 -> 1 within a rank's reach, here stages 0, 1, 2 on ranks
-/// 0, 1, 2 with one micro-batch forward only: the second message leaves after the first has come.
-/// Two messages at once need two micro-batches: stage 1 sends 0 to stage 2 while stage 0 sends 1 to
-/// stage 1.
+/// Two chains of two stages on two ranks: 0 -> 1 within a rank's reach, here stages 0, 1, 2 on
+/// ranks 0, 1, 2 with one micro-batch forward only: the second message leaves after the first has
+/// come. Two messages at once need two micro-batches: stage 1 sends 0 to stage 2 while stage 0
+/// sends 1 to stage 1.
 ///
 ///     F 1 ms each, a message takes 3 ms alone; both edges share one link
 ///

@@ -1,0 +1,143 @@
+// The simulator's answers as a few numbers, to be compared between compilers and between runs: a
+// hash of every timeline, of samples of jitter, of runs with failures, of what is shared.
+//
+//   build/release/bench/same_bytes [times]
+//
+// Prints them once; fails if any of the other times differs. scripts/same-bytes builds it with several
+// compilers and compares what they print.
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "sim/event_engine.h"
+#include "sim/goodput.h"
+#include "sim/jitter.h"
+#include "sim/simulate.h"
+
+namespace {
+
+using namespace pipetwin;
+
+/// FNV-1a, 64 bits, over whole numbers.
+class Hash {
+  public:
+    void add(std::int64_t number) {
+        auto rest = static_cast<std::uint64_t>(number);
+        for (int byte = 0; byte < 8; ++byte) {
+            value_ = (value_ ^ (rest & 0xffU)) * 0x100000001b3ULL;
+            rest >>= 8U;
+        }
+    }
+    void add(const std::vector<std::vector<Span>>& rows) {
+        for (const auto& row : rows) {
+            for (const Span& span : row) {
+                add(span.begin.count());
+                add(span.ready.count());
+                add(span.end.count());
+            }
+        }
+    }
+    std::uint64_t value() const { return value_; }
+
+  private:
+    std::uint64_t value_ = 0xcbf29ce484222325ULL;
+};
+
+Plan plan_of(ScheduleKind kind, const ScheduleShape& shape, Recompute recompute) {
+    PlainCosts costs;
+    costs.schedule = kind;
+    costs.schedule_name = to_string(kind);
+    costs.shape = shape;
+    for (int piece = 0; piece < shape.ranks * shape.chunks; ++piece) {
+        costs.forward.emplace_back(1'000'003 + piece * 7919);
+        costs.backward.emplace_back(2'000'029 + piece * 104'729);
+    }
+    costs.recompute = recompute;
+    costs.link = {
+        .latency = Duration{4'999}, .bytes_per_second = 1.1e9, .half_bandwidth = Bytes{65'537}};
+    costs.boundary = Bytes{1'234'567};
+    return make_plan(costs);
+}
+
+std::uint64_t hash_of(const Plan& plan) {
+    Hash hash;
+    const Timeline alone = sim::simulate(plan);
+    hash.add(alone.ranks);
+    hash.add(alone.links);
+
+    sim::Conditions conditions = sim::planned_conditions(plan);
+    conditions.contention.cores = 2;
+    const auto ranks = static_cast<std::size_t>(plan.rank_count());
+    conditions.contention.interference.assign(ranks, std::vector<double>(ranks, 0.07));
+    conditions.contention.sharing = LinkSharing::Fair;
+    conditions.contention.shared_links = {2.3e9};
+    conditions.contention.way_of_edge.assign(2 * plan->links.size(), {0});
+    const Timeline shared = sim::replay(plan, conditions);
+    hash.add(shared.ranks);
+    hash.add(shared.links);
+
+    const sim::Jitter jitter{.compute = 0.05,
+                             .transfer = 0.2,
+                             .device = 0.03,
+                             .spike_probability = 0.001,
+                             .spike_factor = 4};
+    for (const Duration step :
+         sim::sample_steps(plan, sim::planned_conditions(plan), jitter, 64, 42).steps) {
+        hash.add(step.count());
+    }
+    const sim::Failures failures{.mtbf_hours = 10,
+                                 .devices = plan.rank_count(),
+                                 .step = step_time(alone),
+                                 .checkpoint = std::chrono::seconds(3),
+                                 .restart = std::chrono::seconds(100)};
+    for (const Duration run : sim::sample_runs(failures, 100'000, 1'000'000, 16, 42)) {
+        hash.add(run.count());
+    }
+    return hash.value();
+}
+
+std::string all_hashes() {
+    std::string text;
+    for (const ScheduleName& known : known_schedules()) {
+        for (const ScheduleShape& shape :
+             {ScheduleShape{4, 1, 8}, ScheduleShape{4, 2, 8}, ScheduleShape{6, 1, 12}}) {
+            for (const Recompute recompute : {Recompute::None, Recompute::ExceptLast}) {
+                try {
+                    text += fmt::format("{} {} {} {} {}: {:016x}\n",
+                                        known.name,
+                                        shape.ranks,
+                                        shape.chunks,
+                                        shape.micro_batches,
+                                        to_string(recompute),
+                                        hash_of(plan_of(known.kind, shape, recompute)));
+                } catch (const Error&) {
+                    continue;  // the kind has no such shape, or cannot recompute
+                }
+            }
+        }
+    }
+    return text;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    try {
+        const std::string first = all_hashes();
+        fmt::print("{}", first);
+        for (int times = count > 1 ? std::atoi(arguments[1]) : 1; times > 1; --times) {
+            if (all_hashes() != first) {
+                fmt::print(stderr, "another run gave other numbers\n");
+                return 1;
+            }
+        }
+        return 0;
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "{}\n", error.what());
+        return 1;
+    }
+}
