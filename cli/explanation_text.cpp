@@ -26,6 +26,9 @@ class Times {
         if (ms >= 100'000) {
             unit_ = "s";
             per_ms_ = 1e-3;
+        } else if (ms < 1e-3) {
+            unit_ = "ns";
+            per_ms_ = 1e6;
         } else if (ms < 1) {
             unit_ = "us";
             per_ms_ = 1e3;
@@ -98,7 +101,7 @@ std::size_t end_of_word(std::string_view text, std::size_t begin) {
     const std::string_view rest = text.substr(std::min(end + 1, text.size()));
     const bool number = end > begin && text[end - 1] >= '0' && text[end - 1] <= '9';
     const std::string_view next = rest.substr(0, rest.find_first_of(" .,;)"));
-    if (number && (next == "%" || next == "ms" || next == "us" || next == "s")) {
+    if (number && (next == "%" || next == "ms" || next == "us" || next == "ns" || next == "s")) {
         end = std::min(text.find(' ', end + 1), text.size());
     }
     return end;
@@ -340,8 +343,9 @@ class Words {
 
     void say_sharing() {
         if (time_.shows(what_.sharing)) {
-            say("{} is lost because messages share links, or ranks share processors, and slow "
-                "each other down.",
+            say("{} of the wait comes from sharing: messages on one link, or ranks on one "
+                "processor, "
+                "slow each other down.",
                 time_(what_.sharing));
         }
     }

@@ -102,9 +102,15 @@ void explain_causes(const Plan& plan,
     const Duration with_room = replayed_step(plan, roomy);
     result.bubble = breakdown.bubble;
     result.imbalance = breakdown.imbalance;
-    result.back_pressure = std::min(replayed - with_room, breakdown.communication_wait);
-    result.communication = breakdown.communication_wait - result.back_pressure;
-    result.sharing = std::max(Duration{}, result.step - replayed);
+    // Who comes first on a shared link decides a lot: room, or a link less to share, can lengthen a
+    // step. Such a difference counts as 0.
+    const Duration messages = breakdown.communication_wait;
+    result.back_pressure = std::clamp(replayed - with_room, Duration{}, messages);
+    roomy.contention = {};
+    const Duration of_links = std::clamp(
+        with_room - replayed_step(plan, roomy), Duration{}, messages - result.back_pressure);
+    result.communication = messages - result.back_pressure - of_links;
+    result.sharing = std::max(Duration{}, result.step - replayed) + of_links;
     if (plan->contention.any()) {
         return;  // the durations have it in them, so the steps below would say too little
     }

@@ -1,23 +1,22 @@
-#include "cli/explanation_text.h"
-
 #include <gmock/gmock.h>
 
+#include "cli/explanation_text.h"
 #include "cli/prediction.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 #include "tests/cli/support.h"
 #include "tests/support/plain_plan.h"
 
-/// The sentences over hand-derived numbers. For gpipe with p equal stages, m micro-batches, F = 1 and
-/// B = 2 a step takes (m + p - 1)(F + B), a rank works m (F + B) of it, and the last rank begins after
-/// (p - 1) F and is done (p - 1) B before the end.
+/// The sentences over hand-derived numbers. For gpipe with p equal stages, m micro-batches, F = 1
+/// and B = 2 a step takes (m + p - 1)(F + B), a rank works m (F + B) of it, and the last rank
+/// begins after (p - 1) F and is done (p - 1) B before the end.
 namespace pipetwin::cli {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::milliseconds;
+using ::testing::Not;
 using testing::plain;
 
 /// All lines, each on one line.
@@ -100,20 +99,37 @@ TEST(Explanation, TellsLatencyFromTheTimeOnTheLink) {
                 HasSubstr("takes 4.0 ms, of which 1.0 ms would pass even if it were empty."));
 }
 
-// Messages take 5 ms, and one at a time is taken before the next sets out. Forwards arrive at 6, 11,
-// 16 and 21; the backwards of rank 1 end at 24, 26, 31 and 36, their messages arrive at 29, 34, 39
-// and 44, and the last backward ends at 46. With room it is 5 * 3 + 2 * 5, and with free links 5 * 3.
+// Messages take 5 ms, and one at a time is taken before the next sets out. Forwards arrive at 6,
+// 11, 16 and 21; the backwards of rank 1 end at 24, 26, 31 and 36, their messages arrive at 29, 34,
+// 39 and 44, and the last backward ends at 46. With room it is 5 * 3 + 2 * 5, and with free links 5
+// * 3.
 TEST(Explanation, SaysThatSendersWaitForRoom) {
     PlainCosts costs = plain(ScheduleKind::GPipe, 2, 4);
     costs.link.latency = milliseconds(5);
     costs.channel_capacity = 1;
-    EXPECT_THAT(words_of(make_plan(costs)),
-                AllOf(HasSubstr("A step takes 46.0 ms."),
-                      HasSubstr("10.0 ms of the wait is for messages on their way"),
-                      HasSubstr("21.0 ms of the wait is for room: between two ranks there is room "
-                                "for 1 message at a time, and a rank that has made another waits "
-                                "until the receiver takes the one before. With room for every message the step "
-                                "would take 25.0 ms.")));
+    EXPECT_THAT(
+        words_of(make_plan(costs)),
+        AllOf(HasSubstr("A step takes 46.0 ms."),
+              HasSubstr("10.0 ms of the wait is for messages on their way"),
+              HasSubstr(
+                  "21.0 ms of the wait is for room: between two ranks there is room "
+                  "for 1 message at a time, and a rank that has made another waits "
+                  "until the receiver takes the one before. With room for every message the step "
+                  "would take 25.0 ms.")));
+}
+
+// Four messages of 5 ms. On one link they are through at 6, 11, 16 and 21, and the last forward
+// ends at 22; on two, at 6, 11, 12 and 17, and it ends at 18.
+TEST(Explanation, SaysWhatSharingALinkCosts) {
+    PlainCosts costs = plain(ScheduleKind::ForwardOnly, 3, 2);
+    costs.link.bytes_per_second = 1e9;
+    costs.boundary = Bytes{5'000'000};
+    PlanParts parts = make_plan(costs).parts();
+    parts.contention.shared_links = {1e9};
+    parts.contention.way_of_edge.assign(4, {0});
+    EXPECT_THAT(words_of(Plan::make(std::move(parts))),
+                AllOf(HasSubstr("A step takes 22.0 ms."),
+                      HasSubstr("4.0 ms of the wait comes from sharing")));
 }
 
 TEST(Explanation, OfRecomputeSaysWhatItIsFor) {
@@ -126,8 +142,8 @@ TEST(Explanation, OfRecomputeSaysWhatItIsFor) {
 }
 
 TEST(Explanation, ParagraphsFitTheWidthAndKeepUnitsWithTheirNumbers) {
-    const Paragraph paragraph{.heading = "Head",
-                              .lines = {"Rank 3 cannot begin before the time of 3.0 ms, and ends."}};
+    const Paragraph paragraph{
+        .heading = "Head", .lines = {"Rank 3 cannot begin before the time of 3.0 ms, and ends."}};
     EXPECT_EQ(paragraph_text(paragraph, 40),
               "Head\n"
               "  Rank 3 cannot begin before the time of\n"

@@ -111,10 +111,16 @@ TEST(Explanation, CausesSumToTheWait) {
         const Pipeline x = random_pipeline();
         const int smallest = smallest_capacity(plan_of(x)->schedule);
         const bool bounded = number(0, 1) == 1;
-        const Plan plan = bounded ? plan_of(x, smallest + number(0, 2)) : plan_of(x);
+        PlanParts parts =
+            plan_of(x, bounded ? std::optional(smallest + number(0, 2)) : std::nullopt).parts();
+        if (number(0, 1) == 1) {
+            parts.contention.shared_links = {1e9};
+            parts.contention.way_of_edge.assign(2 * parts.links.size(), {0});
+        }
+        const Plan plan = Plan::make(std::move(parts));
         const Explanation what = explained(plan);
-        const Duration sum = what.bubble + what.imbalance + what.communication +
-                             what.back_pressure + what.sharing;
+        const Duration sum =
+            what.bubble + what.imbalance + what.communication + what.back_pressure + what.sharing;
         RC_ASSERT(std::chrono::abs(what.wait - sum) <= Duration{2 * plan.rank_count()});
         for (const Duration cause :
              {what.imbalance, what.communication, what.back_pressure, what.sharing}) {
