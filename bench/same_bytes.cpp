@@ -3,8 +3,8 @@
 //
 //   build/release/bench/same_bytes [times]
 //
-// Prints them once; fails if any of the other times differs. scripts/same-bytes builds it with several
-// compilers and compares what they print.
+// Prints them once; fails if any of the other times differs. scripts/same-bytes builds it with
+// several compilers and compares what they print.
 #include <cstdint>
 #include <cstdlib>
 #include <exception>

@@ -83,14 +83,22 @@ std::string schedule_help() {
         stale);
 }
 
+/// Adds options that the help lists together.
+struct GroupedOptions {
+    CLI::App& app;
+    std::string group;
+
+    template <class Value>
+    CLI::Option* operator()(const std::string& name,
+                            Value& value,
+                            const std::string& text,
+                            const std::string& type) const {
+        return app.add_option(name, value, text)->group(group)->type_name(type);
+    }
+};
+
 void add_plain(CLI::App& app, PlainOptions& plain) {
-    const std::string group = "Plain numbers instead of a scenario";
-    const auto add = [&](const std::string& name,
-                         auto& value,
-                         const std::string& text,
-                         const std::string& type) {
-        app.add_option(name, value, text)->group(group)->type_name(type);
-    };
+    const GroupedOptions add{app, "Plain numbers instead of a scenario"};
     add("--schedule", plain.schedule, schedule_help(), "NAME");
     add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
     add("--stages", plain.stages, "Stages along the pipeline", "P");
@@ -123,13 +131,7 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
 }
 
 void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
-    const std::string group = "What varies, and what fails";
-    const auto add = [&](const std::string& name,
-                         auto& value,
-                         const std::string& text,
-                         const std::string& type) {
-        return app.add_option(name, value, text)->group(group)->type_name(type);
-    };
+    const GroupedOptions add{app, "What varies, and what fails"};
     add("--jitter", options.jitter, "How much actions vary: 0.05 is about 5 %", "X");
     add("--transfer-jitter",
         options.transfer_jitter,
@@ -139,6 +141,7 @@ void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
     add("--spikes", options.spikes, "A share P of actions lasts F times as long", "P:F");
     add("--samples", options.samples, "Steps to draw (default 256)", "N")
         ->check(CLI::Range(1, sim::most_samples));
+    add("--straggler", options.straggler, "Rank R takes F times as long", "R:F");
     add("--mtbf-hours", options.mtbf_hours, "Mean time between failures of one device", "X");
     add("--failing-devices", options.devices, "How many may fail (default: one per rank)", "N");
     add("--checkpoint-every", options.checkpoint_every, "Steps (default: the best number)", "N");

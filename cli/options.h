@@ -57,6 +57,7 @@ struct UncertaintyOptions {
     std::optional<double> transfer_jitter;
     std::optional<double> device_jitter;
     std::optional<std::string> spikes;
+    std::optional<std::string> straggler;
     std::optional<double> mtbf_hours;
     std::optional<int> devices;
     std::optional<int> checkpoint_every;

@@ -1,12 +1,16 @@
 #include "cli/uncertainty.h"
 
+#include <algorithm>
 #include <charconv>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/text_output.h"
 #include "core/error.h"
+#include "sim/simulate.h"
 
 namespace pipetwin::cli {
 
@@ -18,20 +22,20 @@ namespace {
     throw Error(ErrorKind::Usage, std::string(option), found, hint);
 }
 
-/// "0.001:4" as probability and factor.
-void read_spikes(const std::string& text, sim::Jitter& jitter) {
+/// "0.001:4" as two numbers.
+std::pair<double, double> pair_of(const std::string& text,
+                                  std::string_view option,
+                                  const std::string& hint) {
     const char* const end = text.data() + text.size();
-    const auto [colon, first] = std::from_chars(text.data(), end, jitter.spike_probability);
-    bool good = first == std::errc{} && colon != end && *colon == ':';
-    if (good) {
-        const auto [rest, second] = std::from_chars(colon + 1, end, jitter.spike_factor);
-        good = second == std::errc{} && rest == end;
+    std::pair<double, double> pair;
+    const auto [colon, first] = std::from_chars(text.data(), end, pair.first);
+    if (first == std::errc{} && colon != end && *colon == ':') {
+        const auto [rest, second] = std::from_chars(colon + 1, end, pair.second);
+        if (second == std::errc{} && rest == end) {
+            return pair;
+        }
     }
-    if (!good) {
-        refuse("--spikes",
-               fmt::format("'{}' is no probability and factor", text),
-               "--spikes 0.001:4: one action in a thousand lasts four times as long");
-    }
+    refuse(option, fmt::format("'{}': expected two numbers with a colon between them", text), hint);
 }
 
 sim::Jitter jitter_of(const UncertaintyOptions& options) {
@@ -39,7 +43,10 @@ sim::Jitter jitter_of(const UncertaintyOptions& options) {
                        .transfer = options.transfer_jitter.value_or(options.jitter.value_or(0)),
                        .device = options.device_jitter.value_or(0)};
     if (options.spikes) {
-        read_spikes(*options.spikes, jitter);
+        std::tie(jitter.spike_probability, jitter.spike_factor) =
+            pair_of(*options.spikes,
+                    "--spikes",
+                    "--spikes 0.001:4: one action in a thousand lasts four times as long");
     }
     return jitter;
 }
@@ -71,6 +78,37 @@ std::optional<JitterResult> sampled(const UncertaintyOptions& options,
                         .mean = steps.mean(),
                         .p50 = steps.quantile(0.5),
                         .p95 = steps.quantile(0.95)};
+}
+
+std::optional<StragglerResult> with_straggler(const UncertaintyOptions& options,
+                                              const Plan& plan,
+                                              Duration step) {
+    if (!options.straggler) {
+        return std::nullopt;
+    }
+    constexpr double most = 1000;
+    const std::string hint = "--straggler 2:1.5: all that rank 2 does takes half as long again";
+    const auto [number, factor] = pair_of(*options.straggler, "--straggler", hint);
+    const int rank = static_cast<int>(std::clamp(number, -1.0, 1e9));
+    if (rank != number || rank < 0 || rank >= plan.rank_count()) {
+        refuse("--straggler",
+               fmt::format("rank {} of ranks 0 to {}", number, plan.rank_count() - 1),
+               hint);
+    }
+    if (!(factor >= 1 / most && factor <= most)) {
+        refuse("--straggler", fmt::format("a factor of {}: expected up to {}", factor, most), hint);
+    }
+    if (plan->contention.any()) {
+        refuse(
+            "--straggler",
+            "ranks or messages share something here, and a straggler knows no sharing yet",
+            "leave out the straggler, or what is shared; cluster.speeds makes a rank slower, too");
+    }
+    return StragglerResult{
+        .rank = rank,
+        .factor = factor,
+        .step = step,
+        .slow_step = sim::replayed_step(plan, sim::with_slower_rank(plan, rank, factor))};
 }
 
 std::optional<FailureResult> with_failures(const UncertaintyOptions& options,
@@ -115,6 +153,19 @@ std::string jitter_text(const JitterResult& result) {
         format_duration(result.p95));
 }
 
+std::string straggler_text(const StragglerResult& result) {
+    const double longer = 100 * (to_seconds(result.slow_step) / to_seconds(result.step) - 1);
+    return fmt::format(
+        "\n  with a straggler\n  if rank {} took {} times as long, a step would last {} instead of "
+        "{} "
+        "({:+.1f} %)\n",
+        result.rank,
+        result.factor,
+        format_duration(result.slow_step),
+        format_duration(result.step),
+        longer);
+}
+
 std::string failure_text(const FailureResult& result) {
     const sim::Failures& failures = result.failures;
     return fmt::format(
@@ -137,6 +188,7 @@ Uncertainty uncertainty(const UncertaintyOptions& options,
                         std::uint64_t seed) {
     try {
         return {.jitter = sampled(options, plan, step, seed),
+                .straggler = with_straggler(options, plan, step),
                 .failures = with_failures(options, plan, step)};
     } catch (const Error& error) {
         throw Error(ErrorKind::Usage, error.place(), error.text(), error.hint());
@@ -145,11 +197,13 @@ Uncertainty uncertainty(const UncertaintyOptions& options,
 
 std::string uncertainty_text(const Uncertainty& uncertainty) {
     return (uncertainty.jitter ? jitter_text(*uncertainty.jitter) : "") +
+           (uncertainty.straggler ? straggler_text(*uncertainty.straggler) : "") +
            (uncertainty.failures ? failure_text(*uncertainty.failures) : "");
 }
 
 void add_uncertainty(const Uncertainty& uncertainty, Json& json) {
     json["uncertainty"] = nullptr;
+    json["straggler"] = nullptr;
     json["goodput"] = nullptr;
     if (const auto& result = uncertainty.jitter) {
         json["uncertainty"] = {{"samples", result->samples},
@@ -165,6 +219,11 @@ void add_uncertainty(const Uncertainty& uncertainty, Json& json) {
                                  {"mean", to_milliseconds(result->mean)},
                                  {"p50", to_milliseconds(result->p50)},
                                  {"p95", to_milliseconds(result->p95)}}}};
+    }
+    if (const auto& result = uncertainty.straggler) {
+        json["straggler"] = {{"rank", result->rank},
+                             {"factor", result->factor},
+                             {"step_ms", to_milliseconds(result->slow_step)}};
     }
     if (const auto& result = uncertainty.failures) {
         json["goodput"] = {{"mtbf_hours", result->failures.mtbf_hours},

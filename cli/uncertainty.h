@@ -23,6 +23,13 @@ struct JitterResult {
     Duration p95{};
 };
 
+struct StragglerResult {
+    int rank = 0;
+    double factor = 1;
+    Duration step{};       ///< without it
+    Duration slow_step{};  ///< with it
+};
+
 struct FailureResult {
     sim::Failures failures;
     sim::Goodput goodput;
@@ -31,6 +38,7 @@ struct FailureResult {
 
 struct Uncertainty {
     std::optional<JitterResult> jitter;
+    std::optional<StragglerResult> straggler;
     std::optional<FailureResult> failures;
 };
 
@@ -43,7 +51,7 @@ Uncertainty uncertainty(const UncertaintyOptions& options,
 /// Empty where nothing was asked.
 std::string uncertainty_text(const Uncertainty& uncertainty);
 
-/// Sets the keys `uncertainty` and `goodput`, null where nothing was asked.
+/// Sets the keys `uncertainty`, `straggler` and `goodput`, null where nothing was asked.
 void add_uncertainty(const Uncertainty& uncertainty, Json& json);
 
 }  // namespace pipetwin::cli

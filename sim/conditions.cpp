@@ -1,6 +1,7 @@
 #include "sim/conditions.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/error.h"
@@ -79,6 +80,19 @@ Conditions with_equal_pieces(const Plan& plan, Conditions conditions) {
             const Total& total = totals[rows[rank][cell].op];
             conditions.durations[rank][cell] =
                 (total.time + Duration{total.count - 1}) / total.count;
+        }
+    }
+    return conditions;
+}
+
+Conditions with_slower_rank(const Plan& plan, int rank, double factor) {
+    Conditions conditions = planned_conditions(plan);
+    for (std::size_t row = 0; row < plan->schedule.ranks.size(); ++row) {
+        auto& durations = conditions.durations.emplace_back();
+        const double longer = static_cast<int>(row) == rank ? factor : 1;
+        for (const Action& action : plan->schedule.ranks[row]) {
+            durations.emplace_back(
+                std::llround(static_cast<double>(plan.duration(action).count()) * longer));
         }
     }
     return conditions;

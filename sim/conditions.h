@@ -39,6 +39,10 @@ Conditions without_communication(Conditions conditions);
 /// share of the work. For conditions with durations.
 Conditions with_equal_pieces(const Plan& plan, Conditions conditions);
 
+/// The plan's own, with all that a rank does lasting `factor` times as long, rounded to a
+/// nanosecond.
+Conditions with_slower_rank(const Plan& plan, int rank, double factor);
+
 /// How long a message occupies a link: n / rate(n) with rate(n) = rate * n / (n + half_bandwidth),
 /// that is (n + half_bandwidth) / rate. The latency is not in it: the next message may follow at
 /// once.

@@ -472,6 +472,16 @@ TEST(Simulate, TellsTheGoodputOfALongRun) {
     EXPECT_EQ(result["uncertainty"], nullptr);
 }
 
+/// gpipe lasts all F and B once and m - 1 times the slowest: with one of four stages at twice its
+/// time 5 + 10 + 15 (2 + 4) = 105 ms.
+TEST(Simulate, TellsWhatAStragglerCosts) {
+    const auto result =
+        Equal{.schedule = "gpipe", .stages = 4, .micro_batches = 16, .more = {"--straggler", "2:2"}}
+            .simulate();
+    EXPECT_EQ(result["straggler"]["step_ms"], 105.0);
+    EXPECT_EQ(result["step_ms"], 57.0);
+}
+
 TEST(Simulate, RefusesUncertaintyThatMakesNoSense) {
     const auto refused = [](std::vector<std::string> more) {
         std::vector<std::string> args{"simulate",
@@ -490,7 +500,9 @@ TEST(Simulate, RefusesUncertaintyThatMakesNoSense) {
     };
     EXPECT_THAT(refused({"--jitter", "-0.1"}), HasSubstr("jitter of actions = -0.1"));
     EXPECT_THAT(refused({"--jitter", "nan"}), HasSubstr("jitter of actions = nan"));
-    EXPECT_THAT(refused({"--spikes", "often"}), HasSubstr("'often' is no probability and factor"));
+    EXPECT_THAT(refused({"--spikes", "often"}), HasSubstr("'often': expected two numbers"));
+    EXPECT_THAT(refused({"--straggler", "2:3"}), HasSubstr("rank 2 of ranks 0 to 1"));
+    EXPECT_THAT(refused({"--straggler", "0:-3"}), HasSubstr("a factor of -3"));
     EXPECT_THAT(refused({"--samples", "300"}), HasSubstr("nothing to draw"));
     EXPECT_THAT(refused({"--checkpoint-s", "3"}), HasSubstr("--mtbf-hours"));
     EXPECT_THAT(refused({"--mtbf-hours", "0"}), HasSubstr("mean time between failures of 0 hours"));
