@@ -487,8 +487,9 @@ TEST(ScenarioPlan, SizesOutsideTheSamplesAreNamed) {
 // --- Placement and links. ---
 
 std::vector<double> rates_with(const Scenario& scenario) {
+    const Plan plan = plan_of(scenario);
     std::vector<double> rates;
-    for (const LinkCost& link : plan_of(scenario)->links) {
+    for (const LinkCost& link : plan->links) {
         rates.push_back(link.bytes_per_second / 1e9);
     }
     return rates;
