@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/scratch_folder.h"
+
 // Which folder may know which, read from the include lines:
 //
 //     core  <--  sim   <--  gui, cli
@@ -275,11 +277,10 @@ TEST(IncludeDirection, ReadsEverySpellingOfAnInclude) {
 }
 
 TEST(IncludeDirection, FindsAViolationInAFileOnDisk) {
-    const fs::path root = fs::path(testing::TempDir()) / "pipetwin_include_direction";
+    const pipetwin::tests::ScratchFolder root;
     fs::create_directories(root / "core");
-    std::ofstream(root / "core" / "bad.h") << "#pragma once\n\n#include <thread>\n";
-    EXPECT_THAT(violations_in_tree(root), ElementsAre(HasSubstr("core/bad.h:3: threads")));
-    fs::remove_all(root);
+    root.write("core/bad.h", "#pragma once\n\n#include <thread>\n");
+    EXPECT_THAT(violations_in_tree(root.path()), ElementsAre(HasSubstr("core/bad.h:3: threads")));
 }
 
 }  // namespace

@@ -1,11 +1,7 @@
 #include "tests/cli/support.h"
 
-#include <unistd.h>
-
 #include <fstream>
 #include <sstream>
-
-#include <fmt/format.h>
 
 #include "cli/command_line.h"
 
@@ -25,21 +21,8 @@ Outcome pipetwin(const std::vector<std::string>& args, const Terminal& terminal)
     return outcome;
 }
 
-InFolder::InFolder() {
-    static int count = 0;
-    folder_ = std::filesystem::temp_directory_path() /
-              fmt::format("pipetwin-cli-{}-{}", getpid(), ++count);
-    std::filesystem::create_directories(folder_);
-}
-
-InFolder::~InFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-}
-
 std::string InFolder::file(std::string_view name, std::string_view content) const {
-    std::ofstream(folder_ / name, std::ios::binary) << content;
-    return path(name);
+    return folder_.write(name, content).string();
 }
 
 std::string content_of(const std::filesystem::path& path) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/console.h"
+#include "tests/support/scratch_folder.h"
 
 namespace pipetwin::cli {
 
@@ -28,18 +29,13 @@ Outcome pipetwin(const std::vector<std::string>& args, const Terminal& terminal 
 /// A test with a folder of its own, which is removed afterwards.
 class InFolder : public ::testing::Test {
   protected:
-    InFolder();
-    ~InFolder() override;
-    InFolder(const InFolder&) = delete;
-    InFolder& operator=(const InFolder&) = delete;
-
-    const std::filesystem::path& folder() const { return folder_; }
+    const std::filesystem::path& folder() const { return folder_.path(); }
     /// Writes a file into the folder and returns its path.
     std::string file(std::string_view name, std::string_view content) const;
     std::string path(std::string_view name) const { return (folder_ / name).string(); }
 
   private:
-    std::filesystem::path folder_;
+    tests::ScratchFolder folder_;
 };
 
 std::string content_of(const std::filesystem::path& path);

@@ -1,8 +1,5 @@
 #include "core/scenario.h"
 
-#include <unistd.h>
-
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +12,7 @@
 #include "tests/support/code_blocks.h"
 #include "tests/support/error_of.h"
 #include "tests/support/mutate.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin {
@@ -200,15 +198,13 @@ TEST(ParseScenario, ReadsHowTheOrderIsMade) {
 /// A schedule of two ranks and three micro-batches, beside the scenario.
 class OwnSchedule : public ::testing::Test {
   protected:
-    void SetUp() override { write_file(csv, "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"); }
-    void TearDown() override { std::filesystem::remove(csv); }
-
     Scenario scenario(const std::string& keys) const {
         return parse(with(gpt, "[pipeline]\nschedule = \"" + csv.string() + "\"\n" + keys));
     }
 
-    const std::filesystem::path csv = std::filesystem::temp_directory_path() /
-                                      fmt::format("pipetwin_own_schedule_{}.csv", ::getpid());
+    const tests::ScratchFolder folder;
+    const std::filesystem::path csv =
+        folder.write("own.csv", "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
 };
 
 TEST_F(OwnSchedule, SaysStagesChunksAndMicroBatches) {
@@ -621,15 +617,12 @@ TEST(PrintScenario, MeansTheSameInAnotherFolder) {
 }
 
 TEST(ReadScenario, ReadsAFileAndRefusesWhatIsNone) {
-    const std::filesystem::path folder =
-        std::filesystem::path(::testing::TempDir()) / "pipetwin_scenario_test";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "s.toml") << mlp;
+    const tests::ScratchFolder folder;
+    folder.write("s.toml", mlp);
     EXPECT_EQ(read_scenario(folder / "s.toml").model.sizes, (std::vector<int>{784, 64, 10}));
-    EXPECT_EQ(error_of([&] { read_scenario(folder); }).kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error_of([&] { read_scenario(folder.path()); }).kind(), ErrorKind::BadInput);
     EXPECT_EQ(error_of([&] { read_scenario(folder / "none.toml"); }).kind(), ErrorKind::Io);
     EXPECT_EQ(error_of([&] { read_scenario("/dev/zero"); }).text(), "not a regular file");
-    std::filesystem::remove_all(folder);
 }
 
 TEST(RequireSettled, PassesWhatIsPlannedHere) {

@@ -8,20 +8,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/scratch_folder.h"
+
 namespace pipetwin::exec {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 /// Points the program at a folder of modules and undoes it, with the fake module's answers, at the
 /// end.
 class CudaModule : public testing::Test {
   protected:
-    CudaModule() : folder_(fs::path(testing::TempDir()) / "pipetwin_modules") {
-        fs::create_directories(folder_);
-        set("PIPETWIN_MODULE_PATH", folder_.string());
-    }
+    CudaModule() { set("PIPETWIN_MODULE_PATH", folder().string()); }
     ~CudaModule() override {
         for (const char* name : {"PIPETWIN_MODULE_PATH",
                                  "FAKE_CUDA_INTERFACE",
@@ -29,15 +27,13 @@ class CudaModule : public testing::Test {
                                  "FAKE_CUDA_DEVICES"}) {
             unsetenv(name);
         }
-        std::error_code ignored;
-        fs::remove_all(folder_, ignored);
     }
     static void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
     static void use_fake_module() { set("PIPETWIN_MODULE_PATH", PIPETWIN_FAKE_MODULE_DIR); }
-    const fs::path& folder() const { return folder_; }
+    const std::filesystem::path& folder() const { return folder_.path(); }
 
   private:
-    fs::path folder_;
+    tests::ScratchFolder folder_;
 };
 
 TEST_F(CudaModule, WithoutTheModuleTheAnswerIsNotBuilt) {

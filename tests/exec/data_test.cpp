@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "exec/data/batch.h"
 #include "exec/random.h"
+#include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -23,18 +24,8 @@ using ::testing::HasSubstr;
 /// A folder of its own for each test.
 class Data : public ::testing::Test {
   protected:
-    Data() {
-        const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-        folder_ = fs::path(::testing::TempDir()) / (std::string("pipetwin_data_") + test->name());
-        fs::remove_all(folder_);
-        fs::create_directories(folder_);
-    }
-    ~Data() override { fs::remove_all(folder_); }
-    Data(const Data&) = delete;
-    Data& operator=(const Data&) = delete;
-
     void write(const std::string& name, const std::string& bytes) const {
-        std::ofstream(folder_ / name, std::ios::binary) << bytes;
+        folder_.write(name, bytes);
     }
 
     Scenario scenario(DataKind kind, const std::string& path) const {
@@ -45,7 +36,7 @@ class Data : public ::testing::Test {
         return scenario;
     }
 
-    fs::path folder_;
+    tests::ScratchFolder folder_;
 };
 
 Model small_gpt(int context, int vocabulary = 256) {

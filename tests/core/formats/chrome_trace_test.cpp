@@ -1,6 +1,5 @@
 #include "core/formats/chrome_trace.h"
 
-#include <fstream>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -9,6 +8,7 @@
 
 #include "core/error.h"
 #include "tests/support/plain_plan.h"
+#include "tests/support/scratch_folder.h"
 
 namespace pipetwin {
 namespace {
@@ -255,9 +255,8 @@ TEST(ChromeTrace, TextCutAnywhereIsRefused) {
 }
 
 TEST(ChromeTrace, IsReadFromAFile) {
-    const auto file =
-        std::filesystem::path(::testing::TempDir()) / "pipetwin_chrome_trace_test.json";
-    std::ofstream(file) << print_chrome_trace(example());
+    const tests::ScratchFolder folder;
+    const std::filesystem::path file = folder.write("example.json", print_chrome_trace(example()));
     expect_equal(read_chrome_trace(file), example());
     std::filesystem::remove(file);
     EXPECT_THROW(read_chrome_trace(file), Error);

@@ -1,10 +1,8 @@
 #include "core/formats/json_text.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +12,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/mutate.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin {
@@ -149,26 +148,18 @@ TEST(IsUtf8, AcceptsUtf8AndNothingElse) {
 /// A folder of its own, removed at the end.
 class Files : public ::testing::Test {
   protected:
-    void SetUp() override {
-        std::string pattern =
-            (std::filesystem::path(::testing::TempDir()) / "pipetwinXXXXXX").string();
-        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-        folder_ = pattern;
-    }
-    void TearDown() override { std::filesystem::remove_all(folder_); }
-
     std::filesystem::path path(std::string_view name) const { return folder_ / name; }
 
     std::vector<std::string> names() const {
         std::vector<std::string> all;
-        for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+        for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
             all.push_back(entry.path().filename());
         }
         return all;
     }
 
   private:
-    std::filesystem::path folder_;
+    tests::ScratchFolder folder_;
 };
 
 using ReadFile = Files;

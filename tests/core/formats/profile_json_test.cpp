@@ -1,6 +1,5 @@
 #include "core/formats/profile_json.h"
 
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "tests/support/code_blocks.h"
 #include "tests/support/error_of.h"
 #include "tests/support/mutate.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin {
@@ -280,16 +280,14 @@ TEST(ParseProfile, PointsAtTheEntryThatARepeatedLayerCameFrom) {
 }
 
 TEST(ReadProfile, GoesByTheEndingOfTheFile) {
-    const std::filesystem::path folder =
-        std::filesystem::path(::testing::TempDir()) / "pipetwin_profile_test";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "x.profile.json") << full;
-    std::ofstream(folder / "x.csv")
-        << "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\na,1,2,3,4,5\n";
+    const tests::ScratchFolder folder;
+    folder.write("x.profile.json", full);
+    folder.write("x.csv",
+                 "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\n"
+                 "a,1,2,3,4,5\n");
     EXPECT_EQ(read_profile(folder / "x.profile.json").layers.size(), 2U);
     EXPECT_EQ(read_profile(folder / "x.csv").layers[0].name, "a");
     EXPECT_EQ(error_of([&] { read_profile(folder / "none.json"); }).kind(), ErrorKind::Io);
-    std::filesystem::remove_all(folder);
 }
 
 TEST(ParseProfile, ThrowsNothingButErrorForDamagedTexts) {
