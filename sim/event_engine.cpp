@@ -1,15 +1,14 @@
 #include "sim/event_engine.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <vector>
 
 #include "core/edge.h"
 #include "core/error.h"
 #include "sim/event_queue.h"
 #include "sim/fifo.h"
+#include "sim/shared_cores.h"
 #include "sim/shared_links.h"
-#include "sim/shared_work.h"
 #include "sim/step_costs.h"
 
 namespace pipetwin::sim {
@@ -32,8 +31,8 @@ struct Edge {
     bool receiver_waits = false;
 
     /// Room for one more? With capacity 0 a message needs a receive that has begun.
-    bool has_room(std::optional<int> capacity) const {
-        return !capacity || handed_over < std::max(taken + *capacity, receives_begun);
+    bool has_room(int capacity) const {
+        return handed_over - taken < capacity || handed_over < receives_begun;
     }
 };
 
@@ -45,80 +44,68 @@ struct Reduction {
 };
 
 struct Rank {
-    const Action* actions = nullptr;  ///< the one at hand, and those that follow
-    const Action* actions_end = nullptr;
-    Span* span = nullptr;    ///< of the action at hand
-    bool in_action = false;  ///< has turned to it
-    Duration network_free{};
+    const Action* action = nullptr;  ///< the one at hand
+    const Action* end = nullptr;     ///< of the row
+    Span* span = nullptr;            ///< of the action at hand
+    Duration begin{};                ///< when the rank turned to it
+    Duration ready{};
+    bool acts = false;  ///< the rank is in the action, and the event to come is its end
+
+    /// The action at hand is over, and the rank turns to the next.
+    void done(Duration now) {
+        *span = {*action, begin, ready, now};
+        begin = now;
+        acts = false;
+        ++action;
+        ++span;
+        write_soon(span + 6);
+    }
+
+    /// Rows are written in turns, too many for the processor to see that each goes on.
+    static void write_soon(const Span* span) { __builtin_prefetch(span, 1); }
 };
 
-/// Ranks that share processors, or disturb each other.
-class SharedCores {
-  public:
-    SharedCores(const Contention& contention, std::size_t ranks)
-        : work_({contention.cores > 0 ? contention.cores * full_speed
-                                      : std::numeric_limits<std::int64_t>::max()}) {
-        for (const auto& row : contention.interference) {
-            auto& shares = interference_.emplace_back();
-            for (const double share : row) {
-                shares.push_back(std::llround(share * static_cast<double>(one)));
-            }
-        }
-        interference_.resize(ranks);
+/// Who announces events: every rank, which has at most one to come - the end of its action, or the
+/// message that it waits for - and, where there are any, the shared cores and links, and the
+/// gradients of each stage.
+struct Sources {
+    Sources(const Plan& plan, const Conditions& conditions)
+        : cores(plan->schedule.ranks.size()),
+          links(cores + (SharedCores::needed(conditions.contention) ? 1 : 0)),
+          gradients(links + (conditions.contention.shared_links.empty() ? 0 : 1)),
+          count(gradients + (plan->reductions.empty() && conditions.overlapped_reductions.empty()
+                                 ? 0
+                                 : 2 * plan->schedule.rank_of_stage.size())) {}
+
+    /// Over the replicas' network.
+    std::size_t own_gradients(int stage) const {
+        return gradients + 2 * static_cast<std::size_t>(stage);
     }
+    /// From the stage with the same weights.
+    std::size_t twins_gradients(int stage) const { return own_gradients(stage) + 1; }
+    int stage_of(std::size_t source) const { return static_cast<int>((source - gradients) / 2); }
 
-    void begin(Duration now, int rank, Duration length) {
-        busy_.push_back(rank);
-        work_.begin(now, rank, Units{length.count()} * one, {.most = full_speed, .shared = {0}});
-        limit_all(now);
-    }
-
-    std::vector<int> take_done(Duration now) {
-        std::vector<int> done = work_.take_done(now);
-        for (const int rank : done) {
-            std::erase(busy_, rank);
-        }
-        limit_all(now);
-        return done;
-    }
-
-    std::optional<Duration> next_end() { return work_.next_end(); }
-
-  private:
-    void limit_all(Duration now) {
-        for (const int rank : busy_) {
-            std::int64_t slowness = one;
-            const auto& shares = interference_[static_cast<std::size_t>(rank)];
-            for (const int other : busy_) {
-                const bool disturbs = other != rank && !shares.empty();
-                slowness += disturbs ? shares[static_cast<std::size_t>(other)] : 0;
-            }
-            work_.limit(now, rank, static_cast<std::int64_t>(Units{full_speed} * one / slowness));
-        }
-    }
-
-    /// A nanosecond of work is this many units, so that speeds have room for fractions: those of
-    /// up to 16 ranks on one processor are exact, as each number up to 16 divides it.
-    static constexpr std::int64_t one = 720'720;
-    static constexpr std::int64_t full_speed = one * std::nano::den;
-
-    SharedWork work_;
-    std::vector<std::vector<std::int64_t>> interference_;
-    std::vector<int> busy_;
+    std::size_t cores;
+    std::size_t links;
+    std::size_t gradients;
+    std::size_t count;
 };
 
 class Simulation {
   public:
     Simulation(const Plan& plan, const Conditions& conditions, Timeline recycled)
         : schedule_(plan->schedule),
-          conditions_(conditions),
           costs_(plan, conditions),
+          sources_(plan, conditions),
+          capacity_(conditions.channel_capacity.value_or(unlimited)),
+          blocking_(conditions.transfer == TransferMode::Blocking),
+          shares_cores_(SharedCores::needed(conditions.contention)),
           cores_(conditions.contention, plan->schedule.ranks.size()),
           links_(plan, conditions),
-          shares_cores_(conditions.contention.cores > 0 ||
-                        !conditions.contention.interference.empty()),
           ranks_(plan->schedule.ranks.size()),
+          network_free_(plan->schedule.ranks.size()),
           reductions_(plan->schedule.rank_of_stage.size()),
+          queue_(sources_.count),
           timeline_(std::move(recycled)) {
         const std::vector<int>& rank_of = schedule_.rank_of_stage;
         for (std::size_t boundary = 0; boundary + 1 < rank_of.size(); ++boundary) {
@@ -129,8 +116,8 @@ class Simulation {
         timeline_.ranks.resize(ranks_.size());
         for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
             timeline_.ranks[rank].resize(schedule_.ranks[rank].size());
-            ranks_[rank].actions = schedule_.ranks[rank].data();
-            ranks_[rank].actions_end = ranks_[rank].actions + schedule_.ranks[rank].size();
+            ranks_[rank].action = schedule_.ranks[rank].data();
+            ranks_[rank].end = ranks_[rank].action + schedule_.ranks[rank].size();
             ranks_[rank].span = timeline_.ranks[rank].data();
         }
         timeline_.links.resize(edges_.size());
@@ -144,14 +131,15 @@ class Simulation {
         for (int rank = schedule_.rank_count() - 1; rank >= 0; --rank) {
             runnable_.push_back(rank);
         }
+        follow_all();
         std::int64_t events = 0;
-        for (follow_all(); !queue_.empty(); follow_all()) {
-            happen(queue_.take_next());
+        while (const auto event = queue_.take_next()) {
+            happen(*event);
+            follow_all();
             ++events;
         }
-        for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-            PIPETWIN_EXPECT(ranks_[rank].actions == ranks_[rank].actions_end,
-                            "a validated plan runs to its end");
+        for (const Rank& rank : ranks_) {
+            PIPETWIN_EXPECT(rank.action == rank.end, "a validated plan runs to its end");
         }
         if (std::ranges::all_of(timeline_.links, [](const auto& row) { return row.empty(); })) {
             timeline_.links.clear();
@@ -161,6 +149,9 @@ class Simulation {
 
   private:
     void count_what_updates_await() {
+        if (sources_.gradients == sources_.count) {
+            return;
+        }
         for (const auto& row : schedule_.ranks) {
             for (const Action& action : row) {
                 if (action.op == Op::ReduceGradient) {
@@ -179,26 +170,18 @@ class Simulation {
 
     void happen(const Event& event) {
         now_ = event.time;
-        switch (event.kind) {
-            case EventKind::RankFree:
-                finish(event.index);
-                break;
-            case EventKind::MessageCame:
-                runnable_.push_back(event.index);
-                break;
-            case EventKind::GradientsCame: {
-                Reduction& awaited = reduction(event.index);
-                if (--awaited.awaited == 0) {
-                    wake(awaited.update_waits, rank_of(event.index));
-                }
-                break;
+        if (event.source < ranks_.size()) {
+            const auto rank = static_cast<int>(event.source);
+            if (ranks_[event.source].acts) {
+                ranks_[event.source].done(now_);
             }
-            case EventKind::CoresMoved:
-                cores_moved();
-                break;
-            case EventKind::LinksMoved:
-                links_moved();
-                break;
+            follow(rank);
+        } else if (event.source >= sources_.gradients) {
+            gradients_came(sources_.stage_of(event.source));
+        } else if (event.source == sources_.links) {
+            links_moved();
+        } else {
+            cores_moved();
         }
     }
 
@@ -213,19 +196,7 @@ class Simulation {
     /// Through its row, until the rank is busy or has to wait.
     void follow(int rank) {
         Rank& state = ranks_[static_cast<std::size_t>(rank)];
-        while (state.actions != state.actions_end) {
-            const Action& action = *state.actions;
-            if (!state.in_action) {
-                state.in_action = true;
-                state.span->action = action;
-                state.span->begin = now_;
-                if (is_receive(action.op)) {
-                    ++edge_at(edge_of(action)).receives_begun;
-                }
-            }
-            if (!goes_on(rank, state, action)) {
-                return;
-            }
+        while (state.action != state.end && goes_on(rank, state, *state.action)) {
         }
     }
 
@@ -238,10 +209,10 @@ class Simulation {
             return send(rank, state, action);
         }
         if (is_receive(action.op)) {
-            return receive(state, action);
+            return receive(rank, state, action);
         }
         if (action.op == Op::ReduceGradient) {
-            set_out(state, action.stage);
+            set_out(rank, action.stage);
         }
         if (action.op == Op::Optimizer) {
             Reduction& awaited = reduction(action.stage);
@@ -254,22 +225,24 @@ class Simulation {
     }
 
     bool compute(int rank, Rank& state, const Action& action) {
-        state.span->ready = now_;
         const Duration length = costs_.action(rank, cell_of(rank, state), action);
+        state.ready = now_;
         if (length == Duration{}) {
-            return done(state);
+            state.done(now_);
+            return true;
         }
+        state.acts = true;
         if (shares_cores_) {
             cores_.begin(now_, rank, length);
             announce_cores();
         } else {
-            queue_.announce(now_ + length, EventKind::RankFree, rank);
+            queue_.announce(static_cast<std::size_t>(rank), now_ + length);
         }
         return false;
     }
 
     std::size_t cell_of(int rank, const Rank& state) const {
-        return static_cast<std::size_t>(state.actions -
+        return static_cast<std::size_t>(state.action -
                                         schedule_.ranks[static_cast<std::size_t>(rank)].data());
     }
 
@@ -277,26 +250,29 @@ class Simulation {
     bool send(int rank, Rank& state, const Action& action) {
         const int index = edge_of(action);
         Edge& edge = edge_at(index);
-        edge.sender_waits = !edge.has_room(conditions_.channel_capacity);
+        edge.sender_waits = !edge.has_room(capacity_);
         if (edge.sender_waits) {
             return false;
         }
-        state.span->ready = now_;
         ++edge.handed_over;
-        const bool blocks = conditions_.transfer == TransferMode::Blocking;
+        state.ready = now_;
         if (links_.is_shared(index)) {
+            state.acts = blocking_;
             links_.request(now_, index, action);
             announce_links();
-            return !blocks && done(state);
+        } else {
+            const Duration leaves = std::max(now_, edge.link_free);
+            edge.link_free = leaves + costs_.message(index, action.micro_batch);
+            carried(index, action, leaves, edge.link_free);
+            state.acts = blocking_ && edge.link_free > now_;
+            if (state.acts) {
+                queue_.announce(static_cast<std::size_t>(rank), edge.link_free);
+            }
         }
-        const Duration leaves = std::max(now_, edge.link_free);
-        edge.link_free = leaves + costs_.message(index, action.micro_batch);
-        carried(index, action, leaves, edge.link_free);
-        if (!blocks || edge.link_free == now_) {
-            return done(state);
+        if (!state.acts) {
+            state.done(now_);
         }
-        queue_.announce(edge.link_free, EventKind::RankFree, rank);
-        return false;
+        return !state.acts;
     }
 
     /// The message's way is settled. Its arrival is an event only for a receiver that waits.
@@ -308,91 +284,85 @@ class Simulation {
         edge.arrivals.push(arrival);
         if (edge.receiver_waits) {
             edge.receiver_waits = false;
-            queue_.announce(arrival, EventKind::MessageCame, edge.receiver);
+            queue_.announce(static_cast<std::size_t>(edge.receiver), arrival);
         }
     }
 
     /// Takes the message, if it has arrived; otherwise the rank waits.
-    bool receive(Rank& state, const Action& action) {
+    bool receive(int rank, Rank& state, const Action& action) {
         Edge& edge = edge_at(edge_of(action));
+        edge.receives_begun = edge.taken + 1;
         bool arrived = false;
         if (edge.arrivals.empty()) {
             edge.receiver_waits = true;
         } else if (edge.arrivals.front() > now_) {
-            queue_.announce(edge.arrivals.front(), EventKind::MessageCame, edge.receiver);
+            queue_.announce(static_cast<std::size_t>(rank), edge.arrivals.front());
         } else {
-            arrived = true;
             edge.arrivals.pop();
-            state.span->ready = now_;
             ++edge.taken;
+            state.ready = now_;
+            state.done(now_);
+            arrived = true;
         }
-        if (edge.sender_waits && edge.has_room(conditions_.channel_capacity)) {
+        if (edge.sender_waits && edge.has_room(capacity_)) {
             wake(edge.sender_waits, edge.sender);
         }
-        return arrived && done(state);
+        return arrived;
     }
 
     /// The stage's gradients set out; the rank does not wait for them.
-    void set_out(Rank& state, int stage) {
+    void set_out(int rank, int stage) {
         if (goes_on_meanwhile(stage)) {
-            Duration& network = state.network_free;
+            Duration& network = network_free_[static_cast<std::size_t>(rank)];
             network = std::max(network, now_) + costs_.overlapped_reduction(stage);
-            queue_.announce(network, EventKind::GradientsCame, stage);
+            queue_.announce(sources_.own_gradients(stage), network);
         }
         if (const auto twin = twin_of(schedule_, stage)) {
-            queue_.announce(
-                now_ + costs_.hand_over_of_gradients(stage), EventKind::GradientsCame, *twin);
+            queue_.announce(sources_.twins_gradients(*twin),
+                            now_ + costs_.hand_over_of_gradients(stage));
+        }
+    }
+
+    void gradients_came(int stage) {
+        Reduction& awaited = reduction(stage);
+        if (--awaited.awaited == 0) {
+            wake(awaited.update_waits, schedule_.rank_of_stage[static_cast<std::size_t>(stage)]);
         }
     }
 
     void announce_cores() {
         if (const auto next = cores_.next_end()) {
-            queue_.announce(*next, EventKind::CoresMoved, 0);
+            queue_.announce(sources_.cores, *next);
         }
     }
 
-    /// The announcement may be out of date: then nothing is done yet, and the right one comes.
     void cores_moved() {
-        const std::vector<int> done = cores_.take_done(now_);
-        for (const int rank : done) {
+        for (const int rank : cores_.take_done(now_)) {
             finish(rank);
         }
-        if (!done.empty()) {
-            announce_cores();
-        }
+        announce_cores();
     }
 
     void announce_links() {
         if (const auto next = links_.next_end()) {
-            queue_.announce(*next, EventKind::LinksMoved, 0);
+            queue_.announce(sources_.links, *next);
         }
     }
 
     void links_moved() {
-        const std::vector<SharedLinks::Carried> through = links_.take_done(now_);
-        for (const SharedLinks::Carried& message : through) {
+        for (const SharedLinks::Carried& message : links_.take_done(now_)) {
             carried(message.edge, message.send, message.begin, now_);
-            if (conditions_.transfer == TransferMode::Blocking) {
+            if (blocking_) {
                 finish(edge_at(message.edge).sender);
             }
         }
-        if (!through.empty()) {
-            announce_links();
-        }
+        announce_links();
     }
 
     /// The action at hand is over, and the rank turns to the next.
     void finish(int rank) {
-        done(ranks_[static_cast<std::size_t>(rank)]);
+        ranks_[static_cast<std::size_t>(rank)].done(now_);
         runnable_.push_back(rank);
-    }
-
-    bool done(Rank& state) {
-        state.span->end = now_;
-        state.in_action = false;
-        ++state.actions;
-        ++state.span;
-        return true;
     }
 
     void wake(bool& waits, int rank) {
@@ -402,19 +372,21 @@ class Simulation {
         }
     }
 
-    int rank_of(int stage) const {
-        return schedule_.rank_of_stage[static_cast<std::size_t>(stage)];
-    }
     Edge& edge_at(int index) { return edges_[static_cast<std::size_t>(index)]; }
     Reduction& reduction(int stage) { return reductions_[static_cast<std::size_t>(stage)]; }
 
+    static constexpr int unlimited = 1 << 30;
+
     const Schedule& schedule_;
-    const Conditions& conditions_;
     StepCosts costs_;
+    Sources sources_;
+    int capacity_;
+    bool blocking_;
+    bool shares_cores_;
     SharedCores cores_;
     SharedLinks links_;
-    bool shares_cores_;
     std::vector<Rank> ranks_;
+    std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
     std::vector<Edge> edges_;
     std::vector<Reduction> reductions_;  ///< [stage]
     std::vector<int> runnable_;          ///< ranks that can go on now

@@ -5,8 +5,7 @@
 #include "sim/conditions.h"
 
 /// The engine for what depends on run time: links that several transfers share, ranks that share
-/// processors. Discrete events in integer nanoseconds; equal times in the order in which they were
-/// announced.
+/// processors. Discrete events in integer nanoseconds; of equal times the lower rank's comes first.
 namespace pipetwin::sim {
 
 /// Where nothing is shared, the same timeline as `in_fixed_order`. `recycled` is an older timeline
