@@ -10,6 +10,7 @@
 #include "sim/shared_cores.h"
 #include "sim/shared_links.h"
 #include "sim/step_costs.h"
+#include "sim/write_soon.h"
 
 namespace pipetwin::sim {
 
@@ -58,11 +59,8 @@ struct Rank {
         acts = false;
         ++action;
         ++span;
-        write_soon(span + 6);
+        write_soon(span);
     }
-
-    /// Rows are written in turns, too many for the processor to see that each goes on.
-    static void write_soon(const Span* span) { __builtin_prefetch(span, 1); }
 };
 
 /// Who announces events: every rank, which has at most one to come - the end of its action, or the

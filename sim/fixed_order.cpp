@@ -5,6 +5,7 @@
 #include "sim/fifo.h"
 #include "sim/row_walk.h"
 #include "sim/step_costs.h"
+#include "sim/write_soon.h"
 
 namespace pipetwin::sim {
 
@@ -41,11 +42,13 @@ class Spans {
                         Duration ready,
                         Duration end) {
         spans[cell] = {action, begin, ready, end};
+        write_soon(spans + cell);
     }
 
     void on_link(const MessageEnd& end, Duration begin, Duration through) {
-        timeline_.links[static_cast<std::size_t>(end.edge)].push_back(
-            {end.action, begin, begin, through});
+        std::vector<Span>& row = timeline_.links[static_cast<std::size_t>(end.edge)];
+        row.push_back({end.action, begin, begin, through});
+        write_soon(&row.back());
     }
 
     Timeline take() {

@@ -57,10 +57,9 @@ TEST(EventQueue, DoesWhatAnOrderedMapDoes) {
                 queue.announce(source, expected[source]);
                 continue;
             }
-            const auto earliest =
-                std::ranges::min_element(expected, {}, [](const auto& announced) {
-                    return std::pair{announced.second, announced.first};
-                });
+            const auto earliest = std::ranges::min_element(expected, {}, [](const auto& announced) {
+                return std::pair{announced.second, announced.first};
+            });
             const std::optional<Event> event = queue.take_next();
             ASSERT_EQ(event.has_value(), earliest != expected.end());
             if (event) {
