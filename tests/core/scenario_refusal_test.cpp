@@ -1,0 +1,251 @@
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/scenario.h"
+#include "tests/core/scenario_texts.h"
+#include "tests/support/mutate.h"
+#include "tests/support/soak.h"
+
+namespace pipetwin {
+namespace {
+
+using testing::full;
+using testing::gpt;
+using testing::layers_text;
+using testing::mlp;
+using testing::parse;
+using testing::refusal;
+using testing::Refusal;
+using testing::with;
+
+TEST(ParseScenario, NamesTheNearestKnownKeyOfAnUnknownOne) {
+    const Error error = refusal(with(gpt, "[pipeline]\nmicrobatches = 4"));
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:8:1");
+    EXPECT_EQ(error.text(), "unknown key 'microbatches' in 'pipeline'");
+    EXPECT_EQ(error.hint(), "did you mean 'micro_batches'?");
+
+    const Error table = refusal(with(gpt, "[pipelin]\nstages = 4"));
+    EXPECT_EQ(table.place(), "/home/u/scenarios/s.toml:7:2");
+    EXPECT_EQ(table.text(), "unknown key 'pipelin'");
+    EXPECT_EQ(table.hint(), "did you mean 'pipeline'?");
+}
+
+TEST(ParseScenario, ReportsTheFirstUnknownKeyOfTheText) {
+    EXPECT_EQ(refusal(with(gpt, "[pipeline]\nzz = 1\naa = 2")).place(),
+              "/home/u/scenarios/s.toml:8:1");
+}
+
+TEST(ParseScenario, AMisspelledKeyComesBeforeTheKeyThatIsThereforeMissing) {
+    EXPECT_EQ(refusal("[model]\nkind = \"mlp\"\nsises = [2, 2]\n").hint(), "did you mean 'sizes'?");
+}
+
+TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
+    const std::vector<Refusal> cases{
+        {gpt,
+         "[pipeline]\nstages = \"two\"",
+         "stages = \"two\", expected a whole number from 1 to 4096"},
+        {gpt, "[pipeline]\nstages = 2.5", "pipeline.stages = 2.5, expected a whole number"},
+        {gpt, "[pipeline]\nstages = 0", "pipeline.stages = 0, expected a whole number from 1"},
+        {gpt, "[pipeline]\nstages = 4097", "pipeline.stages = 4097"},
+        {gpt, "[pipeline]\nstages = true", "pipeline.stages = true"},
+        {gpt, "[pipeline]\nstages = [1]", "pipeline.stages = [a list]"},
+        {gpt, "[pipeline]\nmicro_batches = 65537", "pipeline.micro_batches = 65537"},
+        {gpt, "[pipeline]\nmicro_batches = -1", "pipeline.micro_batches = -1"},
+        {gpt, "[pipeline]\nchunks = 65", "pipeline.chunks = 65"},
+        {gpt, "[pipeline]\nschedule = 1", "pipeline.schedule = 1, expected a string"},
+        {gpt, "[pipeline]\nrecompute = \"some\"", "one of none, always, except-last"},
+        {gpt, "[pipeline]\nrecompute_timing = \"auto\"", "one of eager, lazy"},
+        {gpt, "[pipeline]\npartition = \"equal\"", "expected a list of whole numbers"},
+        {gpt, "[pipeline]\npartition = [1, \"x\"]", "pipeline.partition[1] = \"x\""},
+        {gpt, "[pipeline]\npartition = [0]", "pipeline.partition[0] = 0"},
+        {gpt, "[pipeline]\nchannel_capacity = -1", "pipeline.channel_capacity = -1"},
+        {gpt, "[training]\nbatch = 0", "training.batch = 0"},
+        {gpt, "[training]\nbatch = 1979-05-27", "training.batch = a date or time"},
+        {gpt, "[training]\nlearning_rate = nan", "training.learning_rate = nan"},
+        {gpt, "[training]\nlearning_rate = inf", "training.learning_rate = inf"},
+        {gpt, "[training]\nlearning_rate = -0.1", "training.learning_rate = -0.1"},
+        {gpt, "[training]\nlearning_rate = \"fast\"", "expected a number"},
+        {gpt, "[training]\noptimizer = \"adamm\"", "optimizer = \"adamm\", expected one of sgd"},
+        {gpt, "[training]\nseed = -1", "training.seed = -1"},
+        {gpt, "[training]\nseed = 9223372036854775807", "training.seed = 9223372036854775807"},
+        {gpt, "[cluster]\nbackend = \"gpu\"", "one of cpu, paced, cuda"},
+        {gpt, "[cluster]\nmemory_limit = \"4 gigs\"", "'4 gigs' is not an amount of memory"},
+        {gpt, "[cluster]\nmemory_limit = 0", "cluster.memory_limit = 0"},
+        {gpt, "[cluster]\nmemory_limit = 1.5", "expected an amount of memory"},
+        {gpt, "[cluster]\nlink_gbps = -1", "cluster.link_gbps = -1"},
+        {gpt, "[cluster]\nper_node = 0", "cluster.per_node = 0"},
+        {gpt, "[cluster]\ndevice = \"h100\"", "this-machine, a100-sxm-80, b200, h100-sxm"},
+        {gpt, "[cluster]\ndevice = \"../x\"", "expected devices out of this-machine"},
+        {gpt, "[cluster]\ndevices = [\"b201\"]", "expected devices out of this-machine"},
+        {gpt, "[cluster]\ndevices = \"b200\"", "expected a list of strings"},
+        {gpt, "[cluster]\ndevices = [1]", "cluster.devices[0] = 1, expected a string in quotes"},
+        {gpt, "[cluster]\ndevices = [\"b200\", \"b200\"]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\ndevice = \"b200\"\ndevices = [\"b200\"]", "either device or devices"},
+        {gpt, "[cluster]\nspeeds = [1]\ndevices = [\"b200\"]", "either speeds or devices"},
+        {gpt, "[cluster]\nspeeds = [0]", "expected speeds from 0.000001 to 1000000"},
+        {gpt, "[cluster]\nspeeds = [-1]", "cluster.speeds[0] = -1"},
+        {gpt, "[cluster]\nspeeds = [nan]", "cluster.speeds[0] = nan, expected a number"},
+        {gpt, "[cluster]\nspeeds = [inf]", "cluster.speeds[0] = inf, expected a number"},
+        {gpt, "[cluster]\nspeeds = [\"x\"]", "cluster.speeds[0] = \"x\""},
+        {gpt, "[cluster]\nspeeds = [1, 1]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\nscale_costs = true", "expected a string"},
+        {gpt, "[cluster]\nscale_costs = \"roofline\"", "one of none, compute, memory, cautious"},
+        {gpt, "[cluster]\nplacement = \"random\"", "one of fill, round-robin"},
+        {gpt, "[cluster]\nplacement = [0, 1]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\nplacement = [-1]", "cluster.placement[0] = -1"},
+        {gpt, "[cluster]\nlink = \"nvlink\"", "no link 'nvlink'; known: nvlink-2"},
+        {gpt, "[cluster]\nnode_link = 3", "expected a string"},
+        {gpt, "[cluster]\nmemory_limit = [\"1 GB\", \"1 GB\"]", "expected 1 entries"},
+        {gpt, "[cluster]\nmemory_limit = [\"1 gig\"]", "cluster.memory_limit[0] = \"1 gig\""},
+        {gpt, "[cluster]\nmemory_limit = [0]", "cluster.memory_limit[0] = 0"},
+        {gpt, "[pipeline]\ndata_parallel = 0", "pipeline.data_parallel = 0"},
+        {gpt, "[pipeline]\nall_reduce = \"butterfly\"", "one of ring, tree, two-level"},
+        {gpt, "[pipeline]\noverlap_reduction = 1", "expected true or false"},
+        {gpt, "[data]\nkind = \"text\"", "data.path is missing"},
+        {gpt, "[data]\nkind = \"txt\"\npath = \"x\"", "one of text, mnist, synthetic"},
+        {gpt, "[data]\nkind = \"mnist\"\npath = \"x\"", "expected text"},
+        {mlp, "[data]\nkind = \"text\"\npath = \"x\"", "expected mnist or synthetic"},
+        {"", "", "model is missing"},
+        {"model = 3", "", "model = 3, expected a table"},
+        {"[model]", "", "model.kind is missing"},
+        {"[model]\nkind = \"gpt\"", "", "model.layers is missing"},
+        {"[model]\nkind = \"mlp\"", "", "model.sizes is missing"},
+        {"[model]\nkind = \"mlp\"\nsizes = [3]", "", "expected 2 to"},
+        {"[model]\nkind = \"profile\"", "", "model.file is missing"},
+        {"[model]\nkind = \"profile\"\nfile = \"\"", "", "model.file is missing"},
+        {"[model]\nkind = \"layers\"\ninput = 4", "", "model.layer is missing"},
+        {"[model]\nkind = \"layers\"\nlayer = 4", "", "expected a list of tables"},
+        {"[model]\nkind = \"layers\"\nlayer = [4]", "", "expected tables only"},
+    };
+    for (const Refusal& one : cases) {
+        const Error error = refusal(with(one.base, one.more));
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput) << one.more;
+        EXPECT_TRUE(error.place().starts_with("/home/u/scenarios/s.toml")) << error.place();
+        EXPECT_NE(error.text().find(one.text), std::string::npos) << error.text();
+    }
+}
+
+TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
+    const std::vector<Refusal> cases{
+        {"[model]\nkind = \"resnet\"", "", "expected one of gpt, mlp, layers, profile"},
+        {"[model]\nkind = \"amoebanet-d\"", "", "expected one of gpt, mlp, layers, profile"},
+        {gpt, "tied = true", "model.tied = true, expected false"},
+        {gpt, "[data]\nkind = \"tokens\"", "one of text, mnist, synthetic"},
+        {gpt, "[data]\nkind = \"cifar10\"", "one of text, mnist, synthetic"},
+        {gpt, "[training]\nprecision = \"bf16\"", "one of fp32, fp64"},
+        {gpt, "[pipeline]\ntensor_parallel = 2", "pipeline.tensor_parallel = 2, expected 1"},
+        {gpt, "[output]\ncheckpoint_every = 10", "output.checkpoint_every = 10, expected 0"},
+    };
+    for (const Refusal& one : cases) {
+        const Error error = refusal(with(one.base, one.more));
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_NE(error.text().find(one.text), std::string::npos) << error.text();
+        EXPECT_NE(error.hint().find("not built yet"), std::string::npos) << error.what();
+    }
+}
+
+TEST(ParseScenario, TextNeedsAVocabularyOfAllBytes) {
+    const Error error =
+        refusal(with(gpt, "vocabulary = 255\n[data]\nkind = \"text\"\npath = \"x\""));
+    EXPECT_NE(error.text().find("at least 256"), std::string::npos) << error.text();
+}
+
+TEST(ParseScenario, C26RefusesMoreStagesThanDevicesNamingBoth) {
+    const Error error = refusal(with(gpt, "[pipeline]\nstages = 4\n[cluster]\ncount = 2"));
+    EXPECT_EQ(error.text(), "cluster.count = 2, expected at least the 4 of pipeline.stages");
+    EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:10:9");
+}
+
+TEST(ParseScenario, C26RefusesMoreStagesOfReplicasThanDevices) {
+    const Error error =
+        refusal(with(gpt, "[pipeline]\nstages = 2\ndata_parallel = 2\n[cluster]\ncount = 3"));
+    EXPECT_EQ(error.text(),
+              "cluster.count = 3, expected at least 4, for the 2 stages of 2 replicas");
+}
+
+TEST(ParseScenario, RefusesSyntaxErrorsWithLineAndColumn) {
+    const Error error = refusal("[model]\nkind = \"gpt\nlayers = 2\n");
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_TRUE(error.place().starts_with("/home/u/scenarios/s.toml:2:")) << error.place();
+    EXPECT_THROW(parse("[model]\nkind = 1\nkind = 2\n"), Error);
+    EXPECT_THROW(parse("[model]\n[model]\n"), Error);
+    EXPECT_THROW(parse("\xff\xfe"), Error);
+    EXPECT_THROW(parse(std::string_view("a\0b = 1", 7)), Error);
+}
+
+TEST(ParseScenario, SurvivesTextsMadeToExhaustTheStack) {
+    const std::size_t million = 1'000'000;
+    std::string dotted = "a";
+    for (int i = 0; i < 200'000; ++i) {
+        dotted += ".a";
+    }
+    std::string alternating = "a = ";
+    for (int i = 0; i < 100'000; ++i) {
+        alternating += "[{a=";
+    }
+    for (const std::string& text : {std::string(4 * million, '['),
+                                    "a = " + std::string(4 * million, '['),
+                                    "a = " + std::string(million, '{'),
+                                    dotted + " = 1",
+                                    "[" + dotted + "]",
+                                    alternating}) {
+        EXPECT_EQ(refusal(text).kind(), ErrorKind::BadInput);
+    }
+    EXPECT_EQ(refusal(dotted + " = 1").text(), "nested deeper than 64");
+    EXPECT_THROW(parse(gpt, {{dotted, "1"}}), Error);
+    EXPECT_THROW(parse(gpt, {{"a", std::string(million, '[')}}), Error);
+}
+
+TEST(ParseScenario, CountsNestingOutsideStringsAndCommentsOnly) {
+    const std::string dots(200, '.');
+    EXPECT_NO_THROW(parse(with(gpt, "# " + dots + std::string(200, '['))));
+    EXPECT_NO_THROW(parse(with(gpt, "[data]\nkind = \"text\"\npath = \"a" + dots + "\\\"[[[\"")));
+    EXPECT_NO_THROW(parse(with(gpt, "[data]\nkind = \"text\"\npath = '" + dots + "'")));
+    EXPECT_NO_THROW(
+        parse(with(gpt, "[data]\nkind = \"text\"\npath = \"\"\"a\"" + dots + "\n\"\"\"")));
+}
+
+TEST(ParseScenario, RefusesAFileAboveTheLimit) {
+    EXPECT_EQ(refusal(std::string((std::size_t{16} << 20) + 1, '#')).kind(), ErrorKind::BadInput);
+}
+
+TEST(ParseScenario, ThrowsNothingButErrorForDamagedTexts) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    std::mt19937_64 random(seed);
+    const std::vector<std::string> texts{
+        std::string(full), std::string(layers_text), std::string(mlp)};
+    for (int round = 0; round < tests::soaked(2000); ++round) {
+        const std::string text = testing::mutated(texts[random() % texts.size()], random);
+        try {
+            const Scenario scenario = parse(text);
+            ASSERT_EQ(parse(print_scenario(scenario)), scenario) << text;
+        } catch (const Error& error) {
+            ASSERT_FALSE(error.text().empty()) << text;
+        } catch (const std::exception& other) {
+            FAIL() << other.what() << "\nfor\n" << text;
+        }
+    }
+}
+
+TEST(ParseScenario, ReadsNoShorterTextAsIfItWereWhole) {
+    // Cut at any byte the text is refused, or what it lacks is a whole line.
+    const std::string text(layers_text);
+    for (std::size_t length = 0; length < text.size(); ++length) {
+        try {
+            const Scenario scenario = parse(text.substr(0, length));
+            EXPECT_GE(length, text.rfind('"')) << length;
+        } catch (const Error&) {
+            continue;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin

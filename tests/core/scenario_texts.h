@@ -1,0 +1,134 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/scenario.h"
+#include "tests/support/error_of.h"
+
+/// Texts of scenarios that several tests begin with.
+namespace pipetwin::testing {
+
+/// The shortest scenarios.
+inline constexpr std::string_view gpt = R"([model]
+kind = "gpt"
+layers = 4
+d_model = 32
+heads = 4
+context = 16
+)";
+
+inline constexpr std::string_view mlp = R"([model]
+kind = "mlp"
+sizes = [784, 64, 10]
+)";
+
+/// Every key of every table, away from its default.
+inline constexpr std::string_view full = R"(# a comment
+[model]
+kind = "gpt"
+layers = 4
+d_model = 32
+heads = 4
+context = 16
+vocabulary = 300
+feed_forward = 48
+tied = false
+[data]
+kind = "text"
+path = "../texts/a b"
+[training]
+batch = 33
+steps = 7
+optimizer = "rmsprop"
+learning_rate = 1e-3
+precision = "fp64"
+seed = 42
+[pipeline]
+stages = 2
+micro_batches = 8
+schedule = "1f1b"
+chunks = 1
+recompute = "except-last"
+recompute_timing = "lazy"
+group_size = 4
+deferred_weights = 1
+message_order = "lower-rank-first"
+partition = [3, 7]
+channel_capacity = 2
+data_parallel = 3
+all_reduce = "two-level"
+overlap_reduction = true
+tensor_parallel = 1
+[cluster]
+backend = "paced"
+device = "h100-sxm"
+scale_costs = "cautious"
+speeds = [1, 0.5]
+count = 6
+per_node = 4
+placement = "round-robin"
+link = "nvlink-4"
+node_link = "infiniband-ndr"
+link_gbps = 400.5
+node_link_gbps = 100
+link_latency_us = 0.5
+node_link_latency_us = 2
+transfer = "hand-over"
+cores = 3
+interference = 0.25
+link_sharing = "fair"
+memory_limit = "4 GiB"
+[output]
+checkpoint_every = 0
+)";
+
+/// A model of layers, with repeats and one inside another.
+inline constexpr std::string_view layers_text = R"([model]
+kind = "layers"
+input = 8
+[[model.layer]]
+type = "linear"
+outputs = 4
+repeat = 2
+bias = false
+[[model.layer]]
+type = "residual"
+name = "block"
+repeat = 3
+[[model.layer.layer]]
+type = "layer_norm"
+[[model.layer.layer]]
+type = "linear"
+outputs = 4
+[[model.layer]]
+type = "cross_entropy"
+)";
+
+/// As if it stood in /home/u/scenarios/s.toml.
+inline Scenario parse(std::string_view text, const std::vector<Override>& overrides = {}) {
+    return parse_scenario(text, "/home/u/scenarios/s.toml", overrides);
+}
+
+/// The error that reading the text gives; a failed test if it gives none.
+inline Error refusal(std::string_view text, const std::vector<Override>& overrides = {}) {
+    return error_of([&] { parse(text, overrides); });
+}
+
+/// One more line, or several.
+inline std::string with(std::string_view base, std::string_view more) {
+    return fmt::format("{}{}\n", base, more);
+}
+
+/// A scenario that is refused.
+struct Refusal {
+    std::string_view base;
+    std::string_view more;
+    std::string_view text;  ///< part of the error
+};
+
+}  // namespace pipetwin::testing
