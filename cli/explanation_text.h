@@ -1,20 +1,14 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "cli/sentences.h"
 #include "core/plan.h"
 #include "sim/explanation.h"
 
 /// What a prediction means, in sentences that need no manual (the rules: docs/simulation.md).
 namespace pipetwin::cli {
-
-/// A heading, and sentences or lines below it.
-struct Paragraph {
-    std::string_view heading;
-    std::vector<std::string> lines;
-};
 
 /// "Where the time goes" and, where something would help, "What would help most".
 std::vector<Paragraph> explanation_paragraphs(const Plan& plan,
@@ -27,8 +21,5 @@ std::string target_text(const sim::Target& target);
 std::vector<std::string> wait_lines(const Plan& plan,
                                     const sim::Explanation& explanation,
                                     std::size_t most);
-
-/// Paragraphs as text: lines broken at `width` and indented.
-std::string paragraph_text(const Paragraph& paragraph, int width);
 
 }  // namespace pipetwin::cli

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/action.h"
+#include "core/units.h"
+
+/// What sentences about a step are put together from.
+namespace pipetwin::cli {
+
+/// Writes times in one unit and with as many decimals as the length of the step deserves.
+class Times {
+  public:
+    explicit Times(Duration step);
+
+    /// Without the unit; with two digits that count, where the number is small.
+    std::string number(Duration time) const;
+    /// "3.0 ms"
+    std::string operator()(Duration time) const;
+    /// Whether a time is more than what would be written as 0.
+    bool shows(Duration time) const;
+    bool differ(Duration a, Duration b) const { return shows(a > b ? a - b : b - a); }
+
+  private:
+    std::string_view unit_ = "ms";
+    double per_ms_ = 1;
+    int decimals_ = 1;
+};
+
+/// `part` as a share of `whole`; 0 of nothing.
+double share(Duration part, Duration whole);
+
+/// "15.8 %".
+std::string rounded_percent(double share);
+
+/// "1F0", or "1F0, 2F0 and 2B0"; of many the first and the last ones.
+std::string list_of(std::vector<std::string> items);
+
+/// "0B3 (the backward of micro-batch 3 on stage 0)": for the first name of an action that a reader
+/// meets.
+std::string in_full(const Action& action);
+
+/// A heading, and sentences or lines below it.
+struct Paragraph {
+    std::string_view heading;
+    std::vector<std::string> lines;
+};
+
+/// Paragraphs as text: lines broken at `width` and indented.
+std::string paragraph_text(const Paragraph& paragraph, int width);
+
+}  // namespace pipetwin::cli

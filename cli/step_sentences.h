@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/plan.h"
+#include "sim/explanation.h"
+
+namespace pipetwin::cli {
+
+/// What a step spends its time on and why ranks wait, a sentence or a few per cause.
+std::vector<std::string> where_the_time_goes(const Plan& plan, const sim::Explanation& what);
+
+/// "before 0B3", in full "before 0B3 (the backward of micro-batch 3 on stage 0)"; for a receive
+/// that is the action behind it.
+std::string place_of(const Plan& plan, const sim::Wait& wait, bool full = false);
+
+}  // namespace pipetwin::cli
