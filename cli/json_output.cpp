@@ -61,13 +61,24 @@ Json layers_json(const Plan& plan, int rank) {
     return names;
 }
 
+/// When the peak is reached and in which action; that is null where it is there from the start.
+Json peak_at_json(const Plan& plan, const DeviceMetrics& device) {
+    if (!plan->partition) {
+        return {{"ms", nullptr}, {"action", nullptr}};
+    }
+    const std::optional<Action> action = peak_action(plan, device);
+    return {{"ms", to_milliseconds(device.peak_time)},
+            {"action", action ? Json(to_string(*action)) : Json(nullptr)}};
+}
+
 Json device_json(const Plan& plan, const DeviceMetrics& device) {
     return {{"rank", device.rank},
             {"layers", layers_json(plan, device.rank)},
             {"busy_ms", to_milliseconds(device.busy)},
             {"idle_ms", to_milliseconds(device.idle)},
             {"peak_live_activations", device.peak_live_activations},
-            {"peak_bytes", peak_json(device.peak, plan->partition.has_value())}};
+            {"peak_bytes", peak_json(device.peak.use, plan->partition.has_value())},
+            {"peak_at", peak_at_json(plan, device)}};
 }
 
 Json wait_json(const Plan& plan, const sim::Explanation::ExplainedWait& explained) {

@@ -28,9 +28,7 @@ Trace trace_of(const Plan& plan, TimelineSet timelines) {
     trace.samples = plan.samples();
     trace.timelines = std::move(timelines);
     if (plan->partition) {  // plain numbers know no bytes
-        for (MemoryCurve& curve : footprint(plan, trace.timelines.steps.front())) {
-            trace.memory.push_back(std::move(curve.points));
-        }
+        trace.memory = footprint(plan, trace.timelines.steps.front());
     }
     return trace;
 }
@@ -107,7 +105,7 @@ Trace predicted_trace(const Prediction& prediction) {
     timelines.noise.steps = 1;
     if (prediction.plan->partition) {
         for (const DeviceMetrics& device : prediction.metrics.devices) {
-            timelines.peak_bytes.push_back(device.peak.total());
+            timelines.peak_bytes.push_back(device.peak.use.total());
         }
     }
     return trace_of(prediction.plan, std::move(timelines));

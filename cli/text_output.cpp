@@ -1,10 +1,12 @@
 #include "cli/text_output.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "cli/explanation_text.h"
+#include "cli/sentences.h"
 #include "core/render_text.h"
 
 namespace pipetwin::cli {
@@ -48,7 +50,7 @@ std::vector<std::string> sums_of_devices(const std::vector<DeviceMetrics>& devic
     MemoryUse sum;
     for (const DeviceMetrics& device : devices) {
         for (std::size_t kind = 0; kind < sum.bytes.size(); ++kind) {
-            sum.bytes[kind] += device.peak.bytes[kind];
+            sum.bytes[kind] += device.peak.use.bytes[kind];
         }
     }
     std::vector<std::string> row{"all", "", "", "", format_bytes(sum.total())};
@@ -56,6 +58,24 @@ std::vector<std::string> sums_of_devices(const std::vector<DeviceMetrics>& devic
         row.push_back(format_bytes(bytes));
     }
     return row;
+}
+
+/// When and why the fullest device is as full as it gets.
+std::string peak_text(const Prediction& prediction) {
+    const auto& devices = prediction.metrics.devices;
+    const DeviceMetrics& most = *std::ranges::max_element(
+        devices, {}, [](const DeviceMetrics& device) { return device.peak.use.total(); });
+    const std::optional<Action> action = peak_action(prediction.plan, most);
+    const std::string moment = action ? fmt::format("at {}, {} {}",
+                                                    format_duration(most.peak_time),
+                                                    most.peak.after ? "after" : "during",
+                                                    in_full(*action))
+                                      : "all of it from the start of the step";
+    return fmt::format("  rank {} holds {}: {}, {}\n",
+                       most.rank,
+                       devices.size() > 1 ? "most" : "at most",
+                       format_bytes(most.peak.use.total()),
+                       moment);
 }
 
 std::string device_table(const Prediction& prediction) {
@@ -77,8 +97,8 @@ std::string device_table(const Prediction& prediction) {
                                      format_duration(device.idle),
                                      std::to_string(device.peak_live_activations)};
         if (bytes_known) {
-            row.push_back(format_bytes(device.peak.total()));
-            for (const Bytes bytes : device.peak.bytes) {
+            row.push_back(format_bytes(device.peak.use.total()));
+            for (const Bytes bytes : device.peak.use.bytes) {
                 row.push_back(format_bytes(bytes));
             }
         }
@@ -91,6 +111,9 @@ std::string device_table(const Prediction& prediction) {
     if (devices.size() > most_ranks_shown) {
         text += fmt::format("  not shown: {} ranks more; --json lists them\n",
                             devices.size() - most_ranks_shown);
+    }
+    if (bytes_known) {
+        text += peak_text(prediction);
     }
     return text;
 }

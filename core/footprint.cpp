@@ -198,21 +198,12 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
         PIPETWIN_EXPECT(spans.size() == plan->schedule.ranks[static_cast<std::size_t>(rank)].size(),
                         "the timeline is one of this plan");
         MemoryCurve& curve = curves.emplace_back();
-        curve.peak = resident_memory(plan, rank);
-        const auto add_point = [&curve](Duration time, const MemoryUse& use, std::size_t cell) {
-            curve.points.push_back({.time = time, .use = use});
-            if (use.total() > curve.peak.total()) {
-                curve.peak = use;
-                curve.peak_time = time;
-                curve.peak_cell = static_cast<int>(cell);
-            }
-        };
         walk_row(plan,
                  rank,
                  kept,
                  [&](std::size_t cell, const MemoryUse& during, const MemoryUse& after) {
-                     add_point(spans[cell].begin, during, cell);
-                     add_point(spans[cell].end, after, cell);
+                     curve.push_back({.time = spans[cell].begin, .use = during});
+                     curve.push_back({.time = spans[cell].end, .use = after});
                  });
     }
     return curves;
@@ -234,24 +225,44 @@ std::vector<std::vector<Bytes>> memory_totals(const Plan& plan) {
     return totals;
 }
 
-std::vector<MemoryUse> peak_memory(const Plan& plan) {
+std::vector<MemoryPeak> memory_peaks(const Plan& plan) {
     const KeptByForward kept(plan->schedule);
-    std::vector<MemoryUse> peaks;
+    std::vector<MemoryPeak> peaks;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        MemoryUse peak = resident_memory(plan, rank);
+        MemoryPeak& peak = peaks.emplace_back();
+        peak.use = resident_memory(plan, rank);
+        Bytes highest = peak.use.total();
+        const auto raise = [&](const MemoryUse& use, std::size_t cell, bool after) {
+            if (const Bytes total = use.total(); total > highest) {
+                highest = total;
+                peak = {.use = use, .cell = static_cast<int>(cell), .after = after};
+            }
+        };
         walk_row(plan,
                  rank,
                  kept,
-                 [&peak](std::size_t, const MemoryUse& during, const MemoryUse& after) {
-                     for (const MemoryUse& use : {during, after}) {
-                         if (use.total() > peak.total()) {
-                             peak = use;
-                         }
-                     }
+                 [&raise](std::size_t cell, const MemoryUse& during, const MemoryUse& after) {
+                     raise(during, cell, false);
+                     raise(after, cell, true);
                  });
-        peaks.push_back(peak);
     }
     return peaks;
+}
+
+Duration time_of(const MemoryPeak& peak, const std::vector<Span>& row) {
+    if (peak.cell < 0) {
+        return {};
+    }
+    const Span& span = row.at(static_cast<std::size_t>(peak.cell));
+    return peak.after ? span.end : span.begin;
+}
+
+std::vector<MemoryUse> peak_memory(const Plan& plan) {
+    std::vector<MemoryUse> uses;
+    for (const MemoryPeak& peak : memory_peaks(plan)) {
+        uses.push_back(peak.use);
+    }
+    return uses;
 }
 
 std::vector<int> peak_live_activations(const Schedule& schedule) {

@@ -56,21 +56,29 @@ struct MemoryPoint {
 
 /// Live bytes over time: a step function, each point valid until the next. Every action gives two
 /// points, its begin (with what it holds during) and its end (with what remains).
-struct MemoryCurve {
-    std::vector<MemoryPoint> points;
-    MemoryUse peak;  ///< composition at the first moment of the highest total
-    Duration peak_time{};
-    int peak_cell = -1;  ///< the action of the row that reached it; -1: before the first
-};
+using MemoryCurve = std::vector<MemoryPoint>;
 
-/// One curve per rank. The peak depends on the order of the row alone, never on the times.
+/// One curve per rank.
 std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline);
 
 /// The totals alone, without a timeline: [rank][2 * cell] during an action of the row, and [2 *
 /// cell + 1] after it.
 std::vector<std::vector<Bytes>> memory_totals(const Plan& plan);
 
-/// The peaks alone, without a timeline.
+/// The highest total of a rank, at the first moment at which it is held.
+struct MemoryPeak {
+    MemoryUse use;
+    int cell = -1;       ///< the action of the row that reaches it; -1: it is there from the start
+    bool after = false;  ///< the action's end reaches it, not its begin: a message has arrived
+};
+
+/// One peak per rank. It depends on the order of the row alone, never on the times.
+std::vector<MemoryPeak> memory_peaks(const Plan& plan);
+
+/// When the peak is reached, in a row of spans of the rank.
+Duration time_of(const MemoryPeak& peak, const std::vector<Span>& row);
+
+/// The bytes of the peaks alone.
 std::vector<MemoryUse> peak_memory(const Plan& plan);
 
 /// Largest number of (micro-batch, stage) pairs alive on each rank, from the start of F to the end

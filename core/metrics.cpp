@@ -77,15 +77,24 @@ Metrics measure(const Plan& plan, const Timeline& timeline) {
     metrics.bubble = bubble_of(ranks, metrics.makespan);
 
     const std::vector<int> live = peak_live_activations(plan->schedule);
-    const std::vector<MemoryUse> peaks = peak_memory(plan);
+    const std::vector<MemoryPeak> peaks = memory_peaks(plan);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
         metrics.devices.push_back({.rank = static_cast<int>(rank),
                                    .busy = ranks[rank].busy,
                                    .idle = metrics.makespan - ranks[rank].busy,
                                    .peak_live_activations = live.at(rank),
-                                   .peak = peaks.at(rank)});
+                                   .peak = peaks.at(rank),
+                                   .peak_time = time_of(peaks[rank], timeline.ranks[rank])});
     }
     return metrics;
+}
+
+std::optional<Action> peak_action(const Plan& plan, const DeviceMetrics& device) {
+    if (device.peak.cell < 0) {
+        return std::nullopt;
+    }
+    const auto& row = plan->schedule.ranks.at(static_cast<std::size_t>(device.rank));
+    return row.at(static_cast<std::size_t>(device.peak.cell));
 }
 
 Duration Breakdown::sum() const {

@@ -26,8 +26,12 @@ struct DeviceMetrics {
     Duration busy{};  ///< F, B, I, W and R
     Duration idle{};  ///< pipeline time - busy
     int peak_live_activations = 0;
-    MemoryUse peak;
+    MemoryPeak peak;
+    Duration peak_time{};  ///< when it is reached
 };
+
+/// The action that reaches the device's peak; none where it is there before the first.
+std::optional<Action> peak_action(const Plan& plan, const DeviceMetrics& device);
 
 struct Metrics {
     Duration makespan{};                       ///< pipeline time

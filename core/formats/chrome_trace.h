@@ -20,7 +20,7 @@ struct Trace {
     std::optional<int> channel_capacity;
     std::optional<std::int64_t> samples;  ///< of the mini-batch
     TimelineSet timelines;  ///< steps, peaks, breakdown, noise; origin is that of the steps
-    std::vector<std::vector<MemoryPoint>> memory;  ///< per rank, of the first step; may be empty
+    std::vector<MemoryCurve> memory;  ///< per rank, of the first step; may be empty
 };
 
 /// Chrome trace JSON in the dialect of PyTorch's profiler: pid = rank, tid = lane (0 compute, 1

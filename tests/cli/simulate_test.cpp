@@ -175,6 +175,7 @@ TEST(Simulate, JsonHasEveryKeyAndNullWhereThereIsNoMeaning) {
         ASSERT_TRUE(device["peak_bytes"].contains(kind)) << kind;
         EXPECT_TRUE(device["peak_bytes"][kind].is_null());
     }
+    EXPECT_EQ(device["peak_at"], (nlohmann::json{{"ms", nullptr}, {"action", nullptr}}));
     for (const char* const key : {"warm_up", "steady", "drain", "back_pressure"}) {
         EXPECT_TRUE(result["idle_ms"].contains(key)) << key;
     }
@@ -442,6 +443,60 @@ TEST_F(SimulateFiles, TableOfDevicesEndsWithTheirSums) {
     }
     const Outcome single = run({"--set", "pipeline.stages=1"});
     EXPECT_EQ(single.out.find("\n  all "), std::string::npos) << single.out;
+}
+
+/// Stage 0 keeps 160 bytes of each micro-batch and its output has 64, stage 1 keeps 100.
+///
+///     gpipe, rank 0   0F3 finds three stashes and adds its own and its output: 4 * 160 + 64; the
+///                     gradient that 0B3 finds has the size of that output, so it adds nothing
+///     gpipe, rank 1   1B3 adds the gradient of its input to four stashes: 4 * 100 + 64
+///     1f1b            keeps two on rank 0 and one on rank 1: 2 * 160 + 64 and 100 + 64
+///
+/// Weights and gradients of stage 0 are 576 bytes each, of stage 1 272. F lasts 20 and 10 us, B 40
+/// and 20 us, and messages take no time.
+TEST_F(SimulateFiles, TellWhenAndInWhichActionMemoryPeaks) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string profile = file("small.csv", small_profile);
+    const auto devices = [&](const std::string& schedule) {
+        return pipetwin({"simulate",
+                         scenario,
+                         "--profile",
+                         profile,
+                         "--json",
+                         "--set",
+                         "pipeline.recompute=none",
+                         "--set",
+                         "pipeline.schedule=" + schedule,
+                         "--set",
+                         "training.batch=4"})
+            .json()["devices"];
+    };
+    const auto at = [](double ms, const char* action) {
+        return nlohmann::json{{"ms", ms}, {"action", action}};
+    };
+    const nlohmann::json gpipe = devices("gpipe");
+    EXPECT_EQ(gpipe[0]["peak_at"], at(0.06, "0F3"));
+    EXPECT_EQ(gpipe[1]["peak_at"], at(0.09, "1B3"));
+    const nlohmann::json one_f_one_b = devices("1f1b");
+    EXPECT_EQ(one_f_one_b[0]["peak_at"], at(0.02, "0F1"));
+    EXPECT_EQ(one_f_one_b[1]["peak_at"], at(0.03, "1B0"));
+}
+
+TEST_F(SimulateFiles, TextNamesTheFullestRankAndItsMoment) {
+    const Outcome outcome = pipetwin({"simulate",
+                                      file("small.toml", small_scenario),
+                                      "--profile",
+                                      file("small.csv", small_profile),
+                                      "--set",
+                                      "pipeline.recompute=none",
+                                      "--set",
+                                      "pipeline.channel_capacity=4",
+                                      "--set",
+                                      "training.batch=4"});
+    // Room for four gradients of 64 bytes, weights and gradients, four stashes and an output.
+    EXPECT_THAT(outcome.out,
+                HasSubstr("  rank 0 holds most: 2.06 KiB, at 60.000 us, during 0F3 (the forward of "
+                          "micro-batch 3 on stage 0)\n"));
 }
 
 TEST(Simulate, TellsHowLongStepsLastUnderJitter) {

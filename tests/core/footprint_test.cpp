@@ -1,6 +1,8 @@
 #include "core/footprint.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,7 +53,7 @@ std::vector<std::int64_t> totals(const std::vector<MemoryUse>& peaks) {
     return result;
 }
 
-/// Zeros but for the order of the row: a curve needs times, the peak does not.
+/// Every action of a row lasts 10 ns: a curve needs times, the peak does not.
 Timeline instant(const Plan& plan) {
     Timeline timeline;
     for (const auto& row : plan->schedule.ranks) {
@@ -96,8 +98,8 @@ TEST(Footprint, EverythingIsFreedAtTheEndOfTheStep) {
     for (const Recompute recompute : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
         const Plan plan = two_stages(ScheduleKind::GPipe, 3, recompute);
         const auto curves = footprint(plan, instant(plan));
-        EXPECT_EQ(curves[0].points.back().use, resident_memory(plan, 0));
-        EXPECT_EQ(curves[1].points.back().use, resident_memory(plan, 1));
+        EXPECT_EQ(curves[0].back().use, resident_memory(plan, 0));
+        EXPECT_EQ(curves[1].back().use, resident_memory(plan, 1));
     }
 }
 
@@ -107,25 +109,68 @@ TEST(Footprint, CurveAndTableOfPeaksAgree) {
              {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
             const Plan plan = two_stages(kind, 5, recompute);
             const auto curves = footprint(plan, instant(plan));
-            const auto peaks = peak_memory(plan);
+            const auto peaks = memory_peaks(plan);
+            const Timeline timeline = instant(plan);
             for (std::size_t rank = 0; rank < curves.size(); ++rank) {
-                EXPECT_EQ(curves[rank].peak, peaks[rank]);
-                const auto highest = std::max_element(
-                    curves[rank].points.begin(),
-                    curves[rank].points.end(),
-                    [](const auto& a, const auto& b) { return a.use.total() < b.use.total(); });
-                EXPECT_EQ(highest->use.total(), peaks[rank].total());
-                EXPECT_EQ(highest->time, curves[rank].peak_time);
+                const auto highest = std::ranges::max_element(
+                    curves[rank], {}, [](const auto& point) { return point.use.total(); });
+                EXPECT_EQ(highest->use, peaks[rank].use);
+                EXPECT_EQ(highest->time, time_of(peaks[rank], timeline.ranks[rank]));
             }
         }
     }
 }
 
-TEST(Footprint, TellsWhichActionReachedThePeak) {
-    const Plan plan = two_stages(ScheduleKind::GPipe, 3, Recompute::None);
-    const auto curves = footprint(plan, instant(plan));
-    const auto& row = plan->schedule.ranks[0];
-    EXPECT_EQ(to_string(row.at(static_cast<std::size_t>(curves[0].peak_cell))), "0B2");
+/// The action that reaches the peak of a rank, and whether by its end.
+std::pair<std::string, bool> peak_of(const Plan& plan, std::size_t rank) {
+    const MemoryPeak peak = memory_peaks(plan).at(rank);
+    return {to_string(plan->schedule.ranks[rank].at(static_cast<std::size_t>(peak.cell))),
+            peak.after};
+}
+
+TEST(Footprint, GPipePeaksInTheFirstBackwardIfThatNeedsMoreThanItFinds) {
+    // Rank 0: during 0F3 3 * 300 + 300 + 20, during 0B3 3 * 300 + 380. Rank 1: 4 * 400 + 60.
+    const Plan plan = two_stages(ScheduleKind::GPipe, 4, Recompute::None);
+    EXPECT_EQ(peak_of(plan, 0), std::pair(std::string("0B3"), false));
+    EXPECT_EQ(peak_of(plan, 1), std::pair(std::string("1B3"), false));
+}
+
+TEST(Footprint, GPipePeaksInTheLastForwardIfTheBackwardNeedsNoMore) {
+    PlanParts parts = two_stages(ScheduleKind::GPipe, 4, Recompute::None).parts();
+    for (auto& stages : parts.costs) {
+        stages[0].backward_peak = {320};  // what is saved, and the gradient that has arrived
+    }
+    EXPECT_EQ(peak_of(Plan::make(parts), 0), std::pair(std::string("0F3"), false));
+}
+
+TEST(Footprint, OneFOneBPeaksInItsFirstBackward) {
+    // Each backward finds as much on its rank as the first: 300 + 380, and 460.
+    const Plan plan = two_stages(ScheduleKind::OneFOneB, 8, Recompute::None);
+    EXPECT_EQ(peak_of(plan, 0), std::pair(std::string("0B0"), false));
+    EXPECT_EQ(peak_of(plan, 1), std::pair(std::string("1B0"), false));
+}
+
+TEST(Footprint, AReceiveReachesThePeakAtItsEnd) {
+    PlanParts parts = two_stages(ScheduleKind::GPipe, 1, Recompute::None).parts();
+    for (auto& stages : parts.costs) {
+        stages[1] = {.input = {50}};  // all that rank 1 ever holds is its input, and a gradient
+    }
+    const Plan plan = Plan::make(parts);
+    EXPECT_EQ(peak_of(plan, 1), std::pair(std::string("1RECV_F0"), true));
+    const Timeline timeline = instant(plan);
+    EXPECT_EQ(time_of(memory_peaks(plan)[1], timeline.ranks[1]), Duration{10});
+}
+
+TEST(Footprint, WithoutMessagesAndStashTheStartIsThePeak) {
+    PlanParts parts = two_stages(ScheduleKind::GPipe, 2, Recompute::None).parts();
+    for (auto& stages : parts.costs) {
+        stages = {StageCost{}, StageCost{}};
+    }
+    const Plan plan = Plan::make(parts);
+    const MemoryPeak peak = memory_peaks(plan)[0];
+    EXPECT_EQ(peak.cell, -1);
+    EXPECT_EQ(peak.use.total(), Bytes{resident_0});
+    EXPECT_EQ(time_of(peak, instant(plan).ranks[0]), Duration{});
 }
 
 TEST(Footprint, AMessageIsHeldFromItsReceiveAndUntilItsSend) {
