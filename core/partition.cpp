@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/partition_search.h"
 
 namespace pipetwin {
 
@@ -56,23 +56,6 @@ int Partition::stage_of_layer(int layer) const {
 
 namespace {
 
-/// prefix[i] = cost of the layers before i; one more entry than layers.
-std::vector<std::int64_t> prefix_sums(std::span<const Duration> layer_costs) {
-    std::vector<std::int64_t> prefix{0};
-    prefix.reserve(layer_costs.size() + 1);
-    for (const Duration cost : layer_costs) {
-        PIPETWIN_EXPECT(cost >= Duration::zero(), "the cost of a layer is negative");
-        if (cost.count() > std::numeric_limits<std::int64_t>::max() - prefix.back()) {
-            throw Error(ErrorKind::BadInput,
-                        "partition",
-                        "the costs of all layers add up to more than 292 years",
-                        "check the unit of the costs");
-        }
-        prefix.push_back(prefix.back() + cost.count());
-    }
-    return prefix;
-}
-
 /// Filling every stage up to `limit` before opening the next uses the fewest stages that there can
 /// be.
 bool fits(const std::vector<std::int64_t>& prefix, std::int64_t limit, int stage_count) {
@@ -84,22 +67,6 @@ bool fits(const std::vector<std::int64_t>& prefix, std::int64_t limit, int stage
                              : std::upper_bound(first, prefix.end(), *first + limit) - 1;
     }
     return first + 1 == prefix.end();
-}
-
-/// The smallest limit that `stage_count` stages can keep: costs are integers, so bisection is
-/// exact.
-std::int64_t smallest_limit(const std::vector<std::int64_t>& prefix, int stage_count) {
-    std::int64_t low = 0;
-    std::int64_t high = prefix.back();
-    while (low < high) {
-        const std::int64_t middle = low + (high - low) / 2;
-        if (fits(prefix, middle, stage_count)) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return high;
 }
 
 /// needed[i]: fewest stages that hold the layers from i on, none of them above `limit`.
@@ -122,15 +89,11 @@ std::vector<int> stages_needed(const std::vector<std::int64_t>& prefix, std::int
 
 Partition balanced_partition(std::span<const Duration> layer_costs, int stage_count) {
     const auto layers = static_cast<int>(layer_costs.size());
-    if (stage_count < 1 || stage_count > layers) {
-        throw Error(ErrorKind::Infeasible,
-                    "partition",
-                    fmt::format("{} layers cannot fill {} stages", layers, stage_count),
-                    fmt::format("set stages between 1 and {}", layers));
-    }
+    check_stage_count(stage_count, layers);
     const std::vector<std::int64_t> prefix = prefix_sums(layer_costs);
-    const std::int64_t limit = smallest_limit(prefix, stage_count);
-    const std::vector<int> needed = stages_needed(prefix, limit);
+    const std::int64_t least = smallest_limit(
+        prefix.back(), [&](std::int64_t limit) { return fits(prefix, limit, stage_count); });
+    const std::vector<int> needed = stages_needed(prefix, least);
 
     // Each stage in turn takes as few layers as it may: the rest must still fit into the stages
     // left. It then also has a layer for each of them, since a rest that fits can always be split

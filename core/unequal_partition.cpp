@@ -2,33 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-
-#include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/partition_search.h"
 
 namespace pipetwin {
 
 namespace {
 
 using Sums = std::vector<std::int64_t>;
-
-/// prefix[i] = cost of the layers before i; one more entry than layers.
-Sums prefix_sums(const std::vector<Duration>& costs) {
-    Sums prefix{0};
-    for (const Duration cost : costs) {
-        PIPETWIN_EXPECT(cost >= Duration::zero(), "the cost of a layer is negative");
-        if (cost.count() > std::numeric_limits<std::int64_t>::max() - prefix.back()) {
-            throw Error(ErrorKind::BadInput,
-                        "partition",
-                        "the costs of all layers add up to more than 292 years",
-                        "check the unit of the costs");
-        }
-        prefix.push_back(prefix.back() + cost.count());
-    }
-    return prefix;
-}
 
 /// Which splits keep a limit, worked out from the last stage to the first.
 class Splits {
@@ -97,27 +79,12 @@ class Splits {
 
 Partition unequal_partition(const UnequalCosts& costs) {
     PIPETWIN_EXPECT(!costs.of_layer.empty(), "at least one kind of device");
-    const std::size_t layers = costs.of_layer.front().size();
-    const std::size_t stages = costs.kind_of_stage.size();
-    if (stages < 1 || stages > layers) {
-        throw Error(ErrorKind::Infeasible,
-                    "partition",
-                    fmt::format("{} layers cannot fill {} stages", layers, stages),
-                    fmt::format("set stages between 1 and {}", layers));
-    }
+    const auto layers = static_cast<int>(costs.of_layer.front().size());
+    check_stage_count(static_cast<int>(costs.kind_of_stage.size()), layers);
     Splits splits(costs);
-    std::int64_t low = 0;
-    std::int64_t high = splits.largest_limit();
-    while (low < high) {
-        const std::int64_t middle = low + (high - low) / 2;
-        if (splits.keep(middle)) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    splits.keep(high);
-    return {splits.earliest(), static_cast<int>(layers)};
+    const auto keep = [&splits](std::int64_t limit) { return splits.keep(limit); };
+    keep(smallest_limit(splits.largest_limit(), keep));
+    return {splits.earliest(), layers};
 }
 
 }  // namespace pipetwin
