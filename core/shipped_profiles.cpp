@@ -35,15 +35,20 @@ std::string read(const std::filesystem::path& file) {
 
 }  // namespace
 
+std::filesystem::path installed_profiles(const std::filesystem::path& program) {
+    return (program.parent_path() / PIPETWIN_PROFILES_FROM_PROGRAM).lexically_normal();
+}
+
 std::filesystem::path profiles_folder() {
     if (const char* chosen = std::getenv("PIPETWIN_PROFILES")) {  // NOLINT(concurrency-mt-unsafe)
         return chosen;
     }
     std::error_code ignored;
-    const std::filesystem::path sources(PIPETWIN_SOURCE_PROFILES);
-    return std::filesystem::is_directory(sources, ignored)
-               ? sources
-               : std::filesystem::path(PIPETWIN_INSTALLED_PROFILES);
+    const std::filesystem::path installed =
+        installed_profiles(std::filesystem::read_symlink("/proc/self/exe", ignored));
+    return std::filesystem::is_directory(installed, ignored)
+               ? installed
+               : std::filesystem::path(PIPETWIN_SOURCE_PROFILES);
 }
 
 std::vector<std::string> device_names() {

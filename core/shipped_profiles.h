@@ -10,9 +10,12 @@
 /// The profiles of devices and links that come with the program, found by name.
 namespace pipetwin {
 
-/// The folder of the environment variable PIPETWIN_PROFILES; else that of the source tree which the
-/// program was built from; else the one it was installed to.
+/// The folder of the environment variable PIPETWIN_PROFILES; else the one that was installed with
+/// the running program; else that of the source tree which the program was built from.
 std::filesystem::path profiles_folder();
+
+/// Where an installation that holds `program` keeps them: share/pipetwin/profiles beside its bin.
+std::filesystem::path installed_profiles(const std::filesystem::path& program);
 
 /// Names of devices/*.json in that folder, in alphabetical order.
 std::vector<std::string> device_names();
