@@ -50,9 +50,7 @@ class Cluster : public InFolder {
     Outcome simulate(std::string_view cluster, const std::vector<std::string>& more = {}) const {
         const std::string scenario =
             file("x.toml", fmt::format("{}[cluster]\n{}\n", scenario_text, cluster));
-        std::vector<std::string> args{"simulate", scenario, "--json"};
-        args.insert(args.end(), more.begin(), more.end());
-        return pipetwin(args);
+        return pipetwin(joined({"simulate", scenario, "--json"}, more));
     }
 };
 

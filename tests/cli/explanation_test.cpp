@@ -125,8 +125,7 @@ TEST(Explanation, SaysWhatSharingALinkCosts) {
     costs.link.bytes_per_second = 1e9;
     costs.boundary = Bytes{5'000'000};
     PlanParts parts = make_plan(costs).parts();
-    parts.contention.shared_links = {1e9};
-    parts.contention.way_of_edge.assign(4, {0});
+    parts.contention = testing::one_link(2);
     EXPECT_THAT(words_of(Plan::make(std::move(parts))),
                 AllOf(HasSubstr("A step takes 22.0 ms."),
                       HasSubstr("4.0 ms of the wait comes from sharing")));
@@ -150,18 +149,10 @@ TEST(Explanation, ParagraphsFitTheWidthAndKeepUnitsWithTheirNumbers) {
               "    3.0 ms, and ends.\n");
 }
 
+/// Two stages and two micro-batches, the second stage slower.
 std::vector<std::string> simulated(std::vector<std::string> more) {
-    std::vector<std::string> args{"simulate",
-                                  "--stages",
-                                  "2",
-                                  "--micro-batches",
-                                  "2",
-                                  "--forward-ms",
-                                  "1,3",
-                                  "--backward-ms",
-                                  "1"};
-    args.insert(args.end(), more.begin(), more.end());
-    return args;
+    return simulate_args({.stages = 2, .micro_batches = 2, .forward = "1,3", .backward = "1"},
+                         std::move(more));
 }
 
 // rank 0  01......ba     waits from 2 to 8

@@ -6,23 +6,15 @@
 
 #include "core/error.h"
 #include "tests/cli/support.h"
+#include "tests/support/error_of.h"
 
 namespace pipetwin::cli {
 namespace {
 
+using testing::error_of;
 using ::testing::HasSubstr;
 
 class RunFolderTest : public InFolder {};
-
-template <class Work>
-Error error_of(Work work) {
-    try {
-        work();
-    } catch (const Error& error) {
-        return error;
-    }
-    return {ErrorKind::Other, "", "nothing was thrown"};
-}
 
 TEST_F(RunFolderTest, IsCreatedWithItsParents) {
     const RunFolder run(folder() / "a" / "b", false);

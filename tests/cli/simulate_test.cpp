@@ -10,10 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<std::string> numbers(std::vector<std::string> more) {
-    std::vector<std::string> args{"simulate", "--json"};
-    args.insert(args.end(), more.begin(), more.end());
-    return args;
+std::vector<std::string> simulated(const std::vector<std::string>& more) {
+    return joined({"simulate", "--json"}, more);
 }
 
 /// A plan of equal stages from plain numbers.
@@ -26,18 +24,9 @@ struct Equal {
     std::vector<std::string> more{};
 
     nlohmann::json simulate() const {
-        std::vector<std::string> args = numbers({"--schedule",
-                                                 schedule,
-                                                 "--stages",
-                                                 std::to_string(stages),
-                                                 "--micro-batches",
-                                                 std::to_string(micro_batches),
-                                                 "--forward-ms",
-                                                 forward,
-                                                 "--backward-ms",
-                                                 backward});
-        args.insert(args.end(), more.begin(), more.end());
-        const Outcome outcome = pipetwin(args);
+        const Outcome outcome =
+            pipetwin(simulate_args({stages, micro_batches, forward, backward},
+                                   joined({"--json", "--schedule", schedule}, more)));
         EXPECT_EQ(outcome.code, 0) << outcome.err;
         return outcome.json();
     }
@@ -109,20 +98,20 @@ class PublishedBubbleRates : public ::testing::TestWithParam<Published> {};
 
 TEST_P(PublishedBubbleRates, Of1F1BFollowToFourDecimals) {
     const Published& row = GetParam();
-    const Outcome outcome = pipetwin(numbers({"--schedule",
-                                              "1f1b",
-                                              "--stages",
-                                              std::to_string(row.stages),
-                                              "--micro-batches",
-                                              std::to_string(row.micro_batches),
-                                              "--forward-ms",
-                                              row.forward,
-                                              "--backward-input-ms",
-                                              row.input,
-                                              "--backward-weight-ms",
-                                              row.weight,
-                                              "--latency-ms",
-                                              row.latency}));
+    const Outcome outcome = pipetwin(simulated({"--schedule",
+                                                "1f1b",
+                                                "--stages",
+                                                std::to_string(row.stages),
+                                                "--micro-batches",
+                                                std::to_string(row.micro_batches),
+                                                "--forward-ms",
+                                                row.forward,
+                                                "--backward-input-ms",
+                                                row.input,
+                                                "--backward-weight-ms",
+                                                row.weight,
+                                                "--latency-ms",
+                                                row.latency}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const double span = outcome.json()["bubble"]["span"].get<double>();
     EXPECT_DOUBLE_EQ(std::round(span * 1e4), std::round(row.rate * 1e4)) << span;
@@ -221,15 +210,8 @@ TEST(Simulate, BandwidthIsInGigabitPerSecond) {
 }
 
 TEST(Simulate, TextShowsTheTimelineAndEveryBubble) {
-    const Outcome outcome = pipetwin({"simulate",
-                                      "--stages",
-                                      "4",
-                                      "--micro-batches",
-                                      "4",
-                                      "--forward-ms",
-                                      "1",
-                                      "--backward-ms",
-                                      "1"});
+    const Outcome outcome =
+        pipetwin(simulate_args({.stages = 4, .micro_batches = 4, .backward = "1"}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(outcome.err, "");
     for (const char* const text : {"gpipe, 4 stages, 4 micro-batches",
@@ -254,16 +236,14 @@ struct WrongNumbers {
 class PlainNumbers : public ::testing::TestWithParam<WrongNumbers> {};
 
 TEST_P(PlainNumbers, AreRefusedNamingTheOption) {
-    const Outcome outcome = pipetwin(numbers(GetParam().args));
+    const Outcome outcome = pipetwin(simulated(GetParam().args));
     EXPECT_EQ(outcome.code, GetParam().code) << outcome.err;
     EXPECT_EQ(outcome.out, "");
     EXPECT_THAT(outcome.err, HasSubstr(GetParam().says));
 }
 
-WrongNumbers wrong(std::vector<std::string> more, std::string says, int code = 2) {
-    std::vector<std::string> args{"--stages", "4", "--micro-batches", "8"};
-    args.insert(args.end(), more.begin(), more.end());
-    return {args, code, std::move(says)};
+WrongNumbers wrong(const std::vector<std::string>& more, std::string says, int code = 2) {
+    return {joined({"--stages", "4", "--micro-batches", "8"}, more), code, std::move(says)};
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -322,18 +302,18 @@ class SimulateFiles : public InFolder {};
 TEST_F(SimulateFiles, ScheduleFileGivesTheOrder) {
     const std::string csv = file("own.csv", "0F0,0F1,0B1,0B0\r\n1F0,1F1,1B1,1B0\r\n");
     const Outcome outcome =
-        pipetwin(numbers({"--schedule-file", csv, "--forward-ms", "1", "--backward-ms", "2"}));
+        pipetwin(simulated({"--schedule-file", csv, "--forward-ms", "1", "--backward-ms", "2"}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(outcome.json()["makespan_ms"], 9.0);
     EXPECT_EQ(outcome.json()["schedule"], "own.csv");
-    EXPECT_EQ(pipetwin(numbers({"--schedule-file",
-                                csv,
-                                "--stages",
-                                "2",
-                                "--forward-ms",
-                                "1",
-                                "--backward-ms",
-                                "2"}))
+    EXPECT_EQ(pipetwin(simulated({"--schedule-file",
+                                  csv,
+                                  "--stages",
+                                  "2",
+                                  "--forward-ms",
+                                  "1",
+                                  "--backward-ms",
+                                  "2"}))
                   .code,
               2);
 }
@@ -341,32 +321,15 @@ TEST_F(SimulateFiles, ScheduleFileGivesTheOrder) {
 TEST_F(SimulateFiles, NothingIsWrittenWithoutOut) {
     const auto old = std::filesystem::current_path();
     std::filesystem::current_path(folder());
-    const Outcome outcome = pipetwin({"simulate",
-                                      "--stages",
-                                      "2",
-                                      "--micro-batches",
-                                      "2",
-                                      "--forward-ms",
-                                      "1",
-                                      "--backward-ms",
-                                      "1"});
+    const Outcome outcome = pipetwin(simulate_args({.stages = 2, .micro_batches = 2}));
     std::filesystem::current_path(old);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_TRUE(std::filesystem::is_empty(folder()));
 }
 
 TEST_F(SimulateFiles, OutGetsPlanRowsAndTimeline) {
-    const std::vector<std::string> args{"simulate",
-                                        "--stages",
-                                        "2",
-                                        "--micro-batches",
-                                        "2",
-                                        "--forward-ms",
-                                        "1",
-                                        "--backward-ms",
-                                        "1",
-                                        "--out",
-                                        path("run")};
+    const std::vector<std::string> args =
+        simulate_args({.stages = 2, .micro_batches = 2}, {"--out", path("run")});
     EXPECT_EQ(pipetwin(args).code, 0);
     for (const char* const name : {"plan.json", "schedule.csv", "predicted.trace.json"}) {
         EXPECT_TRUE(std::filesystem::exists(folder() / "run" / name)) << name;
@@ -422,9 +385,8 @@ TEST_F(SimulateFiles, TableOfDevicesEndsWithTheirSums) {
     const std::string scenario = file("small.toml", small_scenario);
     const std::string profile = file("small.csv", small_profile);
     const auto run = [&](std::vector<std::string> more) {
-        std::vector<std::string> args{"simulate", scenario, "--profile", profile};
-        args.insert(args.end(), more.begin(), more.end());
-        const Outcome outcome = pipetwin(args);
+        const Outcome outcome =
+            pipetwin(joined({"simulate", scenario, "--profile", profile}, more));
         EXPECT_EQ(outcome.code, 0) << outcome.err;
         return outcome;
     };
@@ -539,17 +501,7 @@ TEST(Simulate, TellsWhatAStragglerCosts) {
 
 TEST(Simulate, RefusesUncertaintyThatMakesNoSense) {
     const auto refused = [](std::vector<std::string> more) {
-        std::vector<std::string> args{"simulate",
-                                      "--stages",
-                                      "2",
-                                      "--micro-batches",
-                                      "2",
-                                      "--forward-ms",
-                                      "1",
-                                      "--backward-ms",
-                                      "2"};
-        args.insert(args.end(), more.begin(), more.end());
-        const Outcome outcome = pipetwin(args);
+        const Outcome outcome = pipetwin(simulate_args({.stages = 2, .micro_batches = 2}, more));
         EXPECT_EQ(outcome.code, 2) << outcome.out;
         return outcome.err;
     };

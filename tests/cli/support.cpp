@@ -21,6 +21,25 @@ Outcome pipetwin(const std::vector<std::string>& args, const Terminal& terminal)
     return outcome;
 }
 
+std::vector<std::string> joined(std::vector<std::string> args,
+                                const std::vector<std::string>& more) {
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+}
+
+std::vector<std::string> simulate_args(const Numbers& plan, const std::vector<std::string>& more) {
+    return joined({"simulate",
+                   "--stages",
+                   std::to_string(plan.stages),
+                   "--micro-batches",
+                   std::to_string(plan.micro_batches),
+                   "--forward-ms",
+                   plan.forward,
+                   "--backward-ms",
+                   plan.backward},
+                  more);
+}
+
 std::string InFolder::file(std::string_view name, std::string_view content) const {
     return folder_.write(name, content).string();
 }

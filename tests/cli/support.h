@@ -26,6 +26,21 @@ struct Outcome {
 /// Runs the program in this process.
 Outcome pipetwin(const std::vector<std::string>& args, const Terminal& terminal = {});
 
+std::vector<std::string> joined(std::vector<std::string> args,
+                                const std::vector<std::string>& more);
+
+/// A plan of equal stages from plain numbers, in milliseconds.
+struct Numbers {
+    int stages = 1;
+    int micro_batches = 1;
+    std::string forward = "1";
+    std::string backward = "2";
+};
+
+/// The command line that simulates it, with more options.
+std::vector<std::string> simulate_args(const Numbers& plan,
+                                       const std::vector<std::string>& more = {});
+
 /// A test with a folder of its own, which is removed afterwards.
 class InFolder : public ::testing::Test {
   protected:

@@ -20,15 +20,14 @@ using ::testing::HasSubstr;
 class Training : public InFolder {
   protected:
     std::vector<std::string> command(const std::string& name,
-                                     std::vector<std::string> more = {}) const {
-        std::vector<std::string> args{name,
-                                      file("small.toml", small_scenario),
-                                      "--profile",
-                                      file("small.csv", small_profile),
-                                      "--out",
-                                      path("run")};
-        args.insert(args.end(), more.begin(), more.end());
-        return args;
+                                     const std::vector<std::string>& more = {}) const {
+        return joined({name,
+                       file("small.toml", small_scenario),
+                       "--profile",
+                       file("small.csv", small_profile),
+                       "--out",
+                       path("run")},
+                      more);
     }
 };
 

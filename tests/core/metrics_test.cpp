@@ -3,18 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/plain_plan.h"
+#include "tests/support/spans.h"
 
 namespace pipetwin {
 namespace {
 
 using testing::milliseconds;
-
-Span span(Op op, int begin_ms, int end_ms) {
-    return {.action = {.op = op},
-            .begin = milliseconds(begin_ms),
-            .ready = milliseconds(begin_ms),
-            .end = milliseconds(end_ms)};
-}
+using testing::span;
 
 /// Two ranks, one micro-batch, with recompute and a send that waits:
 ///

@@ -9,18 +9,14 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/error_of.h"
+#include "tests/support/nanoseconds.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin {
 namespace {
 
 using testing::error_of;
-
-std::vector<Duration> costs_of(const std::vector<int>& numbers) {
-    std::vector<Duration> costs;
-    std::ranges::transform(numbers, std::back_inserter(costs), [](int n) { return Duration{n}; });
-    return costs;
-}
+using testing::nanoseconds_of;
 
 Duration largest_stage(const std::vector<Duration>& costs, const std::vector<int>& sizes) {
     Duration largest{};
@@ -93,7 +89,7 @@ TEST(Partition, C26RefusesAnEmptyStageNamingIt) {
 }
 
 TEST(BalancedPartition, C26RefusesMoreStagesThanLayersNamingBoth) {
-    const std::vector<Duration> costs = costs_of({1, 2, 3});
+    const std::vector<Duration> costs = nanoseconds_of({1, 2, 3});
     const Error error = error_of([&] { balanced_partition(costs, 4); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_EQ(error.text(), "3 layers cannot fill 4 stages");
@@ -103,7 +99,7 @@ TEST(BalancedPartition, C26RefusesMoreStagesThanLayersNamingBoth) {
 
 TEST(BalancedPartition, C27SplitsOneToSixWhereTheLargestStageIsSmallest) {
     // Block partition by count gives [3, 3] with 15; by variance [4, 2] with 11.
-    EXPECT_EQ(balanced_partition(costs_of({1, 2, 3, 4, 5, 6}), 2).layers_per_stage(),
+    EXPECT_EQ(balanced_partition(nanoseconds_of({1, 2, 3, 4, 5, 6}), 2).layers_per_stage(),
               (std::vector<int>{4, 2}));
 }
 
@@ -117,7 +113,7 @@ TEST(BalancedPartition, C27EqualsBruteForceOnEverySmallVector) {
             for (int layer = 0; layer < layers; ++layer) {
                 numbers.push_back(values[static_cast<std::size_t>(code >> (2 * layer)) & 3U]);
             }
-            const std::vector<Duration> costs = costs_of(numbers);
+            const std::vector<Duration> costs = nanoseconds_of(numbers);
             const int stages = 1 + code % layers;
             ASSERT_EQ(balanced_partition(costs, stages).layers_per_stage(),
                       brute_force(costs, stages))
@@ -133,7 +129,7 @@ TEST(BalancedPartition, C27EqualsBruteForceOnRandomVectors) {
     for (int round = 0; round < tests::soaked(200); ++round) {
         std::vector<int> numbers(1 + random() % 11);
         std::ranges::generate(numbers, [&] { return static_cast<int>(random() % 100); });
-        const std::vector<Duration> costs = costs_of(numbers);
+        const std::vector<Duration> costs = nanoseconds_of(numbers);
         const int stages = 1 + static_cast<int>(random() % numbers.size());
         ASSERT_EQ(balanced_partition(costs, stages).layers_per_stage(), brute_force(costs, stages))
             << fmt::format("costs [{}], {} stages", fmt::join(numbers, " "), stages);
@@ -178,7 +174,7 @@ TEST(BalancedPartition, C27IsExactAndNotWorseThanBlocksUpTo200LayersAnd16Stages)
 }
 
 TEST(BalancedPartition, CoversEveryLayerWhereAllCostsAreZero) {
-    const Partition partition = balanced_partition(costs_of({0, 0, 0, 0, 0}), 3);
+    const Partition partition = balanced_partition(nanoseconds_of({0, 0, 0, 0, 0}), 3);
     EXPECT_EQ(partition.layers_per_stage(), (std::vector<int>{1, 1, 3}));
 }
 

@@ -7,11 +7,13 @@
 
 #include "core/error.h"
 #include "tests/support/builders.h"
+#include "tests/support/error_of.h"
 
 namespace pipetwin {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
 using testing::lowered;
 using testing::row_text;
@@ -20,17 +22,6 @@ using testing::staged_costs;
 using testing::uniform_costs;
 using testing::uniform_plan;
 using Ms = std::chrono::milliseconds;
-
-template <class Make>
-Error error_of(Make make) {
-    try {
-        make();
-    } catch (const Error& error) {
-        return error;
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return {ErrorKind::Other, "", ""};
-}
 
 // --- Micro-batches. ---
 

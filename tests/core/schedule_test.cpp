@@ -9,6 +9,7 @@
 #include "core/lower.h"
 #include "core/validate.h"
 #include "tests/support/builders.h"
+#include "tests/support/error_of.h"
 
 namespace pipetwin {
 namespace {
@@ -109,13 +110,10 @@ TEST(GPipe, C07OneMicroBatchEqualsNaiveModelParallelism) {
 }
 
 TEST(Naive, RefusesMoreThanOneMicroBatch) {
-    try {
-        generate(ScheduleKind::Naive, {.ranks = 2, .micro_batches = 4});
-        FAIL() << "four micro-batches were accepted";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
-        EXPECT_EQ(error.text(), "naive: one micro-batch, got 4");
-    }
+    const Error error =
+        testing::error_of([] { generate(ScheduleKind::Naive, {.ranks = 2, .micro_batches = 4}); });
+    EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+    EXPECT_EQ(error.text(), "naive: one micro-batch, got 4");
 }
 
 TEST(OneFOneB, RanksWarmUpWithOneForwardPerRankBehindThem) {
@@ -236,14 +234,10 @@ TEST(ScheduleKindName, GoesToTextAndBack) {
 }
 
 TEST(ScheduleKindName, UnknownOnesAreRefusedWithTheNearest) {
-    try {
-        schedule_kind("gpie");
-        FAIL() << "gpie was accepted";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(error.text(), HasSubstr("'gpie'"));
-        EXPECT_THAT(error.hint(), HasSubstr("gpipe"));
-    }
+    const Error error = testing::error_of([] { schedule_kind("gpie"); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(), HasSubstr("'gpie'"));
+    EXPECT_THAT(error.hint(), HasSubstr("gpipe"));
     EXPECT_THROW(schedule_kind(""), Error);
     EXPECT_THROW(schedule_kind("schedule"), Error);
 }

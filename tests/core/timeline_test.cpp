@@ -2,23 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/spans.h"
+
 namespace pipetwin {
 namespace {
 
 using std::chrono::milliseconds;
-
-Span span(Op op, int begin_ms, int end_ms) {
-    return {.action = {.op = op},
-            .begin = milliseconds(begin_ms),
-            .ready = milliseconds(begin_ms),
-            .end = milliseconds(end_ms)};
-}
-
-Timeline timeline_of(std::vector<std::vector<Span>> ranks) {
-    Timeline timeline;
-    timeline.ranks = std::move(ranks);
-    return timeline;
-}
+using testing::span;
+using testing::timeline_of;
 
 TEST(Timeline, PipelineTimeEndsBeforeTheOptimizer) {
     const Timeline timeline = timeline_of({{span(Op::Forward, 0, 2), span(Op::Backward, 5, 9)},

@@ -7,18 +7,14 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/error_of.h"
+#include "tests/support/nanoseconds.h"
 
 namespace pipetwin {
 namespace {
 
 using ::testing::ElementsAre;
 using testing::error_of;
-
-std::vector<Duration> costs_of(const std::vector<int>& numbers) {
-    std::vector<Duration> costs;
-    std::ranges::transform(numbers, std::back_inserter(costs), [](int n) { return Duration{n}; });
-    return costs;
-}
+using testing::nanoseconds_of;
 
 std::vector<int> sizes_of(const UnequalCosts& costs) {
     return unequal_partition(costs).layers_per_stage();
@@ -67,7 +63,8 @@ struct BruteForce {
 
 TEST(UnequalPartition, AFastDeviceTakesMore) {
     // Two devices, the second twice as slow: 4 layers and 2 last 4 each.
-    const UnequalCosts costs{{costs_of({1, 1, 1, 1, 1, 1}), costs_of({2, 2, 2, 2, 2, 2})}, {0, 1}};
+    const UnequalCosts costs{
+        {nanoseconds_of({1, 1, 1, 1, 1, 1}), nanoseconds_of({2, 2, 2, 2, 2, 2})}, {0, 1}};
     EXPECT_THAT(sizes_of(costs), ElementsAre(4, 2));
     const UnequalCosts other{costs.of_layer, {1, 0}};
     EXPECT_THAT(sizes_of(other), ElementsAre(2, 4));
@@ -79,7 +76,7 @@ TEST(UnequalPartition, AgreesWithTheBalancedOneWhereAllAreAlike) {
         std::vector<int> numbers(1 + random() % 12);
         std::ranges::generate(numbers, [&] { return static_cast<int>(random() % 10); });
         const std::size_t stages = 1 + random() % numbers.size();
-        const UnequalCosts costs{{costs_of(numbers)}, std::vector<int>(stages, 0)};
+        const UnequalCosts costs{{nanoseconds_of(numbers)}, std::vector<int>(stages, 0)};
         EXPECT_EQ(unequal_partition(costs),
                   balanced_partition(costs.of_layer.front(), static_cast<int>(stages)))
             << fmt::format("{} in {}", numbers, stages);
@@ -95,7 +92,7 @@ TEST(UnequalPartition, IsTheFirstOfTheBestSplits) {
         for (std::size_t kind = 0; kind < kinds; ++kind) {
             std::vector<int> numbers(layers);
             std::ranges::generate(numbers, [&] { return static_cast<int>(random() % 12); });
-            costs.of_layer.push_back(costs_of(numbers));
+            costs.of_layer.push_back(nanoseconds_of(numbers));
         }
         const std::size_t stages = 1 + random() % layers;
         for (std::size_t stage = 0; stage < stages; ++stage) {
@@ -109,7 +106,7 @@ TEST(UnequalPartition, IsTheFirstOfTheBestSplits) {
 
 TEST(UnequalPartition, MoreStagesThanLayersAreRefusedNamingBoth) {
     const Error error = error_of([] {
-        unequal_partition({{costs_of({1, 2})}, std::vector<int>(3, 0)});
+        unequal_partition({{nanoseconds_of({1, 2})}, std::vector<int>(3, 0)});
     });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_EQ(error.text(), "2 layers cannot fill 3 stages");

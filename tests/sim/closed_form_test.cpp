@@ -5,6 +5,7 @@
 #include "core/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/plain_plan.h"
+#include "tests/support/spans.h"
 
 /// Step times and peaks that theory knows: closed forms over many shapes, and single published
 /// values.
@@ -186,21 +187,8 @@ TEST(Bubble, FourStagesAndSixteenMicroBatchesGiveThreeNineteenths) {
     EXPECT_EQ(metrics_of(plain(ScheduleKind::GPipe, 4, 16)).bubble.total, 3.0 / 19.0);
 }
 
-/// Largest over ranks of last end - first begin of compute.
 Duration largest_span(const PlainCosts& costs) {
-    Duration largest{};
-    for (const auto& row : simulate(make_plan(costs)).ranks) {
-        Duration first = Duration::max();
-        Duration last{};
-        for (const Span& span : row) {
-            if (is_compute(span.action.op)) {
-                first = std::min(first, span.begin);
-                last = std::max(last, span.end);
-            }
-        }
-        largest = std::max(largest, last - first);
-    }
-    return largest;
+    return testing::largest_span(simulate(make_plan(costs)));
 }
 
 /// Forward 1, input gradient 1, weight gradient 1.

@@ -213,23 +213,15 @@ std::vector<std::vector<Duration>> ends_on_links(const Timeline& timeline) {
     return ends;
 }
 
-Contention one_link(LinkSharing sharing) {
-    Contention contention;
-    contention.sharing = sharing;
-    contention.shared_links = {1e9};
-    contention.way_of_edge.assign(4, {0});
-    return contention;
-}
-
 TEST(SharedLinks, CarryOneMessageAfterTheOther) {
-    const auto ends = ends_on_links(with(three_stages(), one_link(LinkSharing::Fifo)));
+    const auto ends = ends_on_links(with(three_stages(), testing::one_link(2, LinkSharing::Fifo)));
     EXPECT_THAT(ends[0], ElementsAre(milliseconds(4), milliseconds(7)));
     EXPECT_THAT(ends[2], ElementsAre(milliseconds(10), milliseconds(13)));
 }
 
 /// Message 1 to stage 2 sets out at 10, when stage 1 has done F1 (9..10) and the link is free.
 TEST(SharedLinks, CarryMessagesAtTheirFairRates) {
-    const auto ends = ends_on_links(with(three_stages(), one_link(LinkSharing::Fair)));
+    const auto ends = ends_on_links(with(three_stages(), testing::one_link(2, LinkSharing::Fair)));
     EXPECT_THAT(ends[0], ElementsAre(milliseconds(4), milliseconds(9)));
     EXPECT_THAT(ends[2], ElementsAre(milliseconds(10), milliseconds(13)));
 }

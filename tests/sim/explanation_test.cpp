@@ -114,8 +114,7 @@ TEST(Explanation, CausesSumToTheWait) {
         PlanParts parts =
             plan_of(x, bounded ? std::optional(smallest + number(0, 2)) : std::nullopt).parts();
         if (number(0, 1) == 1) {
-            parts.contention.shared_links = {1e9};
-            parts.contention.way_of_edge.assign(2 * parts.links.size(), {0});
+            parts.contention = testing::one_link(parts.links.size());
         }
         const Plan plan = Plan::make(std::move(parts));
         const Explanation what = explained(plan);

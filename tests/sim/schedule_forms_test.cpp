@@ -8,6 +8,7 @@
 #include "core/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/plain_plan.h"
+#include "tests/support/spans.h"
 
 /// Step times, spans and peaks of the schedules with chunks, split backwards or two directions, as
 /// closed forms over all small shapes. docs/schedules.md has them in one table.
@@ -59,20 +60,9 @@ PlainCosts costs_of(ScheduleKind kind, const Case& x) {
 Result result_of(const PlainCosts& costs) {
     const Plan plan = make_plan(costs);
     const Timeline timeline = simulate(plan);
-    Result result{.time = to_milliseconds(pipeline_time(timeline)),
-                  .peaks = peak_live_activations(plan->schedule)};
-    for (const auto& row : timeline.ranks) {
-        Duration first = Duration::max();
-        Duration last{};
-        for (const Span& span : row) {
-            if (is_compute(span.action.op)) {
-                first = std::min(first, span.begin);
-                last = std::max(last, span.end);
-            }
-        }
-        result.span = std::max(result.span, to_milliseconds(last - first));
-    }
-    return result;
+    return {.time = to_milliseconds(pipeline_time(timeline)),
+            .span = to_milliseconds(testing::largest_span(timeline)),
+            .peaks = peak_live_activations(plan->schedule)};
 }
 
 /// Every p <= 8, m <= 32 and v of `chunks`, at a few costs; `check` where `holds`.

@@ -135,22 +135,13 @@ TEST(Waits, OfAnUpdateGoOverTheGradientsBeforeOnTheNetwork) {
               Lines{"6-24 0OPT: 1REDUCE_GRAD 6-14 link_busy, 0REDUCE_GRAD 14-24 reduction"});
 }
 
-/// All boundaries over one link.
-Contention one_link(const Plan& plan, LinkSharing sharing) {
-    Contention contention;
-    contention.sharing = sharing;
-    contention.shared_links = {1e9};
-    contention.way_of_edge.assign(2 * plan->links.size(), {0});
-    return contention;
-}
-
 // Messages of 5 ms, all over one link: 0SEND_F0 1-6, 0SEND_F1 6-11, and 1SEND_F0, ready at 7, 11-16
 TEST(Waits, GoOverTheMessagesOfOtherEdgesOnASharedLink) {
     PlainCosts costs = plain(ScheduleKind::GPipe, 3, 2);
     costs.link.bytes_per_second = 1e9;
     costs.boundary = Bytes{5'000'000};
     PlanParts parts = make_plan(costs).parts();
-    parts.contention = one_link(make_plan(costs), LinkSharing::Fifo);
+    parts.contention = testing::one_link(2);
     EXPECT_EQ(waits_text(Plan::make(std::move(parts)), 2).front(),
               "0-16 2RECV_F0: 0F0 0-1 compute, 0SEND_F0 1-6 link_busy, 0SEND_F1 6-11 link_busy, "
               "1SEND_F0 11-16 transfer");
@@ -244,7 +235,8 @@ TEST(Waits, HaveChainsWithoutGapsUnderContention) {
         const Pipeline x = random_pipeline();
         const Plan plan = plan_with_updates(x, any_capacity(x));
         PlanParts parts = plan.parts();
-        parts.contention = one_link(plan, static_cast<LinkSharing>(number(0, 1)));
+        parts.contention =
+            testing::one_link(plan->links.size(), static_cast<LinkSharing>(number(0, 1)));
         if (number(0, 1) == 1) {
             parts.contention.shared_links.push_back(2e9);
             for (auto& way : parts.contention.way_of_edge) {

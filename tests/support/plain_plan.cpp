@@ -33,4 +33,12 @@ PlainCosts random_costs(ScheduleKind schedule, int ranks, int micro_batches, std
     return costs;
 }
 
+Contention one_link(std::size_t boundaries, LinkSharing sharing) {
+    Contention contention;
+    contention.sharing = sharing;
+    contention.shared_links = {1e9};
+    contention.way_of_edge.assign(2 * boundaries, {0});
+    return contention;
+}
+
 }  // namespace pipetwin::testing

@@ -18,4 +18,7 @@ PlainCosts plain(ScheduleKind schedule, int ranks, int micro_batches);
 /// their own.
 PlainCosts random_costs(ScheduleKind schedule, int ranks, int micro_batches, std::mt19937& random);
 
+/// All messages over one link of 1 GB/s, between as many stages as `boundaries` join.
+Contention one_link(std::size_t boundaries, LinkSharing sharing = LinkSharing::Fifo);
+
 }  // namespace pipetwin::testing

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/scratch_folder.h"
 
@@ -106,13 +107,10 @@ std::size_t first_slice(const json& document) {
 }
 
 void expect_refused(const json& document, const std::string& text) {
-    try {
-        parse_chrome_trace(document.dump(), "x.trace.json");
-        FAIL() << "must be refused: " << text;
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(error.what(), HasSubstr(text));
-    }
+    const Error error =
+        testing::error_of([&] { parse_chrome_trace(document.dump(), "x.trace.json"); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.what(), HasSubstr(text));
 }
 
 TEST(ChromeTrace, WhatIsPrintedIsReadBackToTheNanosecond) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin {
@@ -19,29 +20,20 @@ std::vector<std::string> stages_of(std::string_view text) {
 }
 
 void expect_refused(std::string_view text, const std::string& place, const std::string& part) {
-    try {
-        stages_of(text);
-        ADD_FAILURE() << "accepted: " << text;
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_EQ(error.place(), place.empty() ? "layout.txt" : "layout.txt:1:" + place) << text;
-        EXPECT_THAT(error.text(), HasSubstr(part));
-        EXPECT_NE(error.hint(), "");
-    }
+    const Error error = testing::error_of([&] { stages_of(text); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), place.empty() ? "layout.txt" : "layout.txt:1:" + place) << text;
+    EXPECT_THAT(error.text(), HasSubstr(part));
+    EXPECT_NE(error.hint(), "");
 }
 
 /// The error of `work`, which must be Infeasible.
 template <class Work>
 std::string infeasible(Work work) {
-    try {
-        work();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
-        EXPECT_NE(error.hint(), "");
-        return error.text();
-    }
-    ADD_FAILURE() << "accepted";
-    return {};
+    const Error error = testing::error_of(work);
+    EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+    EXPECT_NE(error.hint(), "");
+    return error.text();
 }
 
 /// DeepSeek-V3 on 16 ranks with two chunks, the example of Megatron's documentation.

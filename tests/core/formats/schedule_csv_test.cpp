@@ -8,6 +8,7 @@
 #include "core/lower.h"
 #include "core/validate.h"
 #include "tests/support/builders.h"
+#include "tests/support/error_of.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin {
@@ -24,15 +25,11 @@ Schedule parse(std::string_view text) {
 
 /// Expects a refusal at `place` ("line:column") whose text holds `part`.
 void expect_refused(std::string_view text, const std::string& place, const std::string& part) {
-    try {
-        parse(text);
-        ADD_FAILURE() << "accepted: " << text;
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_EQ(error.place(), place.empty() ? "x.csv" : "x.csv:" + place) << text;
-        EXPECT_THAT(error.text(), HasSubstr(part));
-        EXPECT_NE(error.hint(), "");
-    }
+    const Error error = testing::error_of([&] { parse(text); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), place.empty() ? "x.csv" : "x.csv:" + place) << text;
+    EXPECT_THAT(error.text(), HasSubstr(part));
+    EXPECT_NE(error.hint(), "");
 }
 
 TEST(ScheduleCsv, ReadsOneLinePerRank) {

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/spans.h"
+
 namespace pipetwin {
 namespace {
 
@@ -15,10 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Span span(Op op, int micro_batch, int begin_ms, int end_ms) {
-    return {.action = {.op = op, .micro_batch = micro_batch},
-            .begin = milliseconds(begin_ms),
-            .ready = milliseconds(begin_ms),
-            .end = milliseconds(end_ms)};
+    return testing::span({.op = op, .micro_batch = micro_batch}, begin_ms, end_ms);
 }
 
 Span wait(Op op, int begin_ms, int end_ms) {
@@ -28,9 +27,8 @@ Span wait(Op op, int begin_ms, int end_ms) {
 }
 
 Timeline timeline_of(Origin origin, std::vector<std::vector<Span>> ranks) {
-    Timeline timeline;
+    Timeline timeline = testing::timeline_of(std::move(ranks));
     timeline.origin = origin;
-    timeline.ranks = std::move(ranks);
     return timeline;
 }
 

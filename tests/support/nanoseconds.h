@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include "core/units.h"
+
+namespace pipetwin::testing {
+
+/// Plain numbers as durations.
+inline std::vector<Duration> nanoseconds_of(const std::vector<int>& numbers) {
+    return {numbers.begin(), numbers.end()};
+}
+
+}  // namespace pipetwin::testing
