@@ -87,10 +87,11 @@ LayerSample in_proportion(const LayerSample& known, int size) {
     const int largest = layer.samples.back().micro_batch_size;
     throw Error(ErrorKind::BadInput,
                 fmt::format("profile, layer '{}'", layer.name),
-                fmt::format("no cost at micro-batch size {}: samples reach from {} to {}",
+                fmt::format("no cost at micro-batch size {}: {}",
                             micro_batch_size,
-                            smallest,
-                            largest),
+                            smallest == largest
+                                ? fmt::format("the only sample is of size {}", smallest)
+                                : fmt::format("samples reach from {} to {}", smallest, largest)),
                 fmt::format("profile it at that size, or choose a size from {} to {}",
                             (smallest + 1) / 2,
                             2 * std::int64_t{largest}));

@@ -481,7 +481,7 @@ TEST(ScenarioPlan, SizesOutsideTheSamplesAreNamed) {
                             "scaled in proportion, 'b' from size 1"));
     EXPECT_EQ(plan->cost_source, CostSource::Estimated);
     EXPECT_THAT(error_of(partitioned({2, 3}, 2, 6), profile).text(),
-                HasSubstr("no cost at micro-batch size 3: samples reach from 1 to 1"));
+                HasSubstr("no cost at micro-batch size 3: the only sample is of size 1"));
 }
 
 // --- Placement and links. ---
