@@ -54,7 +54,20 @@ std::optional<Plan> with_more(const Plan& plan, Make make) {
     }
 }
 
+/// Keys are those of a scenario; that of --seed says which steps are drawn.
+void refuse_keys(const std::vector<Override>& overrides) {
+    const auto key = std::ranges::find_if(
+        overrides, [](const Override& given) { return given.key != "training.seed"; });
+    if (key != overrides.end()) {
+        throw Error(ErrorKind::Usage,
+                    "--set " + key->key,
+                    "plain numbers have no scenario whose key it could set",
+                    "pipetwin simulate --help lists the options for plain numbers");
+    }
+}
+
 Predicted from_numbers(const SimulateOptions& options) {
+    refuse_keys(options.common.overrides);
     PlainCosts costs = plain_costs(options.plain);
     Prediction prediction = predict(with_settled_capacity(make_plan(costs)));
     std::optional<Plan> more;

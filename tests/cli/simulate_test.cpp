@@ -297,6 +297,15 @@ INSTANTIATE_TEST_SUITE_P(
                      2,
                      "1000000000"}));
 
+TEST(Simulate, PlainNumbersRefuseKeysOfAScenario) {
+    // They were ignored once, and the answer was that to another question.
+    const Outcome outcome =
+        pipetwin(simulate_args({}, {"--set", "pipeline.channel_capacity=0", "--seed", "3"}));
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("--set pipeline.channel_capacity: plain numbers"));
+    EXPECT_EQ(pipetwin(simulate_args({}, {"--seed", "3"})).code, 0);
+}
+
 class SimulateFiles : public InFolder {};
 
 TEST_F(SimulateFiles, ScheduleFileGivesTheOrder) {
