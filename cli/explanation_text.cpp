@@ -64,13 +64,15 @@ std::vector<std::string> what_would_help(const Explanation& explanation) {
         const bool others =
             best.size() > 1 && best[1].step == what.step && what.target.index != sim::everywhere;
         lines.push_back(
-            fmt::format("{}{} twice as fast: {} -> {} (-{}); infinitely fast: {}",
+            fmt::format("{}{} twice as fast: {} -> {} (-{}){}",
                         target_text(what.target),
                         others ? other_text(what.target.part) : "",
                         time.number(explanation.step),
                         time(what.step),
                         rounded_percent(share(explanation.step - what.step, explanation.step)),
-                        time(what.least_step)));
+                        time.shows(what.least_step)
+                            ? fmt::format("; infinitely fast: {}", time(what.least_step))
+                            : ""));
     }
     return lines;
 }

@@ -137,7 +137,10 @@ void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
         options.transfer_jitter,
         "The same of messages (default: as actions)",
         "X");
-    add("--device-jitter", options.device_jitter, "How much devices differ, for a step each", "X");
+    add("--device-jitter",
+        options.device_jitter,
+        "The same of devices: one factor each per step",
+        "X");
     add("--spikes", options.spikes, "A share P of actions lasts F times as long", "P:F");
     add("--samples", options.samples, "Steps to draw (default 256)", "N")
         ->check(CLI::Range(1, sim::most_samples));

@@ -51,7 +51,9 @@ class Words {
                 plan_.rank_count() == 1 ? "its one rank works all the time" : "no rank ever waits");
             return;
         }
-        say("A step takes {}. On average a rank works for {} of it and waits for {} ({}).",
+        say("A step takes {}. On average a rank (one device of the pipeline) works for {} of it "
+            "and "
+            "waits for {} ({}).",
             time_(what_.step),
             time_(what_.step - what_.wait),
             time_(what_.wait),
@@ -62,9 +64,9 @@ class Words {
         if (!time_.shows(what_.bubble)) {
             return;
         }
-        say("{} of the wait is the bubble: even with equal stages and free links the pipeline has "
-            "to "
-            "fill at the start of a step and to drain at its end.",
+        say("{} of the wait is the bubble: even if all stages (parts of the model, one behind the "
+            "other) took equally long and messages no time, the pipeline would have to fill at "
+            "the start of a step and to drain at its end.",
             time_(what_.bubble));
         say_filling();
         if (what_.more) {

@@ -16,13 +16,12 @@ namespace {
 constexpr std::size_t most_ranks_shown = 32;
 
 std::string heading(const Plan& plan) {
-    std::string text = fmt::format("{}, {}, {}",
-                                   plan->schedule_name,
-                                   counted(plan.rank_count(), "stage"),
-                                   counted(plan.micro_batches(), "micro-batch"));
-    if (plan->chunks > 1) {
-        text += fmt::format(", {} chunks", plan->chunks);
-    }
+    const std::string shape = plan->chunks > 1 ? fmt::format("{} with {} each",
+                                                             counted(plan.rank_count(), "rank"),
+                                                             counted(plan->chunks, "stage"))
+                                               : counted(plan.rank_count(), "stage");
+    std::string text = fmt::format(
+        "{}, {}, {}", plan->schedule_name, shape, counted(plan.micro_batches(), "micro-batch"));
     if (plan->replicas > 1) {
         text += fmt::format(", {} replicas", plan->replicas);
     }
@@ -41,8 +40,12 @@ std::string bubble_text(const Bubble& bubble) {
            line("total_without_recompute",
                 bubble.total_without_recompute,
                 "the same, with recompute counted as idle") +
-           line("ideal", bubble.ideal, "time over the busiest rank's own work (Megatron)") +
-           line("span", bubble.span, "idle share of the longest rank's span (zero bubble)");
+           line("ideal",
+                bubble.ideal,
+                "time beyond the busiest rank's work, over that work (Megatron)") +
+           line("span",
+                bubble.span,
+                "idle share between the first and the last action of a rank (zero bubble)");
 }
 
 /// The last row of their table: peaks need not be at one time, but so much memory must be there.
@@ -60,11 +63,14 @@ std::vector<std::string> sums_of_devices(const std::vector<DeviceMetrics>& devic
     return row;
 }
 
-/// When and why the fullest device is as full as it gets.
+/// When and why the fullest device is as full as it gets; nothing where no bytes are known.
 std::string peak_text(const Prediction& prediction) {
     const auto& devices = prediction.metrics.devices;
     const DeviceMetrics& most = *std::ranges::max_element(
         devices, {}, [](const DeviceMetrics& device) { return device.peak.use.total(); });
+    if (most.peak.use.total() == Bytes{}) {
+        return "";
+    }
     const std::optional<Action> action = peak_action(prediction.plan, most);
     const std::string moment = action ? fmt::format("at {}, {} {}",
                                                     format_duration(most.peak_time),
@@ -73,7 +79,7 @@ std::string peak_text(const Prediction& prediction) {
                                       : "all of it from the start of the step";
     return fmt::format("  rank {} holds {}: {}, {}\n",
                        most.rank,
-                       devices.size() > 1 ? "most" : "at most",
+                       devices.size() > 1 ? "the most" : "at most",
                        format_bytes(most.peak.use.total()),
                        moment);
 }
@@ -112,6 +118,7 @@ std::string device_table(const Prediction& prediction) {
         text += fmt::format("  not shown: {} ranks more; --json lists them\n",
                             devices.size() - most_ranks_shown);
     }
+    text += "  live: most forwards whose results a rank holds at once\n";
     if (bytes_known) {
         text += peak_text(prediction);
     }
@@ -181,8 +188,12 @@ std::string timeline_text(const Timeline& timeline, int width, Duration least_co
                            timeline.ranks.size());
     }
     constexpr int label_width = 10;
-    return render_timeline_fitted(timeline, std::max(20, width - label_width), least_column) +
-           "digits forward, letters backward, capitals weight gradient, r recompute, '.' idle\n";
+    const Duration column =
+        fitted_column(timeline, std::max(20, width - label_width), least_column);
+    return fmt::format("{}{}; a column is {}\n",
+                       render_timeline(timeline, column),
+                       timeline_legend(timeline),
+                       format_duration(column));
 }
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows) {

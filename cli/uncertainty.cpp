@@ -76,6 +76,7 @@ std::optional<JitterResult> sampled(const UncertaintyOptions& options,
                         .seed = seed,
                         .step = step,
                         .mean = steps.mean(),
+                        .ranks = plan.rank_count(),
                         .p50 = steps.quantile(0.5),
                         .p95 = steps.quantile(0.95)};
 }
@@ -141,14 +142,15 @@ std::optional<FailureResult> with_failures(const UncertaintyOptions& options,
 std::string jitter_text(const JitterResult& result) {
     const double longer = 100 * (to_seconds(result.mean) / to_seconds(result.step) - 1);
     return fmt::format(
-        "\n  with jitter ({} samples, seed {})\n"
-        "  a step lasts {} on average, {:+.2f} % against {} without jitter, as ranks wait for\n"
-        "  whoever is late; half of the steps take at most {}, 95 % at most {}\n",
-        result.samples,
+        "\n  with jitter ({}, seed {})\n"
+        "  a step lasts {} on average, {:+.2f} % against {} without jitter{};\n"
+        "  half of the steps take at most {}, 95 % at most {}\n",
+        counted(result.samples, "sample"),
         result.seed,
         format_duration(result.mean),
         longer,
         format_duration(result.step),
+        result.ranks > 1 && longer > 0 ? ", as ranks wait for whoever is late" : "",
         format_duration(result.p50),
         format_duration(result.p95));
 }
@@ -156,9 +158,8 @@ std::string jitter_text(const JitterResult& result) {
 std::string straggler_text(const StragglerResult& result) {
     const double longer = 100 * (to_seconds(result.slow_step) / to_seconds(result.step) - 1);
     return fmt::format(
-        "\n  with a straggler\n  if rank {} took {} times as long, a step would last {} instead of "
-        "{} "
-        "({:+.1f} %)\n",
+        "\n  with a straggler\n"
+        "  if rank {} took {} times as long, a step would last {} instead of {} ({:+.1f} %)\n",
         result.rank,
         result.factor,
         format_duration(result.slow_step),
@@ -168,13 +169,15 @@ std::string straggler_text(const StragglerResult& result) {
 
 std::string failure_text(const FailureResult& result) {
     const sim::Failures& failures = result.failures;
+    const int every = result.goodput.checkpoint_every;
     return fmt::format(
         "\n  with failures\n"
-        "  one of {} fails every {:.1f} hours; with a checkpoint every {}{}, {} of the time\n"
-        "  goes into steps that are kept: {} for each step of a long run\n",
-        counted(failures.devices, "device"),
+        "  {} fails every {:.1f} hours on average; with a checkpoint after every {}{},\n"
+        "  {} of the time goes into steps that are kept: {} for each step of a long run\n",
+        failures.devices == 1 ? "the one device"
+                              : fmt::format("one of {} devices", failures.devices),
         failures.mtbf_hours / failures.devices,
-        counted(result.goodput.checkpoint_every, "step"),
+        every == 1 ? "step" : counted(every, "step"),
         result.chosen ? " (the best number)" : "",
         percent_text(result.goodput.share),
         format_duration(result.goodput.time_per_step));

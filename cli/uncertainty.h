@@ -19,6 +19,7 @@ struct JitterResult {
     std::uint64_t seed = 0;
     Duration step{};  ///< without jitter
     Duration mean{};
+    int ranks = 1;
     Duration p50{};
     Duration p95{};
 };

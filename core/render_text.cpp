@@ -1,6 +1,7 @@
 #include "core/render_text.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 #include <set>
 
@@ -76,10 +77,26 @@ std::string render_timeline(const Timeline& timeline, Duration column) {
     return text;
 }
 
-std::string render_timeline_fitted(const Timeline& timeline, int width, Duration least_column) {
+Duration fitted_column(const Timeline& timeline, int width, Duration least) {
     PIPETWIN_EXPECT(width > 0, "at least one column");
-    const Duration column = (last_end(timeline) + Duration{width - 1}) / width;
-    return render_timeline(timeline, std::max(least_column, column));
+    return std::max(least, (last_end(timeline) + Duration{width - 1}) / width);
+}
+
+std::string timeline_legend(const Timeline& timeline) {
+    const auto drawn = [&timeline](std::initializer_list<Op> ops) {
+        return std::ranges::any_of(timeline.ranks, [&ops](const std::vector<Span>& row) {
+            return std::ranges::any_of(row, [&ops](const Span& span) {
+                return span.end > span.begin && std::ranges::find(ops, span.action.op) != ops.end();
+            });
+        });
+    };
+    std::string text = "digits forward";
+    text += drawn({Op::Backward}) ? ", letters backward" : "";
+    text += drawn({Op::BackwardInput}) ? ", letters input gradient" : "";
+    text += drawn({Op::BackwardWeight}) ? ", capitals weight gradient" : "";
+    text += drawn({Op::Recompute}) ? ", r recompute" : "";
+    text += drawn({Op::ReduceGradient, Op::Optimizer}) ? ", # sum of gradients and update" : "";
+    return text + ", '.' idle";
 }
 
 namespace {

@@ -19,10 +19,11 @@ namespace pipetwin {
 /// A column shows what ran at its middle. This is the language of the golden tests.
 std::string render_timeline(const Timeline& timeline, Duration column);
 
-/// The same in at most `width` columns, each of `least_column` or more.
-std::string render_timeline_fitted(const Timeline& timeline,
-                                   int width,
-                                   Duration least_column = Duration{1});
+/// How long a column lasts so that at most `width` of them are drawn; `least` or more.
+Duration fitted_column(const Timeline& timeline, int width, Duration least = Duration{1});
+
+/// What the letters and signs mean that are drawn: "digits forward, letters backward, '.' idle".
+std::string timeline_legend(const Timeline& timeline);
 
 /// A cell to point at.
 struct CellMark {

@@ -39,10 +39,11 @@ TEST(Explanation, OfBalancedGPipe) {
         words_of(make_plan(plain(ScheduleKind::GPipe, 4, 16)),
                  make_plan(plain(ScheduleKind::GPipe, 4, 32))),
         "Where the time goes\n"
-        "A step takes 57.0 ms. On average a rank works for 48.0 ms of it and waits for 9.0 ms "
-        "(15.8 %).\n"
-        "9.0 ms of the wait is the bubble: even with equal stages and free links the pipeline has "
-        "to fill at the start of a step and to drain at its end. Rank 3 cannot begin before 3.0 "
+        "A step takes 57.0 ms. On average a rank (one device of the pipeline) works for 48.0 ms of "
+        "it and waits for 9.0 ms (15.8 %).\n"
+        "9.0 ms of the wait is the bubble: even if all stages (parts of the model, one behind the "
+        "other) took equally long and messages no time, the pipeline would have to fill at the "
+        "start of a step and to drain at its end. Rank 3 cannot begin before 3.0 "
         "ms, when the first micro-batch (a slice of the batch) has come to it, and it is done 6.0 "
         "ms before the end of the step. More micro-batches make the bubble's share of the step "
         "smaller: 32 instead of 16 would bring it from 15.8 % to 8.6 %.\n"
@@ -138,6 +139,12 @@ TEST(Explanation, OfRecomputeSaysWhatItIsFor) {
                 HasSubstr("Of the work, 8.0 ms is recompute: forwards are done a second time, so "
                           "that their results need not be kept in memory until the backward. "
                           "Without it the step would take 33.0 ms."));
+}
+
+// Without its forwards there is nothing left of the step.
+TEST(Explanation, LeavesOutAStepThatWouldTakeNoTime) {
+    EXPECT_THAT(words_of(make_plan(plain(ScheduleKind::ForwardOnly, 3, 4))),
+                HasSubstr("every forward twice as fast: 6.00 -> 3.00 ms (-50.0 %)\n"));
 }
 
 TEST(Explanation, ParagraphsFitTheWidthAndKeepUnitsWithTheirNumbers) {

@@ -306,6 +306,33 @@ TEST(Simulate, PlainNumbersRefuseKeysOfAScenario) {
     EXPECT_EQ(pipetwin(simulate_args({}, {"--seed", "3"})).code, 0);
 }
 
+TEST(Simulate, HeadingAndLegendSpeakOfWhatThereIs) {
+    const std::string chunks =
+        pipetwin(simulate_args({.stages = 2, .micro_batches = 2, .backward = "1"},
+                               {"--schedule", "interleaved-1f1b", "--chunks", "2"}))
+            .out;
+    EXPECT_THAT(chunks, HasSubstr("interleaved-1f1b, 2 ranks with 2 stages each, 2 micro-batches"));
+    // 21 ms in 100 characters, 10 of them for the label.
+    const std::string equal = pipetwin(simulate_args({.stages = 4, .micro_batches = 4})).out;
+    EXPECT_THAT(
+        equal, HasSubstr("\ndigits forward, letters backward, '.' idle; a column is 233.334 us\n"));
+}
+
+TEST(Simulate, VariationIsToldInWordsThatAgree) {
+    const auto text = [](const Numbers& plan, const std::vector<std::string>& more) {
+        return pipetwin(simulate_args(plan, more)).out;
+    };
+    // One rank waits for nobody, and one of one device is the device.
+    const std::string one = text(
+        {}, {"--jitter", "0.1", "--samples", "1", "--mtbf-hours", "5", "--checkpoint-every", "1"});
+    EXPECT_THAT(one, HasSubstr("with jitter (1 sample, seed 1)"));
+    EXPECT_THAT(one, ::testing::Not(HasSubstr("whoever")));
+    EXPECT_THAT(one, HasSubstr("the one device fails every 5.0 hours on average"));
+    EXPECT_THAT(one, HasSubstr("with a checkpoint after every step,"));
+    EXPECT_THAT(text({.stages = 4, .micro_batches = 8}, {"--jitter", "0.1"}),
+                HasSubstr("as ranks wait for whoever is late;\n"));
+}
+
 class SimulateFiles : public InFolder {};
 
 TEST_F(SimulateFiles, ScheduleFileGivesTheOrder) {
@@ -465,9 +492,10 @@ TEST_F(SimulateFiles, TextNamesTheFullestRankAndItsMoment) {
                                       "--set",
                                       "training.batch=4"});
     // Room for four gradients of 64 bytes, weights and gradients, four stashes and an output.
-    EXPECT_THAT(outcome.out,
-                HasSubstr("  rank 0 holds most: 2.06 KiB, at 60.000 us, during 0F3 (the forward of "
-                          "micro-batch 3 on stage 0)\n"));
+    EXPECT_THAT(
+        outcome.out,
+        HasSubstr("  rank 0 holds the most: 2.06 KiB, at 60.000 us, during 0F3 (the forward of "
+                  "micro-batch 3 on stage 0)\n"));
 }
 
 TEST(Simulate, TellsHowLongStepsLastUnderJitter) {

@@ -117,22 +117,46 @@ TEST(RenderTimeline, RowsOfTenAndMoreRanksBeginInOneColumn) {
     EXPECT_TRUE(text.ends_with("rank 10  0\n")) << text;
 }
 
+std::string fitted_to(const Timeline& timeline, int width) {
+    return render_timeline(timeline, fitted_column(timeline, width));
+}
+
 TEST(RenderTimeline, AnEmptyTimelineHasEmptyRows) {
     Timeline timeline;
     timeline.ranks.resize(2);
     EXPECT_EQ(render_timeline(timeline, Ms(1)), "rank 0  \nrank 1  \n");
-    EXPECT_EQ(render_timeline_fitted(timeline, 10), "rank 0  \nrank 1  \n");
+    EXPECT_EQ(fitted_to(timeline, 10), "rank 0  \nrank 1  \n");
 }
 
 TEST(RenderTimelineFitted, IsNeverWiderThanAsked) {
     const Timeline timeline =
         timed(generate(ScheduleKind::GPipe, {.ranks = 3, .micro_batches = 5}));
     for (const int width : {1, 7, 20, 21, 22, 80}) {
-        const std::string text = render_timeline_fitted(timeline, width);
+        const std::string text = fitted_to(timeline, width);
         const std::size_t label = std::string("rank 0  ").size();
         EXPECT_LE(text.find('\n') - label, static_cast<std::size_t>(width));
     }
-    EXPECT_EQ(render_timeline_fitted(timeline, 21), render_timeline(timeline, Ms(10)));
+    EXPECT_EQ(fitted_to(timeline, 21), render_timeline(timeline, Ms(10)));
+}
+
+TEST(FittedColumn, HasTheLengthOfTheStepOverTheWidth) {
+    Timeline timeline;
+    timeline.ranks = {{span("0F0", 0, 100)}};
+    EXPECT_EQ(fitted_column(timeline, 50), Ms(2));
+    EXPECT_EQ(fitted_column(timeline, 50, Ms(3)), Ms(3));
+}
+
+TEST(TimelineLegend, ExplainsWhatIsDrawnAndNothingElse) {
+    Timeline timeline;
+    timeline.ranks = {{span("0F0", 0, 1), span("0B0", 1, 2)}};
+    EXPECT_EQ(timeline_legend(timeline), "digits forward, letters backward, '.' idle");
+    timeline.ranks = {{span("0F0", 0, 1), span("0R0", 1, 2)},
+                      {span("0I0", 2, 3), span("0W0", 3, 4), span("0OPT", 4, 5)}};
+    EXPECT_EQ(timeline_legend(timeline),
+              "digits forward, letters input gradient, capitals weight gradient, r recompute, "
+              "# sum of gradients and update, '.' idle");
+    timeline.ranks = {{span("0F0", 0, 1), span("0OPT", 1, 1)}};  // an update that takes no time
+    EXPECT_EQ(timeline_legend(timeline), "digits forward, '.' idle");
 }
 
 TEST(RenderSchedule, IsATableOfCells) {
