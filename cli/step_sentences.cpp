@@ -119,7 +119,7 @@ class Words {
         say("{} of the wait is imbalance: the work is not spread evenly.", time_(what_.imbalance));
         const double above = share(what_.busiest->time, what_.mean_compute) - 1;
         if (above >= 0.0005) {
-            add("Rank {}{} computes longest: {}, {} more than the mean over the ranks, {}. The "
+            add("Rank {}{} computes longest: {}, {} more than the mean of the ranks ({}). The "
                 "others wait for it.",
                 what_.busiest->rank,
                 stages_of(what_.busiest->rank),

@@ -118,7 +118,7 @@ std::string device_table(const Prediction& prediction) {
         text += fmt::format("  not shown: {} ranks more; --json lists them\n",
                             devices.size() - most_ranks_shown);
     }
-    text += "  live: most forwards whose results a rank holds at once\n";
+    text += "  live: the most forwards whose results a rank holds at once\n";
     if (bytes_known) {
         text += peak_text(prediction);
     }

@@ -347,7 +347,10 @@ void check_memory(const Plan& plan) {
                     worst,
                     peaks[static_cast<std::size_t>(worst)].total().count,
                     memory_table(plan, peaks)),
-        "more micro-batches, recompute = \"always\" or more stages need less memory per rank");
+        plan->recompute == Recompute::Always
+            ? "more micro-batches or more stages need less memory per rank"
+            : "more micro-batches, recompute = \"always\" or more stages need less memory per "
+              "rank");
 }
 
 }  // namespace pipetwin

@@ -71,7 +71,7 @@ TEST(Explanation, NamesTheSlowestStage) {
     costs.backward = {milliseconds(2), milliseconds(2), milliseconds(8)};
     EXPECT_THAT(words_of(make_plan(costs)),
                 HasSubstr("imbalance: the work is not spread evenly. Rank 2 (stage 2) computes "
-                          "longest: 48.0 ms, 100.0 % more than the mean over the ranks, 24.0 ms. "
+                          "longest: 48.0 ms, 100.0 % more than the mean of the ranks (24.0 ms). "
                           "The others wait for it. If all stages were equal, the step would take "
                           "36.0 ms."));
 }

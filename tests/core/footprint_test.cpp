@@ -245,7 +245,11 @@ TEST(CheckMemory, C29RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     EXPECT_THAT(text, ::testing::HasSubstr("1 of 2 ranks need more than the limit of 12.96 KiB"));
     EXPECT_THAT(text, ::testing::HasSubstr("rank 1 peaks at 13269 bytes"));
     EXPECT_THAT(text, ::testing::HasSubstr("over the limit"));
-    EXPECT_THAT(text, ::testing::HasSubstr("hint: "));
+    EXPECT_THAT(error.hint(), ::testing::HasSubstr("recompute"));
+    PlanParts recomputed = two_stages(ScheduleKind::GPipe, 3, Recompute::Always).parts();
+    recomputed.memory_limit = Bytes{1};
+    EXPECT_THAT(testing::error_of([&] { check_memory(Plan::make(recomputed)); }).hint(),
+                ::testing::Not(::testing::HasSubstr("recompute")));
     parts.memory_limit = Bytes{13269};
     EXPECT_NO_THROW(check_memory(Plan::make(parts)));
     parts.memory_limit.reset();
