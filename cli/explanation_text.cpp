@@ -40,6 +40,8 @@ std::string target_text(const sim::Target& target) {
             return fmt::format("rank {}'s device", target.index);
         case Part::Dispatch:
             return "the host's starting of actions";
+        case Part::Cores:
+            return "the processors that ranks share";
     }
     return "";
 }
@@ -63,15 +65,20 @@ std::vector<std::string> what_would_help(const Explanation& explanation) {
         }
         const bool others =
             best.size() > 1 && best[1].step == what.step && what.target.index != sim::everywhere;
+        const bool cores = what.target.part == Part::Cores;
         lines.push_back(
-            fmt::format("{}{} twice as fast: {} -> {} (-{}){}",
-                        target_text(what.target),
-                        others ? other_text(what.target.part) : "",
+            fmt::format("{}: {} -> {} (-{}){}",
+                        cores ? "twice as many processors"
+                              : fmt::format("{}{} twice as fast",
+                                            target_text(what.target),
+                                            others ? other_text(what.target.part) : ""),
                         time.number(explanation.step),
                         time(what.step),
                         rounded_percent(share(explanation.step - what.step, explanation.step)),
                         time.shows(what.least_step)
-                            ? fmt::format("; infinitely fast: {}", time(what.least_step))
+                            ? fmt::format("; {}: {}",
+                                          cores ? "one for each rank" : "infinitely fast",
+                                          time(what.least_step))
                             : ""));
     }
     return lines;

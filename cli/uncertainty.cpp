@@ -64,11 +64,6 @@ std::optional<JitterResult> sampled(const UncertaintyOptions& options,
         }
         return std::nullopt;
     }
-    if (plan->contention.any()) {
-        refuse("--jitter",
-               "ranks or messages share something here, and samples know no sharing yet",
-               "leave out the jitter, or what is shared");
-    }
     const sim::StepSamples steps =
         sim::sample_steps(plan, sim::planned_conditions(plan), jitter, samples, seed);
     return JitterResult{.jitter = jitter,
@@ -98,12 +93,6 @@ std::optional<StragglerResult> with_straggler(const UncertaintyOptions& options,
     }
     if (!(factor >= 1 / most && factor <= most)) {
         refuse("--straggler", fmt::format("a factor of {}: expected up to {}", factor, most), hint);
-    }
-    if (plan->contention.any()) {
-        refuse(
-            "--straggler",
-            "ranks or messages share something here, and a straggler knows no sharing yet",
-            "leave out the straggler, or what is shared; cluster.speeds makes a rank slower, too");
     }
     return StragglerResult{
         .rank = rank,

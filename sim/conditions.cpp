@@ -8,6 +8,11 @@
 
 namespace pipetwin::sim {
 
+Duration times(Duration time, double factor) {
+    return Duration{
+        static_cast<std::int64_t>(std::nearbyint(static_cast<double>(time.count()) * factor))};
+}
+
 Duration occupation(const LinkCost& link, Bytes message) {
     if (message.count <= 0) {
         return Duration{};
@@ -25,6 +30,7 @@ Conditions planned_conditions(const Plan& plan) {
     return {.durations = {},
             .duration_of_op = {},
             .links = plan->links,
+            .message_factors = {},
             .reductions = plan->reductions,
             .overlapped_reductions =
                 plan->overlap_reduction ? plan->all_reduce : std::vector<Duration>{},
@@ -85,15 +91,22 @@ Conditions with_equal_pieces(const Plan& plan, Conditions conditions) {
     return conditions;
 }
 
-Conditions with_slower_rank(const Plan& plan, int rank, double factor) {
+Conditions with_planned_durations(const Plan& plan) {
     Conditions conditions = planned_conditions(plan);
-    for (std::size_t row = 0; row < plan->schedule.ranks.size(); ++row) {
+    for (const auto& row : plan->schedule.ranks) {
         auto& durations = conditions.durations.emplace_back();
-        const double longer = static_cast<int>(row) == rank ? factor : 1;
-        for (const Action& action : plan->schedule.ranks[row]) {
-            durations.emplace_back(
-                std::llround(static_cast<double>(plan.duration(action).count()) * longer));
+        durations.reserve(row.size());
+        for (const Action& action : row) {
+            durations.push_back(plan.duration(action));
         }
+    }
+    return conditions;
+}
+
+Conditions with_slower_rank(const Plan& plan, int rank, double factor) {
+    Conditions conditions = with_planned_durations(plan);
+    for (Duration& duration : conditions.durations.at(static_cast<std::size_t>(rank))) {
+        duration = times(duration, factor);
     }
     return conditions;
 }

@@ -15,7 +15,9 @@ struct Conditions {
     std::vector<std::vector<Duration>> durations;
     /// By op, in place of the two above: every action of an op lasts the same.
     std::optional<std::array<Duration, op_count>> duration_of_op;
-    std::vector<LinkCost> links;       ///< [boundary]
+    std::vector<LinkCost> links;  ///< [boundary]
+    /// [edge][micro-batch]: how many times as long each message is on its link; empty: once.
+    std::vector<std::vector<double>> message_factors;
     std::vector<LinkCost> reductions;  ///< as in the plan
     /// [stage]: reductions over replicas that their rank does not wait for; empty: none.
     std::vector<Duration> overlapped_reductions;
@@ -39,9 +41,15 @@ Conditions without_communication(Conditions conditions);
 /// share of the work. For conditions with durations.
 Conditions with_equal_pieces(const Plan& plan, Conditions conditions);
 
+/// The plan's own, with the duration of every action written down.
+Conditions with_planned_durations(const Plan& plan);
+
 /// The plan's own, with all that a rank does lasting `factor` times as long, rounded to a
 /// nanosecond.
 Conditions with_slower_rank(const Plan& plan, int rank, double factor);
+
+/// Rounded to a nanosecond; half a nanosecond to the even one.
+Duration times(Duration time, double factor);
 
 /// How long a message occupies a link: n / rate(n) with rate(n) = rate * n / (n + half_bandwidth),
 /// that is (n + half_bandwidth) / rate. The latency is not in it: the next message may follow at

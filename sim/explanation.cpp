@@ -111,15 +111,21 @@ void explain_causes(const Plan& plan,
         with_room - replayed_step(plan, roomy), Duration{}, messages - result.back_pressure);
     result.communication = messages - result.back_pressure - of_links;
     result.sharing = std::max(Duration{}, result.step - replayed) + of_links;
-    if (plan->contention.any()) {
-        return;  // the durations have it in them, so the steps below would say too little
+    // Under contention the timeline's durations have the sharing in them, and what changes would
+    // share anew.
+    const bool shares = plan->contention.any();
+    if (shares && timeline.origin != Origin::Predicted) {
+        return;
     }
-    Conditions instant = without_communication(conditions);
-    instant.channel_capacity = conditions.channel_capacity;
+    const Conditions planned = shares ? with_planned_durations(plan) : conditions;
+    Conditions instant = without_communication(planned);
+    instant.channel_capacity = planned.channel_capacity;
     result.instant_step = replayed_step(plan, instant);
-    result.roomy_step = with_room;
-    result.equal_step = replayed_step(plan, with_equal_pieces(plan, conditions));
-    result.step_without_recompute = replayed_step(plan, without_recompute(plan, conditions));
+    Conditions with_planned_room = planned;
+    with_planned_room.channel_capacity.reset();
+    result.roomy_step = replayed_step(plan, with_planned_room);
+    result.equal_step = replayed_step(plan, with_equal_pieces(plan, planned));
+    result.step_without_recompute = replayed_step(plan, without_recompute(plan, planned));
 }
 
 /// What could be faster, by kind.
@@ -136,14 +142,17 @@ std::vector<std::vector<Target>> kinds_of_targets(const std::vector<Target>& tar
 }
 
 void explain_gains(const Plan& plan, Explanation& result) {
-    if (plan->contention.any() || action_count(plan) > largest_explained) {
+    if (action_count(plan) > largest_explained) {
         return;
     }
+    const bool shares = plan->contention.any();
     const Sensitivity sensitivity(plan);
     constexpr double factor = 2;
     const auto tasks =
         static_cast<std::int64_t>(std::max<std::size_t>(1, sensitivity.task_count()));
-    const std::int64_t evaluations = std::max<std::int64_t>(20, most_task_evaluations / tasks);
+    // By events a step is played through again, which takes ten times as long and more.
+    const std::int64_t budget = shares ? most_task_evaluations / 20 : most_task_evaluations;
+    const std::int64_t evaluations = std::max<std::int64_t>(20, budget / tasks);
     const auto kinds = kinds_of_targets(sensitivity.targets());
     const auto share = evaluations / static_cast<std::int64_t>(kinds.size());
     for (const auto& kind : kinds) {
@@ -158,6 +167,9 @@ void explain_gains(const Plan& plan, Explanation& result) {
     std::ranges::stable_sort(
         result.best_of_kind, {}, [](const auto& best) { return best.front().step; });
     result.step_without_dispatch = sensitivity.step_if({.part = Part::Dispatch}, infinitely);
+    if (shares) {
+        return;
+    }
     const auto slack = sensitivity.slack();
     for (auto& [wait, chain, of_wait] : result.waits) {
         if (wait.kind != WaitKind::StepEnd) {

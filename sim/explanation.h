@@ -61,14 +61,14 @@ struct Explanation {
         Wait wait;
         std::vector<Cause> chain;
         /// How much longer the wait could be without making the step longer; none after a rank's
-        /// last action, and where there are no what-ifs.
+        /// last action, under contention, and where there are no what-ifs.
         std::optional<Duration> slack{};
     };
     std::vector<ExplainedWait> waits;  ///< the longest, longest first
 
     /// Twice as fast: the best of all, and those of each kind (one kind of work everywhere, one
-    /// stage's, links, one rank), best first. Empty under contention and for plans of more than
-    /// `largest_explained` actions; of a large plan not all are tried.
+    /// stage's, links, one rank), best first. Empty for plans of more than `largest_explained`
+    /// actions; of a large plan not all are tried.
     std::vector<WhatIf> what_ifs;
     std::vector<std::vector<WhatIf>> best_of_kind;
 };

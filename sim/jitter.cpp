@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 
 #include "core/clones.h"
+#include "core/edge.h"
 #include "core/error.h"
 #include "sim/draws.h"
 #include "sim/log_normal.h"
+#include "sim/simulate.h"
 #include "sim/task_graph.h"
 
 namespace pipetwin::sim {
@@ -70,6 +72,16 @@ struct DrawnTask {
     std::uint32_t table = exact;
     double lag = 0;
 };
+
+/// How a rank's own factors of a sample are drawn.
+std::vector<double> factors_of_ranks(const Quantiles& device, int rank_count, std::uint32_t key) {
+    std::vector<double> factors;
+    for (int rank = 0; rank < rank_count; ++rank) {
+        const std::uint32_t draw = mixed(spread(static_cast<std::uint32_t>(rank)) ^ key);
+        factors.push_back(device[draw >> bits_below_quantile]);
+    }
+    return factors;
+}
 
 /// A block of samples, task by task: the latest of what each waits for, and its cost times a drawn
 /// factor.
@@ -176,11 +188,7 @@ class Sampler {
   private:
     /// The costs of one sample, with the factor that each rank keeps throughout.
     void set_costs(std::size_t lane, std::uint32_t key) {
-        std::vector<double> of_rank;
-        for (int rank = 0; rank < rank_count_; ++rank) {
-            const std::uint32_t draw = mixed(spread(static_cast<std::uint32_t>(rank)) ^ key);
-            of_rank.push_back(device_[draw >> bits_below_quantile]);
-        }
+        const std::vector<double> of_rank = factors_of_ranks(device_, rank_count_, key);
         for (std::size_t cost = 0; cost < costs_.size(); ++cost) {
             const int rank = rank_of_cost_[cost];
             const double factor = rank < 0 ? 1 : of_rank[static_cast<std::size_t>(rank)];
@@ -197,6 +205,85 @@ class Sampler {
     int rank_count_;
     std::vector<Lanes> costs_;
     std::vector<Lanes> ends_;
+};
+
+/// One sample after the other, for steps in which ranks or messages share something: each is played
+/// through with the draws that the tasks of the same step without sharing would have.
+class SharingSampler {
+  public:
+    SharingSampler(const Plan& plan,
+                   const Conditions& conditions,
+                   const Jitter& jitter,
+                   std::uint64_t seed)
+        : plan_(plan),
+          graph_(plan, alone(conditions)),
+          tasks_(drawn_tasks(graph_)),
+          seed_(seed),
+          factors_(factors_of(jitter)),
+          device_(quantiles_of(jitter.device)),
+          drawn_(conditions) {
+        for (const auto& row : plan->schedule.ranks) {
+            drawn_.durations.emplace_back(row.size());
+        }
+        drawn_.message_factors.assign(
+            2 * plan->links.size(),
+            std::vector<double>(static_cast<std::size_t>(plan.micro_batches()), 1));
+    }
+
+    Duration step(std::uint32_t sample) {
+        const std::uint32_t key = key_of(seed_, sample, 0);
+        const std::vector<double> of_rank =
+            factors_of_ranks(device_, plan_.rank_count(), key_of(seed_, sample, 1));
+        for (std::size_t i = 1; i < tasks_.size(); ++i) {
+            const TaskPlace& place = graph_.places()[i];
+            const auto rank = static_cast<std::size_t>(place.rank);
+            const auto cell = static_cast<std::size_t>(place.cell);
+            const double factor = drawn_factor(i, key);
+            const Duration cost = graph_.costs()[tasks_[i].cost];
+            if (place.kind == TaskKind::Action) {
+                const double of_device = static_cast<double>(cost.count()) * of_rank[rank];
+                drawn_.durations[rank][cell] =
+                    Duration{static_cast<std::int64_t>(std::nearbyint(of_device * factor))};
+            } else if (place.kind == TaskKind::Message) {
+                set_message(plan_->schedule.ranks[rank][cell], cost, factor);
+            }
+        }
+        return replayed_step(plan_, drawn_);
+    }
+
+  private:
+    static Conditions alone(Conditions conditions) {
+        conditions.contention = {};
+        return conditions;
+    }
+
+    double drawn_factor(std::size_t task, std::uint32_t key) const {
+        constexpr std::uint32_t low_bits = (1U << bits_below_quantile) - 1;
+        const std::uint32_t draw = mixed(key ^ spread(static_cast<std::uint32_t>(task)));
+        const double factor = factors_.tables[tasks_[task].table][draw >> bits_below_quantile];
+        const bool hit =
+            tasks_[task].table == of_actions && (draw & low_bits) < factors_.spike_threshold;
+        return hit ? factor * factors_.spike_factor : factor;
+    }
+
+    /// Of a send, or of gradients on their way to the replicas.
+    void set_message(const Action& action, Duration cost, double factor) {
+        if (action.op == Op::ReduceGradient) {
+            drawn_.overlapped_reductions[static_cast<std::size_t>(action.stage)] =
+                times(cost, factor);
+        } else {
+            drawn_.message_factors[static_cast<std::size_t>(edge_of(action))]
+                                  [static_cast<std::size_t>(action.micro_batch)] = factor;
+        }
+    }
+
+    const Plan& plan_;
+    TaskGraph graph_;
+    std::vector<DrawnTask> tasks_;
+    std::uint64_t seed_;
+    Factors factors_;
+    Quantiles device_;
+    Conditions drawn_;
 };
 
 void require_between(double value, double least, double most, std::string_view name) {
@@ -240,13 +327,20 @@ StepSamples sample_steps(const Plan& plan,
                          std::uint64_t seed) {
     check_jitter(jitter);
     PIPETWIN_EXPECT(samples >= 1 && samples <= most_samples, "the number of samples is bounded");
-    const TaskGraph graph(plan, conditions);
-    Sampler sampler(graph, plan.rank_count(), jitter, seed);
     StepSamples result;
-    for (std::uint32_t first = 0; first < static_cast<std::uint32_t>(samples); first += lanes) {
-        sampler.add_block(first, result.steps);
+    if (conditions.contention.any()) {
+        SharingSampler sampler(plan, conditions, jitter, seed);
+        for (int sample = 0; sample < samples; ++sample) {
+            result.steps.push_back(sampler.step(static_cast<std::uint32_t>(sample)));
+        }
+    } else {
+        const TaskGraph graph(plan, conditions);
+        Sampler sampler(graph, plan.rank_count(), jitter, seed);
+        for (std::uint32_t first = 0; first < static_cast<std::uint32_t>(samples); first += lanes) {
+            sampler.add_block(first, result.steps);
+        }
+        result.steps.resize(static_cast<std::size_t>(samples));
     }
-    result.steps.resize(static_cast<std::size_t>(samples));
     std::ranges::sort(result.steps);
     return result;
 }

@@ -40,8 +40,9 @@ constexpr int fewest_samples = 256;
 constexpr int most_samples = 1'000'000;
 
 /// The same bits on every machine: draws are made by a counter - (seed, sample, task) - from a
-/// table of quantiles, all in integers. Throws as check_jitter; InternalError for conditions with
-/// contention or durations of their own.
+/// table of quantiles, all in integers. Where ranks or messages share something, each sample is
+/// played through by events, with the same draws. Throws as check_jitter; InternalError for
+/// conditions with durations of their own.
 StepSamples sample_steps(const Plan& plan,
                          const Conditions& conditions,
                          const Jitter& jitter,

@@ -5,7 +5,7 @@
 
 #include "core/edge.h"
 #include "core/error.h"
-#include "sim/conditions.h"
+#include "sim/simulate.h"
 
 namespace pipetwin::sim {
 
@@ -25,11 +25,27 @@ bool is_dispatched(Op op) {
     return is_compute(op) || op == Op::Optimizer;
 }
 
+Conditions without_sharing(Conditions conditions) {
+    conditions.contention = {};
+    return conditions;
+}
+
+/// 0 stands for infinitely fast.
+double faster_rate(double bytes_per_second, double factor) {
+    return std::isinf(factor) ? 0 : bytes_per_second * factor;
+}
+
+void make_faster(LinkCost& link, double factor) {
+    link.latency = divided(link.latency, factor);
+    link.bytes_per_second = faster_rate(link.bytes_per_second, factor);
+}
+
 }  // namespace
 
 Sensitivity::Sensitivity(const Plan& plan)
     : plan_(plan),
-      graph_(plan, planned_conditions(plan)),
+      shares_(plan->contention.any()),
+      graph_(plan, without_sharing(planned_conditions(plan))),
       owners_(graph_.costs().size()),
       lag_owners_(graph_.lags().size()),
       of_stage_(static_cast<std::size_t>(plan.stage_count())),
@@ -41,7 +57,7 @@ Sensitivity::Sensitivity(const Plan& plan)
     know_targets();
     std::vector<Duration> ends(graph_.tasks().size());
     graph_.evaluate(graph_.costs(), graph_.lags(), ends);
-    step_ = graph_.step(ends);
+    step_ = shares_ ? replayed_step(plan, planned_conditions(plan)) : graph_.step(ends);
     know_longest_chain(ends);
 }
 
@@ -140,6 +156,8 @@ bool Sensitivity::concerns(const Target& target, const Owner& owner) {
             return is_of(acts, owner.rank);
         case Part::Dispatch:
             return acts;
+        case Part::Cores:
+            return false;
     }
     PIPETWIN_EXPECT(false, "part out of range");
 }
@@ -161,6 +179,9 @@ void Sensitivity::know_targets() {
                             Part::Link,
                             Part::Dispatch}) {
         add({.part = part});
+    }
+    if (plan_->contention.cores > 0) {
+        targets_.push_back({.part = Part::Cores});
     }
     const auto add_each = [&](Part part, int count) {
         for (int index = 0; count > 1 && index < count; ++index) {
@@ -228,9 +249,53 @@ Duration Sensitivity::step_if(std::span<const Target> targets, double factor) co
             }
         }
     }
+    if (shares_) {
+        return replayed_step(plan_, faster_conditions(targets, factor, costs));
+    }
     std::vector<Duration> ends(graph_.tasks().size());
     graph_.evaluate(costs, lags, ends);
     return graph_.step(ends);
+}
+
+/// `costs` are those of the tasks, with the targets faster.
+Conditions Sensitivity::faster_conditions(std::span<const Target> targets,
+                                          double factor,
+                                          std::span<const Duration> costs) const {
+    Conditions conditions = with_planned_durations(plan_);
+    for (std::size_t i = 1; i < graph_.tasks().size(); ++i) {
+        const TaskPlace& place = graph_.places()[i];
+        if (place.kind == TaskKind::Action) {
+            conditions.durations[static_cast<std::size_t>(place.rank)]
+                                [static_cast<std::size_t>(place.cell)] =
+                costs[graph_.tasks()[i].cost];
+        }
+    }
+    for (const Target& target : targets) {
+        const bool all = target.index == everywhere;
+        if (target.part == Part::Link) {
+            for (std::size_t boundary = 0; boundary < conditions.links.size(); ++boundary) {
+                if (all || target.index == static_cast<int>(boundary)) {
+                    make_faster(conditions.links[boundary], factor);
+                }
+            }
+            for (double& rate : conditions.contention.shared_links) {
+                rate = all ? faster_rate(rate, factor) : rate;
+            }
+        } else if (target.part == Part::Reduction) {
+            for (Duration& length : conditions.overlapped_reductions) {
+                length = divided(length, factor);
+            }
+            for (LinkCost& link : conditions.reductions) {
+                make_faster(link, factor);
+            }
+        } else if (target.part == Part::Cores) {
+            // 0 stands for one for each rank.
+            int& cores = conditions.contention.cores;
+            const double more = cores * factor;
+            cores = more < plan_.rank_count() ? static_cast<int>(more) : 0;
+        }
+    }
+    return conditions;
 }
 
 Duration Sensitivity::largest_gain(const Target& target, double factor) const {
@@ -258,7 +323,7 @@ std::vector<WhatIf> Sensitivity::best(std::span<const Target> among,
     };
     std::vector<Candidate> candidates;
     for (std::size_t place = 0; place < among.size(); ++place) {
-        const Duration gain = largest_gain(among[place], factor);
+        const Duration gain = shares_ ? step_ : largest_gain(among[place], factor);
         if (gain > Duration{}) {
             candidates.push_back({.place = place, .largest_gain = gain});
         }
@@ -292,6 +357,7 @@ std::vector<WhatIf> Sensitivity::best(std::span<const Target> among,
 }
 
 std::vector<std::vector<Duration>> Sensitivity::slack() const {
+    PIPETWIN_EXPECT(!shares_, "nothing is shared");
     std::vector<Duration> ends(graph_.tasks().size());
     graph_.evaluate(graph_.costs(), graph_.lags(), ends);
     const std::vector<Duration> of_tasks = graph_.slack(graph_.costs(), graph_.lags(), ends);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "sim/conditions.h"
 #include "sim/task_graph.h"
 
 namespace pipetwin::sim {
@@ -22,6 +23,7 @@ enum class Part {
     Link,            ///< over a boundary, both ways: latency, and time on the link
     Rank,            ///< all that a rank computes, its updates included
     Dispatch,        ///< the host's time before each action
+    Cores,           ///< processors that ranks share: so many times as many
 };
 
 constexpr int everywhere = -1;
@@ -43,9 +45,9 @@ struct WhatIf {
 
 constexpr double infinitely = std::numeric_limits<double>::infinity();
 
-/// By how much a plan's step would change with its costs: by evaluating its tasks again, so
-/// exactly. Keeps a reference to the plan. Throws InternalError for plans with contention, whose
-/// times do not follow from their rows alone.
+/// By how much a plan's step would change with its costs: by evaluating its tasks again or, where
+/// ranks or messages share something, by playing the step through again; so exactly. Keeps a
+/// reference to the plan.
 class Sensitivity {
   public:
     explicit Sensitivity(const Plan& plan);
@@ -67,13 +69,15 @@ class Sensitivity {
     /// The `most` of `among` with the largest gain, best first, equal ones in the order given;
     /// those without gain are left out. After `evaluations` of the step it settles for what it has.
     ///
-    /// A target gains no more than it takes off one longest chain, so most need not be tried.
+    /// A target gains no more than it takes off one longest chain, so most need not be tried. Where
+    /// something is shared that does not hold, and all are tried, in the order given.
     std::vector<WhatIf> best(std::span<const Target> among,
                              double factor,
                              std::size_t most,
                              std::int64_t evaluations) const;
 
     /// [rank][cell]: by how much each action could end later without making the step longer.
+    /// InternalError for plans with contention: who ends later gives way to others.
     std::vector<std::vector<Duration>> slack() const;
 
     std::size_t task_count() const { return graph_.tasks().size(); }
@@ -105,8 +109,13 @@ class Sensitivity {
     Duration faster(std::size_t cost, std::span<const Target> targets, double factor) const;
     Duration largest_gain(const Target& target, double factor) const;
 
+    Conditions faster_conditions(std::span<const Target> targets,
+                                 double factor,
+                                 std::span<const Duration> costs) const;
+
     const Plan& plan_;
-    TaskGraph graph_;
+    bool shares_;                    ///< ranks or messages
+    TaskGraph graph_;                ///< of the step without sharing
     std::vector<Owner> owners_;      ///< of costs
     std::vector<Owner> lag_owners_;  ///< of lags
     Entries all_;

@@ -99,9 +99,12 @@ void SharedLinks::start(Duration now, const Carried& message) {
                             ? Bytes{}
                             : message_bytes(plan_, message.edge, message.send.micro_batch);
     const Bytes units = bytes.count > 0 ? bytes + link.half_bandwidth : Bytes{};
+    const auto& factors = conditions_.message_factors;
+    const double factor =
+        factors.empty() ? 1 : factors[edge][static_cast<std::size_t>(message.send.micro_batch)];
     work_.begin(now,
                 message.edge,
-                units.count,
+                std::llround(static_cast<double>(units.count) * factor),
                 {.most = whole_rate(link.bytes_per_second), .shared = way_of_edge_[edge]});
     edge_busy_[edge] = true;
     for (const int shared : way_of_edge_[edge]) {

@@ -23,6 +23,7 @@ std::vector<int> one_of_each_class(const Plan& plan) {
 StepCosts::StepCosts(const Plan& plan, const Conditions& conditions)
     : conditions_(conditions),
       own_durations_(!conditions.durations.empty()),
+      own_messages_(!conditions.message_factors.empty()),
       cost_class_(plan->cost_class),
       classes_(plan->costs.size()),
       stages_(static_cast<std::size_t>(plan.stage_count())),

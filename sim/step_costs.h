@@ -22,7 +22,12 @@ class StepCosts {
 
     /// How long a message is on its link.
     Duration message(int edge, int micro_batch) const {
-        return table_[message_number(edge, micro_batch)];
+        const Duration usual = table_[message_number(edge, micro_batch)];
+        return own_messages_
+                   ? times(usual,
+                           conditions_.message_factors[static_cast<std::size_t>(edge)]
+                                                      [static_cast<std::size_t>(micro_batch)])
+                   : usual;
     }
 
     Duration latency(int edge) const { return latencies_[static_cast<std::size_t>(edge)]; }
@@ -61,6 +66,7 @@ class StepCosts {
 
     const Conditions& conditions_;
     const bool own_durations_;  ///< of every action, in the conditions
+    const bool own_messages_;   ///< factors of every message
     const std::vector<int>& cost_class_;
     std::size_t classes_;
     std::size_t stages_;

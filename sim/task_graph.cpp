@@ -209,7 +209,8 @@ class TaskWriter {
 
 TaskGraph::TaskGraph(const Plan& plan, const Conditions& conditions) {
     PIPETWIN_EXPECT(!conditions.contention.any(), "nothing is shared");
-    PIPETWIN_EXPECT(conditions.durations.empty(), "costs go by stage and kind of action");
+    PIPETWIN_EXPECT(conditions.durations.empty() && conditions.message_factors.empty(),
+                    "costs go by stage and kind of action");
     TaskWriter writer(plan, conditions, *this);
     RowWalk(plan->schedule, conditions.channel_capacity, writer).run();
     writer.finish();

@@ -98,12 +98,17 @@ TEST(Explanation, SaysHowMuchLongerAWaitCouldBe) {
     EXPECT_FALSE(what.waits[2].slack);
 }
 
-TEST(Explanation, UnderContentionHasNoWhatIfs) {
+/// Four ranks on two processors: twice as many is one for each, and the step (m + p - 1) (f + b).
+TEST(Explanation, UnderContentionTriesMoreProcessors) {
     PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 4, 4)).parts();
     parts.contention.cores = 2;
     const Explanation what = explained(Plan::make(std::move(parts)));
-    EXPECT_TRUE(what.what_ifs.empty());
+    const auto cores =
+        std::ranges::find(what.what_ifs, Target{.part = Part::Cores}, &WhatIf::target);
+    ASSERT_NE(cores, what.what_ifs.end());
+    EXPECT_EQ(cores->step, Duration(milliseconds(21)));
     EXPECT_FALSE(what.waits.empty());
+    EXPECT_FALSE(what.waits.front().slack);
 }
 
 TEST(Explanation, CausesSumToTheWait) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/validate.h"
 #include "sim/log_normal.h"
 #include "sim/portable_math.h"
 #include "sim/simulate.h"
@@ -145,6 +146,53 @@ TEST(SampleSteps, DependOnTheSeedAndOnNothingElse) {
     const StepSamples first = sampled(plan, jitter, 300, 7);
     EXPECT_EQ(first.steps, sampled(plan, jitter, 300, 7).steps);
     EXPECT_NE(first.steps, sampled(plan, jitter, 300, 8).steps);
+}
+
+/// A processor for every rank is nothing shared: what is played through by events is what the tasks
+/// say, draw by draw, with every kind of schedule, transfer, capacity, update and reduction.
+TEST(SampleSteps, PlayedThroughByEventsAreTheSame) {
+    const Jitter jitter{.compute = 0.3,
+                        .transfer = 0.5,
+                        .device = 0.1,
+                        .spike_probability = 0.05,
+                        .spike_factor = 3};
+    expect_relation(100, [&] {
+        const Pipeline pipeline = random_pipeline();
+        const int smallest = smallest_capacity(plan_of(pipeline)->schedule);
+        const bool bounded = number(0, 1) == 1;
+        const Plan plan = plan_with_updates(
+            pipeline, bounded ? std::optional(smallest + number(0, 2)) : std::nullopt);
+        Conditions shared = planned_conditions(plan);
+        shared.contention.cores = plan.rank_count();
+        RC_ASSERT(sample_steps(plan, shared, jitter, 9, 5).steps ==
+                  sampled(plan, jitter, 9, 5).steps);
+    });
+}
+
+/// One processor for all ranks is never idle, so a step is the sum of all its actions, whatever
+/// they wait for: K M independent forwards and backwards, with their mean and variance.
+/// Tolerances: 5 standard errors.
+TEST(SampleSteps, OnOneProcessorAreTheSumOfAllWork) {
+    constexpr int ranks = 3;
+    constexpr int micro_batches = 16;
+    constexpr int count = 1024;
+    constexpr double s = 0.2;
+    const Plan plan = make_plan(plain(ScheduleKind::OneFOneB, ranks, micro_batches));
+    Conditions shared = planned_conditions(plan);
+    shared.contention.cores = 1;
+    const StepSamples samples = sample_steps(plan, shared, {.compute = s}, count, 1);
+    const double forward = static_cast<double>(plan.cost(0, 0).forward.count());
+    const double backward = static_cast<double>(plan.cost(0, 0).backward.count());
+    const double expected = ranks * micro_batches * (forward + backward);
+    const double variance =
+        (std::exp(s * s) - 1) * ranks * micro_batches * (forward * forward + backward * backward);
+    EXPECT_NEAR(
+        static_cast<double>(samples.mean().count()), expected, 5 * std::sqrt(variance / count));
+    double squares = 0;
+    for (const Duration step : samples.steps) {
+        squares += std::pow(static_cast<double>(step.count()) - expected, 2);
+    }
+    EXPECT_NEAR(squares / count / variance, 1, 5 * std::sqrt(2.0 / count) + 0.03);
 }
 
 /// Times are kept in doubles, which hold whole nanoseconds far beyond the longest step.

@@ -82,6 +82,16 @@ Plan any_plan() {
     return Plan::make(std::move(parts));
 }
 
+/// Such a plan whose ranks share processors, or whose messages share a link.
+Plan any_sharing_plan() {
+    PlanParts parts = any_plan().parts();
+    const bool has_links = !parts.links.empty() && number(0, 1) == 1;
+    const LinkSharing sharing = number(0, 1) == 1 ? LinkSharing::Fair : LinkSharing::Fifo;
+    parts.contention = has_links ? testing::one_link(parts.links.size(), sharing) : Contention{};
+    parts.contention.cores = has_links ? 0 : number(1, parts.schedule.rank_count());
+    return Plan::make(std::move(parts));
+}
+
 /// One of the targets; every plan of these has one.
 Target any_target(const Sensitivity& sensitivity) {
     const auto& targets = sensitivity.targets();
@@ -93,6 +103,8 @@ TEST(Sensitivity, StartsFromTheSimulatedStep) {
     expect_relation(cases, [] {
         const Plan plan = any_plan();
         RC_ASSERT(Sensitivity(plan).step() == step_time(simulate(plan)));
+        const Plan sharing = any_sharing_plan();
+        RC_ASSERT(Sensitivity(sharing).step() == step_time(simulate(sharing)));
     });
 }
 
@@ -130,6 +142,14 @@ Plan with_faster(const Plan& plan, const Target& target, int factor) {
             parts.links[boundary].bytes_per_second *= factor;
         }
     }
+    if (target == Target{.part = Part::Link}) {
+        for (double& rate : parts.contention.shared_links) {
+            rate *= factor;
+        }
+    }
+    if (target.part == Part::Cores) {
+        parts.contention.cores = std::min(factor * parts.contention.cores, plan.rank_count());
+    }
     if (target.part == Part::Reduction) {
         for (Duration& time : parts.all_reduce) {
             time /= factor;
@@ -144,12 +164,24 @@ Plan with_faster(const Plan& plan, const Target& target, int factor) {
 
 TEST(Sensitivity, IsWhatTheSimulatorSaysOfTheFasterPlan) {
     expect_relation(cases, [] {
-        const Plan plan = any_plan();
+        const Plan plan = number(0, 1) == 1 ? any_plan() : any_sharing_plan();
         const Sensitivity sensitivity(plan);
         const Target target = any_target(sensitivity);
         const Duration expected = step_time(simulate(with_faster(plan, target, 2)));
         RC_ASSERT(sensitivity.step_if(target, 2) == expected);
     });
+}
+
+/// Four ranks that each do 4 x (1 + 2) ms of work, on two processors: half of all work, 24 ms, is
+/// less than the step can take, and with a processor for each the step is (m + p - 1) (f + b).
+TEST(Sensitivity, MoreProcessorsBringThemToOneForEachRank) {
+    PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 4, 4)).parts();
+    parts.contention.cores = 2;
+    const Plan plan = Plan::make(std::move(parts));
+    const Sensitivity sensitivity(plan);
+    EXPECT_GE(sensitivity.step(), Duration(milliseconds(24)));
+    EXPECT_EQ(sensitivity.step_if({.part = Part::Cores}, 2), Duration(milliseconds(21)));
+    EXPECT_EQ(sensitivity.step_if({.part = Part::Cores}, infinitely), Duration(milliseconds(21)));
 }
 
 TEST(Sensitivity, NoFactorGainsMoreThanInfinity) {
@@ -198,7 +230,7 @@ TEST(Sensitivity, TwiceAsFastEverywhereIsHalfTheStep) {
 
 TEST(Sensitivity, TheBestAreTheBestOfAll) {
     expect_relation(cases, [] {
-        const Plan plan = any_plan();
+        const Plan plan = number(0, 1) == 1 ? any_plan() : any_sharing_plan();
         const Sensitivity sensitivity(plan);
         std::vector<Duration> steps;
         for (const Target& target : sensitivity.targets()) {
