@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/offload.h"
 
 namespace pipetwin {
 
@@ -134,6 +137,99 @@ void walk_row(const Plan& plan, int rank, const KeptByForward& kept, Visit visit
     }
 }
 
+/// A stash leaves a device, or comes back.
+struct StashMove {
+    std::size_t event = 0;  ///< of the row, which it goes before
+    Duration time{};
+    Bytes bytes{};  ///< negative: leaves
+};
+
+/// The beginnings and ends of a row's actions are its events, [2 * cell] and [2 * cell + 1].
+Duration time_of_event(const std::vector<Span>& row, std::size_t event) {
+    return event % 2 == 0 ? row[event / 2].begin : row[event / 2].end;
+}
+
+/// From `first` on, the event that is not before `time`.
+std::size_t event_at(const std::vector<Span>& row, std::size_t first, Duration time) {
+    std::size_t last = 2 * row.size();
+    while (first < last) {
+        const std::size_t middle = first + (last - first) / 2;
+        if (time_of_event(row, middle) < time) {
+            first = middle + 1;
+        } else {
+            last = middle;
+        }
+    }
+    return first;
+}
+
+/// When the stashes of a rank leave and come back, in the order of time. Of one time, what leaves
+/// makes room for what comes, and for the action that begins.
+std::vector<StashMove> stash_moves(std::vector<StashCopy> copies,
+                                   const Timeline& timeline,
+                                   std::size_t rank) {
+    const auto& row = timeline.ranks[rank];
+    const auto& out = timeline.host_copies.at(2 * rank);
+    const auto& in = timeline.host_copies.at(2 * rank + 1);
+    PIPETWIN_EXPECT(out.size() == copies.size() && in.size() == copies.size(),
+                    "the copies are those of this plan");
+    std::vector<StashMove> moves;
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        moves.push_back({.event = event_at(row, 2 * copies[i].forward + 2, out[i].end),
+                         .time = out[i].end,
+                         .bytes = -copies[i].bytes});
+    }
+    std::ranges::sort(copies, {}, &StashCopy::user);
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        moves.push_back({.event = event_at(row, 2 * copies[i].before, in[i].begin),
+                         .time = in[i].begin,
+                         .bytes = copies[i].bytes});
+    }
+    std::ranges::sort(moves, {}, [](const StashMove& move) {
+        return std::tuple(move.event, move.time, move.bytes);
+    });
+    return moves;
+}
+
+/// Those that a timeline makes; empty where it makes none.
+std::vector<std::vector<StashCopy>> copies_in(const Plan& plan, const Timeline& timeline) {
+    return timeline.host_copies.empty() ? std::vector<std::vector<StashCopy>>{}
+                                        : stash_copies(plan);
+}
+
+/// Walks a row and calls visit(point, event) with all points of its memory curve, and the last
+/// event of the row that has happened then.
+template <class Visit>
+void walk_timeline(const Plan& plan,
+                   const Timeline& timeline,
+                   int rank,
+                   const KeptByForward& kept,
+                   const std::vector<std::vector<StashCopy>>& copies,
+                   Visit visit) {
+    const auto index = static_cast<std::size_t>(rank);
+    const auto& spans = timeline.ranks[index];
+    const std::vector<StashMove> moves =
+        copies.empty() ? std::vector<StashMove>{} : stash_moves(copies[index], timeline, index);
+    auto move = moves.begin();
+    MemoryUse on_device = resident_memory(plan, rank);
+    MemoryUse on_host;  // negative: what the device does not hold of all stashes
+    const auto pass = [&](std::size_t event, const MemoryUse& use) {
+        for (; move != moves.end() && move->event == event; ++move) {
+            on_host[MemoryKind::Stash] += move->bytes;
+            visit(MemoryPoint{.time = move->time, .use = on_device + on_host}, event - 1);
+        }
+        on_device = use;
+        visit(MemoryPoint{.time = time_of_event(spans, event), .use = on_device + on_host}, event);
+    };
+    walk_row(plan,
+             rank,
+             kept,
+             [&pass](std::size_t cell, const MemoryUse& during, const MemoryUse& after) {
+                 pass(2 * cell, during);
+                 pass(2 * cell + 1, after);
+             });
+}
+
 /// The largest message that ever crosses into `stage` from before it (or, with `backward`, from
 /// behind it).
 Bytes largest_message(const Plan& plan, std::size_t stage, bool backward) {
@@ -192,19 +288,18 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
     PIPETWIN_EXPECT(timeline.ranks.size() == plan->schedule.ranks.size(),
                     "the timeline is one of this plan");
     const KeptByForward kept(plan->schedule);
+    auto copies =
+        timeline.host_copies.empty() ? std::vector<std::vector<StashCopy>>{} : stash_copies(plan);
     std::vector<MemoryCurve> curves;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         const auto& spans = timeline.ranks[static_cast<std::size_t>(rank)];
         PIPETWIN_EXPECT(spans.size() == plan->schedule.ranks[static_cast<std::size_t>(rank)].size(),
                         "the timeline is one of this plan");
         MemoryCurve& curve = curves.emplace_back();
-        walk_row(plan,
-                 rank,
-                 kept,
-                 [&](std::size_t cell, const MemoryUse& during, const MemoryUse& after) {
-                     curve.push_back({.time = spans[cell].begin, .use = during});
-                     curve.push_back({.time = spans[cell].end, .use = after});
-                 });
+        walk_timeline(
+            plan, timeline, rank, kept, copies, [&curve](const MemoryPoint& point, std::size_t) {
+                curve.push_back(point);
+            });
     }
     return curves;
 }
@@ -257,10 +352,44 @@ Duration time_of(const MemoryPeak& peak, const std::vector<Span>& row) {
     return peak.after ? span.end : span.begin;
 }
 
+std::vector<PeakInTime> memory_peaks(const Plan& plan, const Timeline& timeline) {
+    std::vector<PeakInTime> peaks;
+    const auto copies = copies_in(plan, timeline);
+    if (copies.empty()) {
+        for (const MemoryPeak& peak : memory_peaks(plan)) {
+            peaks.push_back({.peak = peak, .time = time_of(peak, timeline.ranks[peaks.size()])});
+        }
+        return peaks;
+    }
+    const KeptByForward kept(plan->schedule);
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        PeakInTime& highest = peaks.emplace_back();
+        highest.peak.use = resident_memory(plan, rank);
+        walk_timeline(
+            plan, timeline, rank, kept, copies, [&](const MemoryPoint& point, std::size_t event) {
+                if (point.use.total() > highest.peak.use.total()) {
+                    highest = {.peak = {.use = point.use,
+                                        .cell = static_cast<int>(event / 2),
+                                        .after = event % 2 == 1},
+                               .time = point.time};
+                }
+            });
+    }
+    return peaks;
+}
+
 std::vector<MemoryUse> peak_memory(const Plan& plan) {
     std::vector<MemoryUse> uses;
     for (const MemoryPeak& peak : memory_peaks(plan)) {
         uses.push_back(peak.use);
+    }
+    return uses;
+}
+
+std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline) {
+    std::vector<MemoryUse> uses;
+    for (const PeakInTime& peak : memory_peaks(plan, timeline)) {
+        uses.push_back(peak.peak.use);
     }
     return uses;
 }
@@ -316,7 +445,10 @@ std::string memory_table(const Plan& plan, const std::vector<MemoryUse>& peaks) 
 }  // namespace
 
 void check_memory(const Plan& plan) {
-    const std::vector<MemoryUse> peaks = peak_memory(plan);
+    check_memory(plan, peak_memory(plan));
+}
+
+void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
     int over = 0;
     int worst = 0;  // of those over their limit: by how much
     Bytes most_over;

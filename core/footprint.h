@@ -58,11 +58,13 @@ struct MemoryPoint {
 /// points, its begin (with what it holds during) and its end (with what remains).
 using MemoryCurve = std::vector<MemoryPoint>;
 
-/// One curve per rank.
+/// One curve per rank. Where the timeline copies stashes to host memory, one is off the device from
+/// the end of its copy out to the begin of its copy in, which are points, too. No total is larger
+/// than without copies.
 std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline);
 
-/// The totals alone, without a timeline: [rank][2 * cell] during an action of the row, and [2 *
-/// cell + 1] after it.
+/// The totals alone, without a timeline, and with every stash on its device: [rank][2 * cell]
+/// during an action of the row, and [2 * cell + 1] after it.
 std::vector<std::vector<Bytes>> memory_totals(const Plan& plan);
 
 /// The highest total of a rank, at the first moment at which it is held.
@@ -72,14 +74,23 @@ struct MemoryPeak {
     bool after = false;  ///< the action's end reaches it, not its begin: a message has arrived
 };
 
-/// One peak per rank. It depends on the order of the row alone, never on the times.
+/// One peak per rank, with every stash on its device all the time: it depends on the order of the
+/// row alone, never on the times.
 std::vector<MemoryPeak> memory_peaks(const Plan& plan);
 
 /// When the peak is reached, in a row of spans of the rank.
 Duration time_of(const MemoryPeak& peak, const std::vector<Span>& row);
 
+/// The peaks of a timeline, which depend on its times where it copies stashes to host memory.
+struct PeakInTime {
+    MemoryPeak peak;
+    Duration time{};
+};
+std::vector<PeakInTime> memory_peaks(const Plan& plan, const Timeline& timeline);
+
 /// The bytes of the peaks alone.
 std::vector<MemoryUse> peak_memory(const Plan& plan);
+std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline);
 
 /// Largest number of (micro-batch, stage) pairs alive on each rank, from the start of F to the end
 /// of B (or W). Where no backward follows, nothing is kept: what is left are the activation at work
@@ -89,5 +100,8 @@ std::vector<int> peak_live_activations(const Schedule& schedule);
 /// Throws Error(Infeasible) with a table of ranks, their bytes by kind and the limit, if the plan
 /// has a memory limit and a rank is above it (C29).
 void check_memory(const Plan& plan);
+
+/// The same for peaks of a timeline.
+void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks);
 
 }  // namespace pipetwin

@@ -26,7 +26,7 @@ RankWork work_of(const std::vector<Span>& row) {
         if (!is_compute(span.action.op)) {
             continue;
         }
-        const Duration length = span.end - span.begin;
+        const Duration length = span.end - span.ready;
         work.busy += length;
         if (span.action.op == Op::Recompute) {
             work.recompute += length;
@@ -77,14 +77,14 @@ Metrics measure(const Plan& plan, const Timeline& timeline) {
     metrics.bubble = bubble_of(ranks, metrics.makespan);
 
     const std::vector<int> live = peak_live_activations(plan->schedule);
-    const std::vector<MemoryPeak> peaks = memory_peaks(plan);
+    const std::vector<PeakInTime> peaks = memory_peaks(plan, timeline);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
         metrics.devices.push_back({.rank = static_cast<int>(rank),
                                    .busy = ranks[rank].busy,
                                    .idle = metrics.makespan - ranks[rank].busy,
                                    .peak_live_activations = live.at(rank),
-                                   .peak = peaks.at(rank),
-                                   .peak_time = time_of(peaks[rank], timeline.ranks[rank])});
+                                   .peak = peaks.at(rank).peak,
+                                   .peak_time = peaks[rank].time});
     }
     return metrics;
 }

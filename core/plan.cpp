@@ -7,6 +7,7 @@
 
 #include "core/edge.h"
 #include "core/error.h"
+#include "core/offload.h"
 #include "core/validate.h"
 
 namespace pipetwin {
@@ -100,6 +101,16 @@ void require_bounded_time(const Plan& plan) {
                 seconds +=
                     to_seconds(link.latency) +
                     to_seconds(transfer_time(message + link.half_bandwidth, link.bytes_per_second));
+            }
+        }
+    }
+    if (plan->host_link) {
+        const LinkCost& link = *plan->host_link;
+        for (const auto& row : stash_copies(plan)) {
+            for (const StashCopy& copy : row) {
+                seconds += 2 * (to_seconds(link.latency) +
+                                to_seconds(transfer_time(copy.bytes + link.half_bandwidth,
+                                                         link.bytes_per_second)));
             }
         }
     }

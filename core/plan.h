@@ -64,6 +64,9 @@ struct PlanParts {
     Duration dispatch{};                  ///< host time before every compute action
     std::optional<int> channel_capacity;  ///< none: unbounded, no send ever blocks
     TransferMode transfer = TransferMode::Asynchronous;
+    /// From each device to its host memory and back, both at a time: stashes are copied over it
+    /// (core/offload.h). None: they stay on the device.
+    std::optional<LinkCost> host_link;
     Contention contention;
     std::optional<Bytes> memory_limit;   ///< of every rank
     std::vector<Bytes> memory_limits{};  ///< [rank]; takes the place of `memory_limit`

@@ -53,8 +53,8 @@ Duration last_end(const Timeline& timeline) {
 std::string timeline_row(const std::vector<Span>& row, Duration column, std::size_t columns) {
     std::string text(columns, idle);
     for (const Span& span : row) {
-        // The first column whose middle, k * column + column / 2, is not before the span's begin.
-        const Duration from = std::max(Duration{}, span.begin - column / 2);
+        // The first column whose middle, k * column + column / 2, is not before the span's ready.
+        const Duration from = std::max(Duration{}, span.ready - column / 2);
         auto k = static_cast<std::size_t>((from + column - Duration{1}) / column);
         for (; k < columns && static_cast<std::int64_t>(k) * column + column / 2 < span.end; ++k) {
             text[k] = glyph(span.action);

@@ -68,6 +68,7 @@ Timeline aligned(Timeline timeline) {
     };
     shift(timeline.ranks);
     shift(timeline.links);
+    shift(timeline.host_copies);
     return timeline;
 }
 

@@ -15,7 +15,8 @@ std::string_view to_string(Origin origin);
 /// When each kind of span begins and ends - the same words for the simulator and the executor.
 /// `begin`: the rank turns to the action. `ready`, and then `end`:
 ///
-/// - F B I W R: ready = begin; the result is complete.
+/// - F B I W R: ready = begin, but where a stash has to come back from host memory: it is there;
+///   the result is complete.
 /// - SEND: the channel took the message (waits only at full capacity); the rank may go on.
 /// - RECV: the message has arrived, or begin if it was there before; the rank owns the message.
 /// - REDUCE_GRAD: ready = begin; the gradients have set out.
@@ -42,6 +43,12 @@ struct Timeline {
     /// over boundary b, [2*b + 1] backward. Action is the send. Predicted timelines only; else
     /// empty.
     std::vector<std::vector<Span>> links;
+
+    /// Copies of stashes between a rank and its host memory (core/offload.h), in the order of their
+    /// beginnings: [2*r] out, where the action is the F that made it, [2*r + 1] in, where it is the
+    /// one that needs it. `ready`: the last byte is on the link, which is free for the next; `end`:
+    /// the copy is complete. Predicted timelines of plans that offload only; else empty.
+    std::vector<std::vector<Span>> host_copies;
 
     bool operator==(const Timeline&) const = default;
 };

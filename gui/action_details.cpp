@@ -47,7 +47,7 @@ Duration wait_of(const std::vector<Span>& row, std::size_t cell) {
             break;
         }
     }
-    return span.begin - last_end;
+    return span.ready - last_end;
 }
 
 enum class ErrorAs { Difference, Percent };

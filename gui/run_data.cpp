@@ -119,7 +119,7 @@ SideData summarize(const Timeline& step, int steps) {
     for (const std::vector<Span>& row : step.ranks) {
         RankSummary summary;
         for (const Span& span : row) {
-            summary.busy += is_compute(span.action.op) ? span.end - span.begin : Duration{0};
+            summary.busy += is_compute(span.action.op) ? span.end - span.ready : Duration{0};
         }
         if (data.pipeline > Duration{0}) {
             summary.utilisation = to_seconds(summary.busy) / to_seconds(data.pipeline);

@@ -31,11 +31,13 @@ Conditions planned_conditions(const Plan& plan) {
             .duration_of_op = {},
             .links = plan->links,
             .message_factors = {},
+            .copy_factors = {},
             .reductions = plan->reductions,
             .overlapped_reductions =
                 plan->overlap_reduction ? plan->all_reduce : std::vector<Duration>{},
             .channel_capacity = plan->channel_capacity,
             .transfer = plan->transfer,
+            .host_link = plan->host_link,
             .contention = plan->contention};
 }
 
@@ -64,6 +66,7 @@ Conditions without_communication(Conditions conditions) {
     conditions.overlapped_reductions.clear();
     conditions.contention.shared_links.clear();
     conditions.channel_capacity.reset();
+    conditions.host_link.reset();
     return conditions;
 }
 

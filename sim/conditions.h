@@ -18,11 +18,15 @@ struct Conditions {
     std::vector<LinkCost> links;  ///< [boundary]
     /// [edge][micro-batch]: how many times as long each message is on its link; empty: once.
     std::vector<std::vector<double>> message_factors;
+    /// [rank][cell]: the same for copies of stashes, by the F that makes one (out) and the action
+    /// that needs it (in).
+    std::vector<std::vector<double>> copy_factors;
     std::vector<LinkCost> reductions;  ///< as in the plan
     /// [stage]: reductions over replicas that their rank does not wait for; empty: none.
     std::vector<Duration> overlapped_reductions;
     std::optional<int> channel_capacity;  ///< none: no send ever waits
     TransferMode transfer = TransferMode::Asynchronous;
+    std::optional<LinkCost> host_link;  ///< none: stashes stay on their devices
     Contention contention;
 };
 
@@ -34,7 +38,8 @@ Conditions planned_conditions(const Plan& plan);
 /// rows differ in length.
 Conditions conditions_of(const Plan& plan, const Timeline& timeline);
 
-/// The same with links that are free and instant, and with room for every message.
+/// The same with links that are free and instant, that to host memory among them, and with room for
+/// every message.
 Conditions without_communication(Conditions conditions);
 
 /// The same with every action at the mean of its op, rounded up so that no rank gets less than its

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "sim/event_queue.h"
 #include "sim/fifo.h"
+#include "sim/host_copies.h"
 #include "sim/shared_cores.h"
 #include "sim/shared_links.h"
 #include "sim/step_costs.h"
@@ -64,8 +65,8 @@ struct Rank {
 };
 
 /// Who announces events: every rank, which has at most one to come - the end of its action, or the
-/// message that it waits for - and, where there are any, the shared cores and links, and the
-/// gradients of each stage.
+/// message or the stash that it waits for - and, where there are any, the shared cores and links,
+/// and the gradients of each stage.
 struct Sources {
     Sources(const Plan& plan, const Conditions& conditions)
         : cores(plan->schedule.ranks.size()),
@@ -100,6 +101,8 @@ class Simulation {
           shares_cores_(SharedCores::needed(conditions.contention)),
           cores_(conditions.contention, plan->schedule.ranks.size()),
           links_(plan, conditions),
+          offloads_(conditions.host_link.has_value()),
+          host_copies_(plan, conditions),
           ranks_(plan->schedule.ranks.size()),
           network_free_(plan->schedule.ranks.size()),
           reductions_(plan->schedule.rank_of_stage.size()),
@@ -142,6 +145,7 @@ class Simulation {
         if (std::ranges::all_of(timeline_.links, [](const auto& row) { return row.empty(); })) {
             timeline_.links.clear();
         }
+        timeline_.host_copies = host_copies_.take_rows();
         return {.timeline = std::move(timeline_), .events = events};
     }
 
@@ -171,7 +175,7 @@ class Simulation {
         if (event.source < ranks_.size()) {
             const auto rank = static_cast<int>(event.source);
             if (ranks_[event.source].acts) {
-                ranks_[event.source].done(now_);
+                done(rank);
             }
             follow(rank);
         } else if (event.source >= sources_.gradients) {
@@ -201,7 +205,7 @@ class Simulation {
     /// The same switch as the executor's worker. Returns whether the action took no time.
     bool goes_on(int rank, Rank& state, const Action& action) {
         if (is_compute(action.op)) {
-            return compute(rank, state, action);
+            return (!offloads_ || has_stash(rank, state)) && compute(rank, state, action);
         }
         if (is_send(action.op)) {
             return send(rank, state, action);
@@ -222,11 +226,24 @@ class Simulation {
         return compute(rank, state, action);
     }
 
+    /// Whether the stash that the action needs is on the device; otherwise the rank waits. If it
+    /// is, the action begins, and the next stash may come in.
+    bool has_stash(int rank, const Rank& state) {
+        const std::size_t cell = cell_of(rank, state);
+        const Duration came = host_copies_.came(rank, cell);
+        if (came > now_) {
+            queue_.announce(static_cast<std::size_t>(rank), came);
+            return false;
+        }
+        host_copies_.begins(rank, cell, now_);
+        return true;
+    }
+
     bool compute(int rank, Rank& state, const Action& action) {
         const Duration length = costs_.action(rank, cell_of(rank, state), action);
         state.ready = now_;
         if (length == Duration{}) {
-            state.done(now_);
+            done(rank);
             return true;
         }
         state.acts = true;
@@ -359,8 +376,16 @@ class Simulation {
 
     /// The action at hand is over, and the rank turns to the next.
     void finish(int rank) {
-        ranks_[static_cast<std::size_t>(rank)].done(now_);
+        done(rank);
         runnable_.push_back(rank);
+    }
+
+    void done(int rank) {
+        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+        if (offloads_) {
+            host_copies_.ends(rank, cell_of(rank, state), now_);
+        }
+        state.done(now_);
     }
 
     void wake(bool& waits, int rank) {
@@ -383,6 +408,8 @@ class Simulation {
     bool shares_cores_;
     SharedCores cores_;
     SharedLinks links_;
+    bool offloads_;
+    HostCopies host_copies_;
     std::vector<Rank> ranks_;
     std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
     std::vector<Edge> edges_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/fifo.h"
+#include "sim/host_copies.h"
 #include "sim/row_walk.h"
 #include "sim/step_costs.h"
 #include "sim/write_soon.h"
@@ -27,6 +28,7 @@ class Spans {
         for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
             make_room(timeline_.ranks[rank], schedule.ranks[rank].size());
         }
+        timeline_.host_copies.clear();
         timeline_.links.resize(edge_count(schedule));
         for (auto& row : timeline_.links) {
             row.clear();
@@ -51,6 +53,8 @@ class Spans {
         write_soon(&row.back());
     }
 
+    void host_copies(HostCopies& copies) { timeline_.host_copies = copies.take_rows(); }
+
     Timeline take() {
         if (std::ranges::all_of(timeline_.links, [](const auto& row) { return row.empty(); })) {
             timeline_.links.clear();
@@ -67,10 +71,12 @@ struct NoSpans {
     static Span* of_rank(int) { return nullptr; }
     static void on_rank(Span*, std::size_t, const Action&, Duration, Duration, Duration) {}
     static void on_link(const MessageEnd&, Duration, Duration) {}
+    static void host_copies(const HostCopies&) {}
 };
 
-/// A visitor of the rows that knows when each rank, link and network is free.
-template <class Keeper>
+/// A visitor of the rows that knows when each rank, link and network is free; with `offloads`, also
+/// what passes between each rank and its host memory.
+template <class Keeper, bool offloads>
 class Times {
   public:
     /// The rank at hand.
@@ -89,6 +95,7 @@ class Times {
           rank_free_(plan->schedule.ranks.size()),
           network_free_(plan->schedule.ranks.size()),
           edges_(edge_count(plan->schedule)),
+          host_copies_(plan, conditions),
           gradients_complete_(plan->schedule.rank_of_stage.size()),
           keeper_(keeper) {}
 
@@ -105,8 +112,14 @@ class Times {
         Duration ready = begin;
         if (!is_compute(action.op)) {
             ready = update_or_reduce(state.rank, action, begin);
+        } else if constexpr (offloads) {
+            ready = std::max(begin, host_copies_.came(state.rank, cell));
+            host_copies_.begins(state.rank, cell, ready);
         }
         state.free = ready + costs_.action(state.rank, cell, action);
+        if constexpr (offloads) {
+            host_copies_.ends(state.rank, cell, state.free);
+        }
         keeper_.on_rank(state.spans, cell, action, begin, ready, state.free);
     }
 
@@ -138,6 +151,8 @@ class Times {
         }
         keeper_.on_rank(state.spans, end.cell, end.action, begin, state.free, state.free);
     }
+
+    void finish() { keeper_.host_copies(host_copies_); }
 
     /// When the last rank has come to the end of its row.
     Duration last() const {
@@ -189,16 +204,24 @@ class Times {
     std::vector<Duration> rank_free_;
     std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
     std::vector<Edge> edges_;
+    HostCopies host_copies_;
     std::vector<Duration> gradients_complete_;  ///< [stage]: all that its update waits for
     Keeper& keeper_;
 };
 
+template <bool offloads, class Keeper>
+Duration walk_rows(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
+    Times<Keeper, offloads> times(plan, conditions, keeper);
+    RowWalk(plan->schedule, conditions.channel_capacity, times).run();
+    times.finish();
+    return times.last();
+}
+
 template <class Keeper>
 Duration walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
     PIPETWIN_EXPECT(!conditions.contention.any(), "nothing is shared");
-    Times<Keeper> times(plan, conditions, keeper);
-    RowWalk(plan->schedule, conditions.channel_capacity, times).run();
-    return times.last();
+    return conditions.host_link ? walk_rows<true>(plan, conditions, keeper)
+                                : walk_rows<false>(plan, conditions, keeper);
 }
 
 }  // namespace

@@ -135,9 +135,9 @@ std::vector<DrawnTask> drawn_tasks(const TaskGraph& graph) {
         tasks.push_back({.after = task.after,
                          .also = task.also,
                          .cost = task.cost,
-                         .table = kind == TaskKind::Action    ? of_actions
-                                  : kind == TaskKind::Message ? of_messages
-                                                              : exact,
+                         .table = kind == TaskKind::Action   ? of_actions
+                                  : kind == TaskKind::Moment ? exact
+                                                             : of_messages,
                          .lag = static_cast<double>(graph.lags()[task.lag].count())});
     }
     return tasks;
@@ -224,6 +224,7 @@ class SharingSampler {
           drawn_(conditions) {
         for (const auto& row : plan->schedule.ranks) {
             drawn_.durations.emplace_back(row.size());
+            drawn_.copy_factors.emplace_back(row.size(), 1);
         }
         drawn_.message_factors.assign(
             2 * plan->links.size(),
@@ -244,6 +245,8 @@ class SharingSampler {
                 const double of_device = static_cast<double>(cost.count()) * of_rank[rank];
                 drawn_.durations[rank][cell] =
                     Duration{static_cast<std::int64_t>(std::nearbyint(of_device * factor))};
+            } else if (place.kind == TaskKind::Copy) {
+                drawn_.copy_factors[rank][cell] = factor;
             } else if (place.kind == TaskKind::Message) {
                 set_message(plan_->schedule.ranks[rank][cell], cost, factor);
             }

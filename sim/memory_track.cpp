@@ -6,6 +6,7 @@ namespace pipetwin::sim {
 
 MemoryTrack::MemoryTrack(const Plan& plan, const TaskGraph& graph)
     : graph_(graph), totals_(memory_totals(plan)) {
+    PIPETWIN_EXPECT(!plan->host_link, "what is live follows from the order alone");
     for (const auto& row : plan->schedule.ranks) {
         cells_ += row.size();
     }

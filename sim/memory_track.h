@@ -14,7 +14,8 @@ namespace pipetwin::sim {
 /// up in each evaluation.
 class MemoryTrack {
   public:
-    /// The graph is one of the plan.
+    /// The graph is one of the plan. Throws InternalError for a plan that offloads stashes: how
+    /// much is live depends on the times there.
     MemoryTrack(const Plan& plan, const TaskGraph& graph);
 
     /// Bytes that a rank holds, [2 * cell] during an action of its row and [2 * cell + 1] after it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/offload.h"
 #include "sim/fifo.h"
 #include "sim/row_walk.h"
 #include "sim/step_costs.h"
@@ -30,6 +31,11 @@ class TaskWriter {
         no_cost_ = add_cost(Duration{});
         no_lag_ = add_lag(Duration{});
         add({.cost = no_cost_, .lag = no_lag_}, {.kind = TaskKind::Moment});
+        if (conditions.host_link) {
+            host_lag_ = add_lag(conditions.host_link->latency);
+            graph_.host_lag_ = host_lag_;
+            add_copies(plan, *conditions.host_link);
+        }
     }
 
     using State = int;  ///< the rank
@@ -38,6 +44,9 @@ class TaskWriter {
     static void leave(State) {}
 
     void act(State rank, std::size_t cell, const Action& action) {
+        if (!copies_.empty() && is_compute(action.op)) {
+            let_stash_in(rank, cell);
+        }
         if (action.op == Op::Optimizer) {
             for (const Signal& signal : awaited_[static_cast<std::size_t>(action.stage)]) {
                 wait_for(rank, cell, signal);
@@ -54,6 +63,9 @@ class TaskWriter {
         state.waits_for = {};
         know_receive(rank, {.task = state.task, .at_begin = true});
         cells(rank).push_back({.task = state.task});
+        if (!copies_.empty() && is_compute(action.op)) {
+            take_stash_out(rank, cell);
+        }
     }
 
     void send(State rank, const MessageEnd& end) {
@@ -116,11 +128,81 @@ class TaskWriter {
         bool receives = false;  ///< and the last cell is the receive, whose end is not known yet
     };
 
+    /// Of a stash to host memory and back.
+    struct Copy {
+        std::size_t user = 0;        ///< cell
+        std::uint32_t cost = 0;      ///< of either direction
+        std::uint32_t task = start;  ///< the last direction that it has gone
+    };
+
     struct Edge {
         std::uint32_t link = start;    ///< its last message
         Fifo<std::uint32_t> messages;  ///< not taken yet
         Fifo<std::uint32_t> room;      ///< moments at which receives made room
     };
+
+    /// The stash that a cell makes, lets in or needs.
+    struct CellCopies {
+        Copy* makes = nullptr;
+        Copy* lets_in = nullptr;
+        Copy* needs = nullptr;
+    };
+
+    void add_copies(const Plan& plan, const LinkCost& link) {
+        to_host_.resize(schedule_.ranks.size(), start);
+        from_host_.resize(schedule_.ranks.size(), start);
+        copies_.resize(schedule_.ranks.size());
+        const auto of_ranks = stash_copies(plan);
+        for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
+            copies_of_cell_.emplace_back(schedule_.ranks[rank].size());
+            copies_[rank].reserve(of_ranks[rank].size());
+            for (const StashCopy& copy : of_ranks[rank]) {
+                Copy& added = copies_[rank].emplace_back();
+                added.user = copy.user;
+                added.cost = add_cost(occupation(link, copy.bytes));
+                copies_of_cell_[rank][copy.forward].makes = &added;
+                copies_of_cell_[rank][copy.before].lets_in = &added;
+                copies_of_cell_[rank][copy.user].needs = &added;
+            }
+        }
+    }
+
+    /// Before a compute action: the rank has the stash that it needs, and the next may come in.
+    void let_stash_in(int rank, std::size_t cell) {
+        const CellCopies& copies = copies_of(rank, cell);
+        if (copies.needs != nullptr) {
+            wait_for(rank, cell, {.task = copies.needs->task, .lag = host_lag_});
+        }
+        if (copies.lets_in == nullptr) {
+            return;
+        }
+        Copy& copy = *copies.lets_in;
+        std::uint32_t& link = from_host_[static_cast<std::size_t>(rank)];
+        const TaskPlace user = place(rank, copy.user, TaskKind::Copy);
+        const std::uint32_t may_begin =
+            add({.after = settle(rank, cell), .also = link, .cost = no_cost_, .lag = no_lag_},
+                place(rank, copy.user, TaskKind::Moment));
+        link =
+            add({.after = may_begin, .also = copy.task, .cost = copy.cost, .lag = host_lag_}, user);
+        copy.task = link;
+    }
+
+    /// Behind a compute action: the stash that it has made leaves.
+    void take_stash_out(int rank, std::size_t cell) {
+        if (Copy* const copy = copies_of(rank, cell).makes) {
+            std::uint32_t& link = to_host_[static_cast<std::size_t>(rank)];
+            link = add({.after = ranks_[static_cast<std::size_t>(rank)].task,
+                        .also = link,
+                        .cost = copy->cost,
+                        .lag = no_lag_},
+                       place(rank, cell, TaskKind::Copy));
+            copy->task = link;
+        }
+    }
+
+    const CellCopies& copies_of(int rank, std::size_t cell) const {
+        return copies_of_cell_[static_cast<std::size_t>(rank)][cell];
+    }
 
     Edge& edge_at(const MessageEnd& end) { return edges_[static_cast<std::size_t>(end.edge)]; }
 
@@ -205,11 +287,17 @@ class TaskWriter {
     std::vector<std::uint32_t> network_;  ///< [rank] its last overlapped reduction
     std::vector<Edge> edges_;
     std::vector<std::vector<Signal>> awaited_;  ///< [stage] by its update
+    std::uint32_t host_lag_ = 0;
+    std::vector<std::uint32_t> to_host_;  ///< [rank] the last copy out, in
+    std::vector<std::uint32_t> from_host_;
+    std::vector<std::vector<Copy>> copies_;                ///< [rank]; empty: nothing is copied
+    std::vector<std::vector<CellCopies>> copies_of_cell_;  ///< [rank][cell]
 };
 
 TaskGraph::TaskGraph(const Plan& plan, const Conditions& conditions) {
     PIPETWIN_EXPECT(!conditions.contention.any(), "nothing is shared");
-    PIPETWIN_EXPECT(conditions.durations.empty() && conditions.message_factors.empty(),
+    PIPETWIN_EXPECT(conditions.durations.empty() && conditions.message_factors.empty() &&
+                        conditions.copy_factors.empty(),
                     "costs go by stage and kind of action");
     TaskWriter writer(plan, conditions, *this);
     RowWalk(plan->schedule, conditions.channel_capacity, writer).run();

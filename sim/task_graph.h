@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,9 +17,9 @@ namespace pipetwin::sim {
 ///
 ///     end(i) = max(end(after), end(also) + lag) + cost
 ///
-/// A task is an action that takes time on its rank, or a message on its link, or a moment at which
-/// two chains meet. Sends and receives are moments between tasks; where a channel's capacity makes
-/// a send wait, they are tasks without length.
+/// A task is an action that takes time on its rank, or a message on its link, or a copy of a stash
+/// to host memory or back, or a moment at which two chains meet. Sends and receives are moments
+/// between tasks; where a channel's capacity makes a send wait, they are tasks without length.
 struct Task {
     std::uint32_t after = 0;  ///< the one before on the same rank or link
     std::uint32_t also = 0;   ///< the message, the room, or the gradients that it waits for
@@ -26,9 +27,10 @@ struct Task {
     std::uint32_t lag = 0;    ///< index into the lags: a latency
 };
 
-enum class TaskKind : std::uint8_t { Action, Message, Moment };
+enum class TaskKind : std::uint8_t { Action, Message, Copy, Moment };
 
-/// What a task is: the action of a rank at a cell, or the message of the send there.
+/// What a task is: the action of a rank at a cell, or the message of the send there, or the copy of
+/// the stash that the action there makes or needs.
 struct TaskPlace {
     std::int32_t rank = 0;
     std::int32_t cell = 0;
@@ -55,6 +57,9 @@ class TaskGraph {
     /// may be changed, and the tasks evaluated again.
     const std::vector<Duration>& costs() const { return costs_; }
     const std::vector<Duration>& lags() const { return lags_; }
+
+    /// Which of the lags is the latency of the links to host memory; none where nothing is copied.
+    std::optional<std::uint32_t> host_lag() const { return host_lag_; }
 
     /// For every action of a rank's row.
     std::span<const CellEnd> cells(int rank) const {
@@ -84,6 +89,7 @@ class TaskGraph {
     std::vector<TaskPlace> places_;
     std::vector<Duration> costs_;
     std::vector<Duration> lags_;
+    std::optional<std::uint32_t> host_lag_;
     std::vector<std::uint32_t> last_;
     std::vector<std::vector<CellEnd>> cells_;  ///< [rank]
 };

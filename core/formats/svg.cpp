@@ -109,9 +109,10 @@ class Picture {
             const Look look = look_of(span.action.op);
             const bool waits = is_wait(look);
             const Duration end = std::min(waits ? span.ready : span.end, span_);
-            const double x0 = x_of(span.begin);
+            const Duration begin = waits ? span.begin : span.ready;
+            const double x0 = x_of(begin);
             const double x1 = x_of(end);
-            if (span.begin >= span_ || end <= span.begin) {
+            if (begin >= span_ || end <= begin) {
                 continue;
             }
             looks_.insert(look);
@@ -205,13 +206,14 @@ class Picture {
     void bar(const Span& span, Look look, int lines, const Extent& x) {
         const double gap = x.end - x.begin > 3 ? 0.7 : 0;
         const bool waits = is_wait(look);
+        const Duration begin = waits ? span.begin : span.ready;
         const Duration end = waits ? span.ready : span.end;
         body_ += fmt::format("<g><title>{}{}: {:.3f} to {:.3f} ms, {}</title>",
                              to_string(span.action),
                              waits ? " waits" : "",
-                             to_milliseconds(span.begin),
+                             to_milliseconds(begin),
                              to_milliseconds(end),
-                             format_duration(end - span.begin));
+                             format_duration(end - begin));
         const Box box = bar_box(x.begin, x.end - gap);
         body_ += swatch(box, look) + stage_lines(box, lines, style_of(look).ink);
         const std::string name = name_that_fits(span.action, look, x.end - x.begin - 3);

@@ -59,13 +59,25 @@ TEST(Engines, GiveTheLongestPathOfAStepWithUpdatesUnderBackPressure) {
     });
 }
 
+TEST(Engines, GiveTheLongestPathWithStashesInHostMemory) {
+    expect_relation(cases, [] {
+        const Pipeline x = random_pipeline();
+        const int smallest = smallest_capacity(plan_of(x)->schedule);
+        const Plan plan = number(0, 1) == 1 ? plan_with_updates(x)
+                                            : plan_with_updates(x, smallest + number(0, 2));
+        expect_one_answer(with_offload(plan));
+    });
+}
+
 // --- Tasks. ---
 
-/// A random plan with and without room for every message.
+/// A random plan with and without room for every message, with and without stashes in host memory.
 Plan any_plan() {
     const Pipeline x = random_pipeline();
     const int smallest = smallest_capacity(plan_of(x)->schedule);
-    return number(0, 1) == 1 ? plan_with_updates(x) : plan_with_updates(x, smallest + number(0, 2));
+    const Plan plan =
+        number(0, 1) == 1 ? plan_with_updates(x) : plan_with_updates(x, smallest + number(0, 2));
+    return number(0, 2) == 0 ? with_offload(plan) : plan;
 }
 
 TEST(TaskGraph, EndsEveryActionAndMessageAsTheLongestPathDoes) {

@@ -149,7 +149,8 @@ TEST(SampleSteps, DependOnTheSeedAndOnNothingElse) {
 }
 
 /// A processor for every rank is nothing shared: what is played through by events is what the tasks
-/// say, draw by draw, with every kind of schedule, transfer, capacity, update and reduction.
+/// say, draw by draw, with every kind of schedule, transfer, capacity, update, reduction and
+/// offload.
 TEST(SampleSteps, PlayedThroughByEventsAreTheSame) {
     const Jitter jitter{.compute = 0.3,
                         .transfer = 0.5,
@@ -160,8 +161,9 @@ TEST(SampleSteps, PlayedThroughByEventsAreTheSame) {
         const Pipeline pipeline = random_pipeline();
         const int smallest = smallest_capacity(plan_of(pipeline)->schedule);
         const bool bounded = number(0, 1) == 1;
-        const Plan plan = plan_with_updates(
+        const Plan on_device = plan_with_updates(
             pipeline, bounded ? std::optional(smallest + number(0, 2)) : std::nullopt);
+        const Plan plan = number(0, 1) == 1 ? with_offload(on_device) : on_device;
         Conditions shared = planned_conditions(plan);
         shared.contention.cores = plan.rank_count();
         RC_ASSERT(sample_steps(plan, shared, jitter, 9, 5).steps ==

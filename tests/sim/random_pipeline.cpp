@@ -196,4 +196,22 @@ Plan plan_with_updates(const Pipeline& x, std::optional<int> capacity) {
     return Plan::make(std::move(parts));
 }
 
+Plan with_offload(const Plan& plan) {
+    PlanParts parts = plan.parts();
+    const Bytes boundary{number(0, 4) * 1'000'000LL};
+    for (auto& of_class : parts.costs) {
+        for (StageCost& cost : of_class) {
+            cost.input = boundary;
+            cost.output = boundary;
+            cost.saved = cost.input + Bytes{number(0, 4) * 1'000'000LL};
+            cost.forward_drop_peak = cost.saved + cost.output;
+            cost.backward_peak = cost.saved + cost.output + cost.input;
+        }
+    }
+    parts.host_link = LinkCost{.latency = milliseconds(number(0, 3)),
+                               .bytes_per_second = 0.5e9 * (1 << number(0, 2)),
+                               .half_bandwidth = Bytes{number(0, 2) * 1'000'000LL}};
+    return Plan::make(std::move(parts));
+}
+
 }  // namespace pipetwin::sim

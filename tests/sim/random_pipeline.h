@@ -49,4 +49,8 @@ Plan plan_of(const Pipeline& x, std::optional<int> capacity = std::nullopt);
 /// over replicas and another mode of transfer.
 Plan plan_with_updates(const Pipeline& x, std::optional<int> capacity = std::nullopt);
 
+/// The same plan with bytes in its stashes and a link to host memory that they are offloaded over,
+/// all drawn.
+Plan with_offload(const Plan& plan);
+
 }  // namespace pipetwin::sim

@@ -1,6 +1,7 @@
 #include "tests/support/critical_path.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <stdexcept>
 
@@ -15,6 +16,51 @@ struct Wire {
     std::vector<Span*> receives;
     std::vector<Span> on_link;
 };
+
+/// A stash that goes to host memory and comes back: what F keeps until the first R, B or I of its
+/// stage and micro-batch.
+struct Stash {
+    const Span* forward = nullptr;
+    const Span* before_user = nullptr;
+    Span* user = nullptr;
+    Duration on_link{};
+    Span out{};
+    Span in{};
+};
+
+/// Those of a row, in the order of F; not those that are needed by the next compute action.
+std::vector<Stash> stashes_of(const Plan& plan, std::vector<Span>& row) {
+    std::vector<Span*> compute;
+    for (Span& span : row) {
+        if (is_compute(span.action.op)) {
+            compute.push_back(&span);
+        }
+    }
+    std::vector<Stash> stashes;
+    for (std::size_t i = 0; i < compute.size(); ++i) {
+        const Action& made = compute[i]->action;
+        for (std::size_t j = i + 1; made.op == Op::Forward && j < compute.size(); ++j) {
+            const Action& user = compute[j]->action;
+            if (user.stage != made.stage || user.micro_batch != made.micro_batch) {
+                continue;
+            }
+            const StageCost& cost = plan.cost(made.stage, made.micro_batch);
+            const Bytes kept = user.op == Op::Recompute ? cost.input : cost.saved;
+            if (j > i + 1 && kept.count > 0) {
+                const LinkCost& link = *plan->host_link;
+                stashes.push_back(
+                    {.forward = compute[i],
+                     .before_user = compute[j - 1],
+                     .user = compute[j],
+                     .on_link = transfer_time(kept + link.half_bandwidth, link.bytes_per_second),
+                     .out = {.action = made},
+                     .in = {.action = user}});
+            }
+            break;
+        }
+    }
+    return stashes;
+}
 
 struct Graph {
     explicit Graph(const Plan& given) : plan(given), wires(2 * given.parts().links.size()) {
@@ -42,6 +88,9 @@ struct Graph {
                 }
             }
         }
+        for (auto& row : timeline.ranks) {
+            stashes.push_back(plan->host_link ? stashes_of(plan, row) : std::vector<Stash>{});
+        }
         for (Wire& wire : wires) {
             for (const Span* send : wire.sends) {
                 wire.on_link.push_back({.action = send->action});
@@ -54,6 +103,7 @@ struct Graph {
     std::vector<Wire> wires;
     std::map<int, Span*> reductions;  ///< by stage
     std::map<int, Span*> updates;
+    std::vector<std::vector<Stash>> stashes;  ///< [rank]
     bool changed = false;
 
     void raise(Duration& time, Duration at_least) {
@@ -73,6 +123,34 @@ struct Graph {
                 before = span.end;
             }
         }
+    }
+
+    /// In both directions one copy after the other, out in the order of F, in as they are needed.
+    void relax_stashes(std::vector<Stash>& of_rank) {
+        Duration free{};
+        const auto relax = [&](Span& copy, Duration earliest, Duration on_link) {
+            raise(copy.begin, std::max(earliest, free));
+            raise(copy.ready, copy.begin + on_link);
+            raise(copy.end, copy.ready + plan->host_link->latency);
+            free = copy.ready;
+        };
+        for (Stash& stash : of_rank) {
+            relax(stash.out, stash.forward->end, stash.on_link);
+        }
+        free = Duration{};
+        for (Stash* const stash : as_needed(of_rank)) {
+            relax(stash->in, std::max(stash->out.end, stash->before_user->ready), stash->on_link);
+            raise(stash->user->ready, stash->in.end);
+        }
+    }
+
+    static std::vector<Stash*> as_needed(std::vector<Stash>& of_rank) {
+        std::vector<Stash*> stashes;
+        for (Stash& stash : of_rank) {
+            stashes.push_back(&stash);
+        }
+        std::ranges::sort(stashes, std::less{}, &Stash::user);
+        return stashes;
     }
 
     /// An update needs the gradients that its stage's twin has handed over.
@@ -163,13 +241,28 @@ Timeline longest_path(const Plan& plan) {
         }
         graph.relax_reductions();
         graph.relax_overlapped_reductions();
-        if (++passes > 2 * actions) {
+        for (auto& of_rank : graph.stashes) {
+            graph.relax_stashes(of_rank);
+        }
+        if (++passes > 4 * actions) {
             throw std::logic_error("times rise for ever: the plan waits for itself");
         }
     } while (graph.changed);
 
     for (const Wire& wire : graph.wires) {
         graph.timeline.links.push_back(wire.on_link);
+    }
+    const bool copies =
+        std::ranges::any_of(graph.stashes, [](const auto& of_rank) { return !of_rank.empty(); });
+    for (std::size_t rank = 0; copies && rank < graph.stashes.size(); ++rank) {
+        auto& out = graph.timeline.host_copies.emplace_back();
+        for (const Stash& stash : graph.stashes[rank]) {
+            out.push_back(stash.out);
+        }
+        auto& in = graph.timeline.host_copies.emplace_back();
+        for (const Stash* const stash : Graph::as_needed(graph.stashes[rank])) {
+            in.push_back(stash->in);
+        }
     }
     const bool silent = std::all_of(graph.wires.begin(), graph.wires.end(), [](const Wire& wire) {
         return wire.sends.empty();
