@@ -36,6 +36,8 @@ std::string target_text(const sim::Target& target) {
             return all ? "every link between ranks"
                        : fmt::format(
                              "the link between stages {} and {}", target.index, target.index + 1);
+        case Part::HostLink:
+            return "every link to host memory";
         case Part::Rank:
             return fmt::format("rank {}'s device", target.index);
         case Part::Dispatch:

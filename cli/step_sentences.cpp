@@ -14,6 +14,7 @@ namespace {
 
 using sim::Cause;
 using sim::Explanation;
+using sim::Reason;
 using sim::Wait;
 using sim::WaitKind;
 
@@ -26,6 +27,7 @@ class Words {
         say_bubble();
         say_imbalance();
         say_communication();
+        say_host_copies();
         say_back_pressure();
         say_sharing();
         say_recompute();
@@ -183,6 +185,20 @@ class Words {
         }
     }
 
+    void say_host_copies() {
+        if (!time_.shows(what_.host_copies)) {
+            return;
+        }
+        say("{} of the wait is for stashes, what a forward keeps for its backward: they are copied "
+            "to host memory, and an action that needs one waits for its stash to come back from "
+            "there.",
+            time_(what_.host_copies));
+        if (what_.step_on_device && time_.differ(*what_.step_on_device, what_.step)) {
+            add("If they stayed on their devices, the step would take {}.",
+                time_(*what_.step_on_device));
+        }
+    }
+
     void say_back_pressure() {
         if (!time_.shows(what_.back_pressure)) {
             return;
@@ -243,8 +259,11 @@ class Words {
             place_of(plan_, wait, true));
         std::vector<std::string> ran;
         Duration on_the_way{};
+        Duration copied{};
         for (const Cause& cause : chain) {
-            if (is_send(cause.action.op)) {
+            if (cause.reason == Reason::HostCopy) {
+                copied += cause.end - cause.begin;
+            } else if (is_send(cause.action.op)) {
                 on_the_way += cause.end - cause.begin;
             } else if (ran.empty() || ran.back() != to_string(cause.action)) {
                 ran.push_back(to_string(cause.action));
@@ -253,8 +272,14 @@ class Words {
         if (wait.kind == WaitKind::StepEnd && !ran.empty()) {
             ran.front() = in_full(chain_action(chain));
         }
+        if (wait.kind == WaitKind::Stash) {
+            add("It waits for its stash, what the forward kept for it, to come back from host "
+                "memory.");
+        }
         if (ran.empty()) {
-            add("Meanwhile messages were on their way.");
+            if (on_the_way > Duration{}) {
+                add("Meanwhile messages were on their way.");
+            }
         } else if (ran.size() == 1) {
             add("It waited for {} to end.", ran.front());
         } else {
@@ -263,12 +288,18 @@ class Words {
         if (!ran.empty() && time_.shows(on_the_way)) {
             add("{} of this time messages were on their way.", time_(on_the_way));
         }
+        if (wait.kind != WaitKind::Stash && time_.shows(copied)) {
+            add("{} of this time stashes were on their way to host memory or back.", time_(copied));
+        }
     }
 
-    /// The first that is no message.
+    /// The first that is no message and no copy.
     static Action chain_action(const std::vector<Cause>& chain) {
         return std::ranges::find_if(chain,
-                                    [](const Cause& cause) { return !is_send(cause.action.op); })
+                                    [](const Cause& cause) {
+                                        return !is_send(cause.action.op) &&
+                                               cause.reason != Reason::HostCopy;
+                                    })
             ->action;
     }
 

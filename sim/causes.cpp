@@ -1,6 +1,8 @@
 #include "sim/causes.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "core/edge.h"
 #include "core/error.h"
@@ -42,6 +44,8 @@ std::string_view to_string(Reason reason) {
             return "back_pressure";
         case Reason::Reduction:
             return "reduction";
+        case Reason::HostCopy:
+            return "host_copy";
     }
     PIPETWIN_EXPECT(false, "reason out of range");
 }
@@ -81,6 +85,22 @@ Causes::Causes(const Plan& plan, const Timeline& timeline)
                 know_reduction({.rank = rank, .cell = cell}, network);
             }
         }
+    }
+    if (!timeline.host_copies.empty()) {
+        for (auto& of_rank : stash_copies(plan)) {
+            copies_.push_back({.out = std::move(of_rank), .in = {}});
+            know_copies(copies_.size() - 1);
+        }
+    }
+}
+
+void Causes::know_copies(std::size_t rank) {
+    Copies& copies = copies_[rank];
+    copies.in.resize(copies.out.size());
+    std::iota(copies.in.begin(), copies.in.end(), std::size_t{0});
+    std::ranges::sort(copies.in, {}, [&](std::size_t copy) { return copies.out[copy].user; });
+    for (std::size_t number = 0; number < copies.in.size(); ++number) {
+        message_of_[rank][copies.out[copies.in[number]].user] = static_cast<std::uint32_t>(number);
     }
 }
 
@@ -167,8 +187,12 @@ class CauseWalk {
         return !needing_ || feeds(action, *needing_) ? Reason::Compute : Reason::RowOrder;
     }
 
-    /// A receive waited for its message, a send for room, an update for gradients.
+    /// A receive waited for its message, a send for room, an update for gradients, another action
+    /// for its stash.
     Moment back_from_ready(const Span& span) {
+        if (is_compute(span.action.op)) {
+            return from_host(message_at(at_));
+        }
         if (is_receive(span.action.op)) {
             return over_link(edge_of(span.action), message_at(at_), span.ready);
         }
@@ -226,6 +250,43 @@ class CauseWalk {
             }
         }
         return std::nullopt;
+    }
+
+    /// Over the copies in that kept the link busy, to what the first of them waited for: the
+    /// compute action beside it, or its copy out.
+    Moment from_host(std::size_t number) {
+        const auto& copies = causes_.copies_[at_.rank];
+        const auto& in = causes_.timeline_.host_copies[2 * at_.rank + 1];
+        needing_ = in[number].action;
+        makes_room_ = false;
+        for (Duration until = in[number].end;; --number) {
+            const Span& copy = in[number];
+            add(copy.action, static_cast<int>(at_.rank), copy.begin, until, Reason::HostCopy);
+            until = copy.begin;
+            const StashCopy& stash = copies.out[copies.in[number]];
+            at_.cell = static_cast<std::uint32_t>(stash.before);
+            if (time_ <= until_ || causes_.span_at(at_).ready == copy.begin) {
+                return Moment::Ready;
+            }
+            if (number == 0 || in[number - 1].ready < copy.begin) {
+                return to_host(copies.in[number]);
+            }
+        }
+    }
+
+    /// Over the copies out that kept the link busy, to the F that the first of them followed.
+    Moment to_host(std::size_t number) {
+        const auto& copies = causes_.copies_[at_.rank];
+        const auto& out = causes_.timeline_.host_copies[2 * at_.rank];
+        for (Duration until = out[number].end;; --number) {
+            const Span& copy = out[number];
+            add(copy.action, static_cast<int>(at_.rank), copy.begin, until, Reason::HostCopy);
+            until = copy.begin;
+            at_.cell = static_cast<std::uint32_t>(copies.out[number].forward);
+            if (time_ <= until_ || causes_.span_at(at_).end == copy.begin) {
+                return Moment::End;
+            }
+        }
     }
 
     /// To the receive that made room: the one `capacity` messages earlier has ended; without

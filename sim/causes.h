@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/offload.h"
 #include "core/plan.h"
 #include "core/timeline.h"
 
@@ -19,13 +20,14 @@ enum class Reason {
     LinkBusy,      ///< another message occupied the link
     BackPressure,  ///< the receiver was busy and did not take a message, so there was no room
     Reduction,     ///< gradients were summed, or on their way to be
+    HostCopy,      ///< a stash was on its way to host memory, or back
 };
 
 /// "compute", "row_order", "latency", ...
 std::string_view to_string(Reason reason);
 
 /// A piece of time and what filled it: an action on its rank, or the message of a send, whose rank
-/// is the sender's.
+/// is the sender's, or the copy of the stash that an F makes or another action needs.
 struct Cause {
     Action action;
     int rank = 0;
@@ -54,6 +56,8 @@ std::optional<SpanPlace> last_span(const Timeline& timeline);
 ///                            and then the moment at which the send had handed the message over
 ///     a send is ready        when the receiver has taken the message `capacity` places before
 ///     an update is ready     when the gradients have come
+///     another is ready       when its stash has come back from host memory, which may set out when
+///                            the compute action before is ready, and when it has gone there
 ///
 /// For timelines of `simulate(plan)`, with or without contention. Keeps references to both.
 class Causes {
@@ -89,14 +93,23 @@ class Causes {
         int stage_before = -1;  ///< whose gradients the network carried before
     };
 
+    /// The stashes of a rank that are copied, in the order of F; and that of the copies in.
+    struct Copies {
+        std::vector<StashCopy> out;
+        std::vector<std::size_t> in;  ///< indices of `out`
+    };
+
+    void know_copies(std::size_t rank);
     void know_reduction(SpanPlace place, Reduction& network);
     const Span& span_at(SpanPlace place) const { return timeline_.ranks[place.rank][place.cell]; }
 
     const Plan& plan_;
     const Timeline& timeline_;
     std::vector<Edge> edges_;
-    std::vector<Reduction> reductions_;                   ///< [stage]
-    std::vector<std::vector<std::uint32_t>> message_of_;  ///< [rank][cell]: number on its edge
+    std::vector<Reduction> reductions_;  ///< [stage]
+    std::vector<Copies> copies_;         ///< [rank]
+    /// [rank][cell]: number on its edge; of an action that needs a stash, among the copies in
+    std::vector<std::vector<std::uint32_t>> message_of_;
 };
 
 }  // namespace pipetwin::sim

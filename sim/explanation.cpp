@@ -1,6 +1,7 @@
 #include "sim/explanation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/edge.h"
 #include "sim/breakdown.h"
@@ -28,7 +29,7 @@ Extent extent_of(const std::vector<Span>& row) {
         if (is_compute(span.action.op)) {
             extent.begin = extent.computes ? extent.begin : span.begin;
             extent.end = span.end;
-            extent.compute += span.end - span.begin;
+            extent.compute += span.end - span.ready;
             extent.computes = true;
         }
     }
@@ -97,15 +98,21 @@ void explain_causes(const Plan& plan,
                     Explanation& result) {
     const Conditions conditions = conditions_of(plan, timeline);
     const Duration replayed = replayed_step(plan, conditions);
-    Conditions roomy = conditions;
+    Conditions on_device = conditions;
+    on_device.host_link.reset();
+    const Duration without_copies =
+        conditions.host_link ? replayed_step(plan, on_device) : replayed;
+    Conditions roomy = std::move(on_device);
     roomy.channel_capacity.reset();
     const Duration with_room = replayed_step(plan, roomy);
     result.bubble = breakdown.bubble;
     result.imbalance = breakdown.imbalance;
     // Who comes first on a shared link decides a lot: room, or a link less to share, can lengthen a
     // step. Such a difference counts as 0.
-    const Duration messages = breakdown.communication_wait;
-    result.back_pressure = std::clamp(replayed - with_room, Duration{}, messages);
+    result.host_copies =
+        std::clamp(replayed - without_copies, Duration{}, breakdown.communication_wait);
+    const Duration messages = breakdown.communication_wait - result.host_copies;
+    result.back_pressure = std::clamp(without_copies - with_room, Duration{}, messages);
     roomy.contention = {};
     const Duration of_links = std::clamp(
         with_room - replayed_step(plan, roomy), Duration{}, messages - result.back_pressure);
@@ -120,10 +127,16 @@ void explain_causes(const Plan& plan,
     const Conditions planned = shares ? with_planned_durations(plan) : conditions;
     Conditions instant = without_communication(planned);
     instant.channel_capacity = planned.channel_capacity;
+    instant.host_link = planned.host_link;
     result.instant_step = replayed_step(plan, instant);
     Conditions with_planned_room = planned;
     with_planned_room.channel_capacity.reset();
     result.roomy_step = replayed_step(plan, with_planned_room);
+    if (planned.host_link) {
+        Conditions without_host = planned;
+        without_host.host_link.reset();
+        result.step_on_device = replayed_step(plan, without_host);
+    }
     result.equal_step = replayed_step(plan, with_equal_pieces(plan, planned));
     result.step_without_recompute = replayed_step(plan, without_recompute(plan, planned));
 }
@@ -133,8 +146,8 @@ std::vector<std::vector<Target>> kinds_of_targets(const std::vector<Target>& tar
     std::vector<std::vector<Target>> kinds(4);
     for (const Target& target : targets) {
         const bool everything = target.index == everywhere;
-        const std::size_t kind = target.part == Part::Link   ? 2
-                                 : target.part == Part::Rank ? 3
+        const std::size_t kind = target.part == Part::Link || target.part == Part::HostLink ? 2
+                                 : target.part == Part::Rank                                ? 3
                                                              : (everything ? 0 : 1);
         kinds[kind].push_back(target);
     }

@@ -14,11 +14,12 @@ namespace pipetwin::sim {
 struct Explanation {
     Duration step{};
     Duration wait{};  ///< the rest of the step is work
-    /// The wait by its cause: the parts of the breakdown, with back-pressure on its own and, under
-    /// contention, what ranks and messages lose by sharing.
+    /// The wait by its cause: the parts of the breakdown, with copies of stashes and back-pressure
+    /// on their own and, under contention, what ranks and messages lose by sharing.
     Duration bubble{};
     Duration imbalance{};
     Duration communication{};
+    Duration host_copies{};
     Duration back_pressure{};
     Duration sharing{};
 
@@ -39,9 +40,10 @@ struct Explanation {
         Duration latency{};
         bool all_alike = false;
     };
-    std::optional<Link> slowest_link;      ///< none where no message takes time
-    std::optional<Duration> instant_step;  ///< the step if messages took no time
-    std::optional<Duration> roomy_step;    ///< the step if no send ever waited for room
+    std::optional<Link> slowest_link;        ///< none where no message takes time
+    std::optional<Duration> instant_step;    ///< the step if messages took no time
+    std::optional<Duration> roomy_step;      ///< the step if no send ever waited for room
+    std::optional<Duration> step_on_device;  ///< where stashes are offloaded: if they were not
 
     Duration recompute{};
     std::optional<Duration> step_without_recompute;

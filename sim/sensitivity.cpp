@@ -74,7 +74,9 @@ void Sensitivity::know_owners() {
                     .op = action.op,
                     .stage = action.stage,
                     .rank = place.rank};
-        if (is_send(action.op)) {
+        if (place.kind == TaskKind::Copy) {
+            owner.kind = Owner::Kind::Copy;
+        } else if (is_send(action.op)) {
             owner.kind = Owner::Kind::Message;
             owner.boundary = edge_of(action) / 2;
         } else if (!is_dispatched(action.op)) {
@@ -82,11 +84,13 @@ void Sensitivity::know_owners() {
         }
         owners_[graph_.tasks()[i].cost] = owner;
     }
-    // The latencies of the edges, and then the ways of gradients to the stages with the same
-    // weights.
+    // The latencies of the edges, and then that of the links to host memory and the ways of
+    // gradients to the stages with the same weights.
     for (std::size_t lag = 0; lag < lag_owners_.size(); ++lag) {
         const bool of_edge = lag < 2 * plan_->links.size();
-        lag_owners_[lag] = {.kind = of_edge ? Owner::Kind::Message : Owner::Kind::Reduction,
+        lag_owners_[lag] = {.kind = of_edge                    ? Owner::Kind::Message
+                                    : graph_.host_lag() == lag ? Owner::Kind::Copy
+                                                               : Owner::Kind::Reduction,
                             .boundary = static_cast<int>(lag / 2)};
         all_.lags.push_back(static_cast<std::uint32_t>(lag));
         if (of_edge) {
@@ -101,7 +105,7 @@ void Sensitivity::know_owners() {
         all_.costs.push_back(cost);
         if (owner.kind == Owner::Kind::Message) {
             of_boundary_[static_cast<std::size_t>(owner.boundary)].costs.push_back(cost);
-        } else {
+        } else if (owner.kind != Owner::Kind::Copy) {
             of_stage_[static_cast<std::size_t>(owner.stage)].costs.push_back(cost);
             of_rank_[static_cast<std::size_t>(owner.rank)].costs.push_back(cost);
         }
@@ -152,6 +156,8 @@ bool Sensitivity::concerns(const Target& target, const Owner& owner) {
             return owner.kind == Owner::Kind::Reduction;
         case Part::Link:
             return is_of(owner.kind == Owner::Kind::Message, owner.boundary);
+        case Part::HostLink:
+            return owner.kind == Owner::Kind::Copy;
         case Part::Rank:
             return is_of(acts, owner.rank);
         case Part::Dispatch:
@@ -177,6 +183,7 @@ void Sensitivity::know_targets() {
                             Part::Update,
                             Part::Reduction,
                             Part::Link,
+                            Part::HostLink,
                             Part::Dispatch}) {
         add({.part = part});
     }
@@ -281,6 +288,8 @@ Conditions Sensitivity::faster_conditions(std::span<const Target> targets,
             for (double& rate : conditions.contention.shared_links) {
                 rate = all ? faster_rate(rate, factor) : rate;
             }
+        } else if (target.part == Part::HostLink && conditions.host_link) {
+            make_faster(*conditions.host_link, factor);
         } else if (target.part == Part::Reduction) {
             for (Duration& length : conditions.overlapped_reductions) {
                 length = divided(length, factor);

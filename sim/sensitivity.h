@@ -21,6 +21,7 @@ enum class Part {
     Update,          ///< of all stages
     Reduction,       ///< of gradients, of all stages
     Link,            ///< over a boundary, both ways: latency, and time on the link
+    HostLink,        ///< stashes to host memory and back, of all ranks
     Rank,            ///< all that a rank computes, its updates included
     Dispatch,        ///< the host's time before each action
     Cores,           ///< processors that ranks share: so many times as many
@@ -85,7 +86,7 @@ class Sensitivity {
   private:
     /// Whose cost an entry of the graph's costs or lags is.
     struct Owner {
-        enum class Kind : std::uint8_t { Nobody, Action, Reduction, Message };
+        enum class Kind : std::uint8_t { Nobody, Action, Reduction, Message, Copy };
         Kind kind = Kind::Nobody;
         Op op{};
         int stage = 0;

@@ -10,6 +10,9 @@ WaitKind kind_of(const Action& action) {
     if (is_receive(action.op)) {
         return WaitKind::Message;
     }
+    if (is_compute(action.op)) {
+        return WaitKind::Stash;
+    }
     return is_send(action.op) ? WaitKind::Room : WaitKind::Gradients;
 }
 

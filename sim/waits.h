@@ -12,6 +12,7 @@ enum class WaitKind {
     Room,       ///< a send, for room in its channel
     Link,       ///< a send that goes on when the link has carried its message
     Gradients,  ///< an update, for the gradients
+    Stash,      ///< a compute action, for its stash to come back from host memory
     StepEnd,    ///< after its last action, for the other ranks
 };
 

@@ -64,6 +64,33 @@ TEST(Explanation, OfOneStageSaysNothingOfWaits) {
     EXPECT_THAT(words, AllOf(Not(HasSubstr("wait")), Not(HasSubstr("bubble"))));
 }
 
+// row   001122ccc.......bbb..aaa
+// out   ..00001111                    4 ms for a stash, and 1 ms of latency
+// in    ...........1111.0000
+TEST(Explanation, SaysWhatWaitingForStashesCosts) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 1, 3);
+    costs.forward = {milliseconds(2)};
+    costs.backward = {milliseconds(3)};
+    PlanParts parts = make_plan(costs).parts();
+    parts.costs.front().front().saved = Bytes{4'000'000};
+    parts.host_link = LinkCost{.latency = milliseconds(1), .bytes_per_second = 1e9};
+    EXPECT_EQ(
+        words_of(Plan::make(std::move(parts))),
+        "Where the time goes\n"
+        "A step takes 24.0 ms. On average a rank works for 15.0 ms of it and waits for 9.0 ms "
+        "(37.5 %).\n"
+        "9.0 ms of the wait is for stashes, what a forward keeps for its backward: they are "
+        "copied to host memory, and an action that needs one waits for its stash to come "
+        "back from there. If they stayed on their devices, the step would take 15.0 ms.\n"
+        "The longest single wait is that of rank 0: 7.0 ms before 0B1 (the backward of "
+        "micro-batch 1 on stage 0). It waits for its stash, what the forward kept for it, to "
+        "come back from host memory.\n"
+        "What would help most\n"
+        "every link to host memory twice as fast: 24.0 -> 15.0 ms (-37.5 %); infinitely fast: "
+        "15.0 ms\n"
+        "every backward twice as fast: 24.0 -> 22.5 ms (-6.2 %); infinitely fast: 21.0 ms\n");
+}
+
 // sum F + sum B + (m - 1)(max F + max B) with F = 1 1 4, B = 2 2 8; then with F = 2, B = 4.
 TEST(Explanation, NamesTheSlowestStage) {
     PlainCosts costs = plain(ScheduleKind::GPipe, 3, 4);

@@ -98,6 +98,33 @@ TEST(Explanation, SaysHowMuchLongerAWaitCouldBe) {
     EXPECT_FALSE(what.waits[2].slack);
 }
 
+// Forward 2 ms, backward 3 ms; the stashes of 0 and 1 are copied in 4 ms and 1 ms of latency:
+//
+//     row   001122ccc.......bbb..aaa
+//     out   ..00001111
+//     in    ...........1111.0000
+TEST(Explanation, StashesInHostMemoryAreACauseOfTheirOwn) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 1, 3);
+    costs.forward = {milliseconds(2)};
+    costs.backward = {milliseconds(3)};
+    PlanParts parts = make_plan(costs).parts();
+    parts.costs.front().front().saved = Bytes{4'000'000};
+    parts.host_link = LinkCost{.latency = milliseconds(1), .bytes_per_second = 1e9};
+    const Explanation what = explained(Plan::make(std::move(parts)));
+    EXPECT_EQ(what.step, Duration(milliseconds(24)));
+    EXPECT_EQ(what.step_on_device, Duration(milliseconds(15)));
+    EXPECT_EQ(what.wait, Duration(milliseconds(9)));
+    EXPECT_EQ(what.host_copies, Duration(milliseconds(9)));
+    EXPECT_EQ(what.communication, Duration{});
+    EXPECT_EQ(what.waits.front().wait.kind, WaitKind::Stash);
+    // Copies of 2 ms and latencies of 0.5: out from 2 and 4, in 6 to 8.5, beside 2B; nobody waits.
+    const auto link = std::ranges::find(
+        what.what_ifs, Part::HostLink, [](const WhatIf& w) { return w.target.part; });
+    ASSERT_NE(link, what.what_ifs.end());
+    EXPECT_EQ(link->step, Duration(milliseconds(15)));
+    EXPECT_EQ(link->least_step, Duration(milliseconds(15)));
+}
+
 /// Four ranks on two processors: twice as many is one for each, and the step (m + p - 1) (f + b).
 TEST(Explanation, UnderContentionTriesMoreProcessors) {
     PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 4, 4)).parts();
@@ -121,13 +148,19 @@ TEST(Explanation, CausesSumToTheWait) {
         if (number(0, 1) == 1) {
             parts.contention = testing::one_link(parts.links.size());
         }
-        const Plan plan = Plan::make(std::move(parts));
+        Plan plan = Plan::make(std::move(parts));
+        if (number(0, 2) == 0) {
+            plan = with_offload(plan);
+        }
         const Explanation what = explained(plan);
-        const Duration sum =
-            what.bubble + what.imbalance + what.communication + what.back_pressure + what.sharing;
+        const Duration sum = what.bubble + what.imbalance + what.communication + what.host_copies +
+                             what.back_pressure + what.sharing;
         RC_ASSERT(std::chrono::abs(what.wait - sum) <= Duration{2 * plan.rank_count()});
-        for (const Duration cause :
-             {what.imbalance, what.communication, what.back_pressure, what.sharing}) {
+        for (const Duration cause : {what.imbalance,
+                                     what.communication,
+                                     what.host_copies,
+                                     what.back_pressure,
+                                     what.sharing}) {
             RC_ASSERT(cause >= Duration{});
         }
         RC_ASSERT(bounded || what.back_pressure == Duration{});

@@ -69,7 +69,7 @@ TEST(Sensitivity, HostTimeIsNotTheDevices) {
     EXPECT_EQ(sensitivity.step_if({.part = Part::Dispatch}, 2), Duration(milliseconds(16)));
 }
 
-/// A random plan with and without room for every message.
+/// A random plan with and without room for every message, with and without stashes in host memory.
 Plan any_plan() {
     const Pipeline x = random_pipeline();
     const int smallest = smallest_capacity(plan_of(x)->schedule);
@@ -79,7 +79,8 @@ Plan any_plan() {
     for (StageState& state : parts.states) {  // so that halves are whole nanoseconds
         state.weights -= Bytes{state.weights.count % 2};
     }
-    return Plan::make(std::move(parts));
+    const Plan halved = Plan::make(std::move(parts));
+    return number(0, 2) == 0 ? with_offload(halved) : halved;
 }
 
 /// Such a plan whose ranks share processors, or whose messages share a link.
@@ -141,6 +142,10 @@ Plan with_faster(const Plan& plan, const Target& target, int factor) {
             parts.links[boundary].latency /= factor;
             parts.links[boundary].bytes_per_second *= factor;
         }
+    }
+    if (target.part == Part::HostLink) {
+        parts.host_link->latency /= factor;
+        parts.host_link->bytes_per_second *= factor;
     }
     if (target == Target{.part = Part::Link}) {
         for (double& rate : parts.contention.shared_links) {

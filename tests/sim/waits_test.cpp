@@ -8,6 +8,7 @@
 #include "core/edge.h"
 #include "core/metrics.h"
 #include "core/validate.h"
+#include "sim/critical_path.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
@@ -186,6 +187,13 @@ bool belongs(const Plan& plan, const Timeline& timeline, const Cause& cause) {
         const Duration arrival = on_link->end + plan->links.at(edge / 2).latency;
         return on_link->begin <= cause.begin && cause.end <= arrival;
     }
+    if (cause.reason == Reason::HostCopy) {
+        const std::size_t direction = cause.action.op == Op::Forward ? 0 : 1;
+        const auto& copies =
+            timeline.host_copies.at(2 * static_cast<std::size_t>(cause.rank) + direction);
+        const auto copy = std::ranges::find(copies, cause.action, &Span::action);
+        return copy != copies.end() && copy->begin <= cause.begin && cause.end <= copy->end;
+    }
     const auto& row = timeline.ranks.at(static_cast<std::size_t>(cause.rank));
     const auto span = std::ranges::find(row, cause.action, &Span::action);
     return span != row.end() && span->begin <= cause.begin &&
@@ -251,6 +259,45 @@ TEST(Waits, HaveChainsWithoutGapsUnderContention) {
         parts.contention.cores = number(0, 2);
         expect_whole_chains(Plan::make(std::move(parts)));
     });
+}
+
+TEST(Waits, HaveChainsWithoutGapsWithStashesInHostMemory) {
+    expect_relation(cases, [] {
+        const Pipeline x = random_pipeline();
+        PlanParts parts = with_offload(plan_with_updates(x, any_capacity(x))).parts();
+        parts.contention.cores = number(0, 2);
+        expect_whole_chains(Plan::make(std::move(parts)));
+    });
+}
+
+// As in offload_test.cpp: forward 2 ms, backward 3 ms, a copy 4 ms and 1 ms of latency.
+//
+//     row   001122ccc.......bbb..aaa
+//     out   ..00001111
+//     in    ...........1111.0000
+TEST(Waits, ForAStashGoOverTheCopiesBeforeAndTheForwardThatMadeIt) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 1, 3);
+    costs.forward = {milliseconds(2)};
+    costs.backward = {milliseconds(3)};
+    PlanParts parts = make_plan(costs).parts();
+    parts.costs.front().front().saved = Bytes{4'000'000};
+    parts.host_link = LinkCost{.latency = milliseconds(1), .bytes_per_second = 1e9};
+    const Plan plan = Plan::make(std::move(parts));
+    EXPECT_EQ(waits_text(plan, 0),
+              (Lines{"9-16 0B1: 0F1 9-11 host_copy, 0B1 11-16 host_copy",
+                     "19-21 0B0: 0B0 19-21 host_copy"}));
+    const Timeline timeline = simulate(plan);
+    std::string path;
+    for (const CriticalStep& step : critical_path(plan, timeline)) {
+        path += fmt::format("{}{} {}-{}{}",
+                            path.empty() ? "" : ", ",
+                            to_string(step.action),
+                            step.begin / milliseconds(1),
+                            step.end / milliseconds(1),
+                            step.host_copy ? " copy" : "");
+    }
+    EXPECT_EQ(path,
+              "0F0 0-2, 0F0 2-6 copy, 0F1 6-11 copy, 0B1 11-16 copy, 0B0 16-21 copy, 0B0 21-24");
 }
 
 TEST(Waits, TheLongestComeFirst) {
