@@ -190,6 +190,10 @@ class Reader {
             return;
         }
         const std::size_t rank = index_in(event, "pid", trace_.schedule.ranks.size());
+        if (lane == CopyOutLane || lane == CopyInLane) {
+            read_host_copy(event, args, span, trace_.timelines.steps[step]);
+            return;
+        }
         auto& row = trace_.timelines.steps[step].ranks[rank];
         const std::size_t cell = index_in(args, "cell", row.size());
         span.action = row[cell].action;
@@ -218,6 +222,19 @@ class Reader {
         span.action = sends[message];
         expect_name(event, span.action);
         timeline.links[edge].push_back(span);
+    }
+
+    void read_host_copy(const JsonObject& event,
+                        const JsonObject& args,
+                        Span span,
+                        Timeline& timeline) {
+        const std::size_t rank = index_in(event, "pid", trace_.schedule.ranks.size());
+        const std::vector<Action>& row = trace_.schedule.ranks[rank];
+        span.action = row[index_in(args, "cell", row.size())];
+        expect_name(event, span.action);
+        timeline.host_copies.resize(2 * trace_.schedule.ranks.size());
+        const std::size_t direction = event.whole("tid") == CopyOutLane ? 0 : 1;
+        timeline.host_copies[2 * rank + direction].push_back(span);
     }
 
     /// All sends of an edge in row order.

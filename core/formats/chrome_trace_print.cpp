@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <iterator>
@@ -58,6 +59,7 @@ class Writer {
         for (std::size_t step = 0; step < begins_.size(); ++step) {
             spans(step);
             links(step);
+            host_copies(step);
         }
         memory();
         out("\n]}}\n");
@@ -106,7 +108,8 @@ class Writer {
             event(R"("ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}})", rank);
             event(R"("ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}})",
                   rank);
-            for (std::size_t lane = 0; lane < lane_names.size(); ++lane) {
+            const std::size_t lanes = offloads() ? lane_names.size() : std::size_t{CopyOutLane};
+            for (std::size_t lane = 0; lane < lanes; ++lane) {
                 event(R"("ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}})",
                       rank,
                       lane,
@@ -150,11 +153,36 @@ class Writer {
         }
     }
 
+    bool offloads() const {
+        return std::ranges::any_of(trace_.timelines.steps,
+                                   [](const Timeline& step) { return !step.host_copies.empty(); });
+    }
+
+    /// Copies of stashes, each with the cell of the action that makes the stash or needs it.
+    void host_copies(std::size_t step) {
+        const auto& copies = trace_.timelines.steps[step].host_copies;
+        for (std::size_t row = 0; row < copies.size(); ++row) {
+            const std::vector<Action>& actions = trace_.schedule.ranks.at(row / 2);
+            std::size_t cell = 0;
+            for (const Span& span : copies[row]) {  // in the order of their cells
+                while (actions.at(cell) != span.action) {
+                    ++cell;
+                }
+                slice(span,
+                      step,
+                      fmt::format(R"("cat":"host","pid":{},"tid":{})",
+                                  row / 2,
+                                  static_cast<int>(row % 2 == 0 ? CopyOutLane : CopyInLane)),
+                      fmt::format(R"("cell":{})", cell));
+            }
+        }
+    }
+
     void slice(const Span& span,
                std::size_t step,
                const std::string& where,
                const std::string& which) {
-        const bool waits = can_wait(span.action.op);
+        const bool waits = can_wait(span.action.op) || span.ready > span.begin;
         event(R"("ph":"X","name":"PP:{}",{},"ts":{},"dur":{},"args":{{"step":{},{}{}}})",
               to_string(span.action),
               where,

@@ -10,9 +10,10 @@ namespace pipetwin::chrome_trace {
 
 constexpr int schema_version = 1;
 
-/// `tid` of an event.
-enum Lane { ComputeLane, SendLane, ReceiveLane, LinkLane };
-constexpr std::array<std::string_view, 4> lane_names{"compute", "send", "receive", "link"};
+/// `tid` of an event. The last two hold copies of stashes to host memory and back.
+enum Lane { ComputeLane, SendLane, ReceiveLane, LinkLane, CopyOutLane, CopyInLane };
+constexpr std::array<std::string_view, 6> lane_names{
+    "compute", "send", "receive", "link", "copy out", "copy in"};
 
 inline Lane lane_of(Op op) {
     if (is_send(op)) {
@@ -21,7 +22,7 @@ inline Lane lane_of(Op op) {
     return is_receive(op) ? ReceiveLane : ComputeLane;
 }
 
-/// Whether a span's `ready` can differ from its begin, so that it has to be written.
+/// Whether a span says how long it waited even if it did not.
 inline bool can_wait(Op op) {
     return is_send(op) || is_receive(op);
 }

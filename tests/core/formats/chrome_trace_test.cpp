@@ -117,6 +117,27 @@ TEST(ChromeTrace, WhatIsPrintedIsReadBackToTheNanosecond) {
     expect_equal(parse_chrome_trace(print_chrome_trace(example()), "x"), example());
 }
 
+TEST(ChromeTrace, CopiesOfStashesAndWaitsForThemAreReadBack) {
+    Trace trace = example();
+    Timeline& step = trace.timelines.steps.front();
+    const auto at = [](const Action& action, int begin) {
+        return Span{action, Duration{begin}, Duration{begin + 5}, Duration{begin + 12}};
+    };
+    step.host_copies.resize(4);
+    for (const Span& span : step.ranks[0]) {
+        if (span.action.op == Op::Forward) {
+            step.host_copies[0].push_back(at(span.action, 17 * (span.action.micro_batch + 1)));
+        } else if (span.action.op == Op::Recompute) {
+            step.host_copies[1].push_back(at(span.action, 170 + 17 * span.action.micro_batch));
+        }
+    }
+    step.ranks[0].back().ready += Duration{1};
+    ASSERT_EQ(step.host_copies[1].size(), 3U);
+    const std::string text = print_chrome_trace(trace);
+    EXPECT_THAT(text, HasSubstr("\"copy in\""));
+    expect_equal(parse_chrome_trace(text, "x"), trace);
+}
+
 TEST(ChromeTrace, WhatHasNoMeaningIsReadBackAsNothing) {
     Trace trace = example();
     trace.channel_capacity.reset();
