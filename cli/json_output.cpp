@@ -81,6 +81,22 @@ Json device_json(const Plan& plan, const DeviceMetrics& device) {
             {"peak_at", peak_at_json(plan, device)}};
 }
 
+/// Null where nothing is offloaded.
+Json offload_json(const std::optional<OffloadEffect>& offload) {
+    if (!offload) {
+        return nullptr;
+    }
+    Json json{{"step_ms_on_device", to_milliseconds(offload->step_on_device)},
+              {"devices", Json::array()}};
+    for (std::size_t rank = 0; rank < offload->copied.size(); ++rank) {
+        json["devices"].push_back(
+            {{"rank", rank},
+             {"copied_bytes", offload->copied[rank].count},
+             {"peak_bytes_on_device", peak_json(offload->peaks_on_device[rank], true)}});
+    }
+    return json;
+}
+
 Json wait_json(const Plan& plan, const sim::Explanation::ExplainedWait& explained) {
     const sim::Wait& wait = explained.wait;
     const auto& row = plan->schedule.ranks[static_cast<std::size_t>(wait.rank)];
@@ -161,12 +177,14 @@ Json prediction_json(const Prediction& prediction) {
     for (const DeviceMetrics& device : metrics.devices) {
         json["devices"].push_back(device_json(plan, device));
     }
+    json["offload"] = offload_json(prediction.offload);
     json["critical_path"] = Json::array();
     for (const sim::CriticalStep& step : prediction.critical_path) {
         json["critical_path"].push_back({{"action", to_string(step.action)},
                                          {"rank", step.rank},
                                          {"start_ms", to_milliseconds(step.begin)},
-                                         {"end_ms", to_milliseconds(step.end)}});
+                                         {"end_ms", to_milliseconds(step.end)},
+                                         {"host_copy", step.host_copy}});
     }
     return json;
 }

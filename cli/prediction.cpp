@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/formats/profile_json.h"
+#include "core/offload.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 
@@ -33,6 +34,24 @@ Trace trace_of(const Plan& plan, TimelineSet timelines) {
     return trace;
 }
 
+std::optional<OffloadEffect> offload_effect(const Plan& plan) {
+    if (!plan->host_link) {
+        return std::nullopt;
+    }
+    OffloadEffect effect;
+    for (const auto& copies : stash_copies(plan)) {
+        Bytes& copied = effect.copied.emplace_back();
+        for (const StashCopy& copy : copies) {
+            copied += copy.bytes;
+        }
+    }
+    effect.peaks_on_device = peak_memory(plan);
+    sim::Conditions on_device = sim::planned_conditions(plan);
+    on_device.host_link.reset();
+    effect.step_on_device = sim::replayed_step(plan, on_device);
+    return effect;
+}
+
 }  // namespace
 
 Prediction predict(Plan plan) {
@@ -41,12 +60,14 @@ Prediction predict(Plan plan) {
     const Breakdown breakdown = sim::breakdown(plan, timeline);
     const IdleTime idle = idle_time(plan, timeline);
     std::vector<sim::CriticalStep> critical = sim::critical_path(plan, timeline);
+    std::optional<OffloadEffect> offload = offload_effect(plan);
     return {.plan = std::move(plan),
             .timeline = std::move(timeline),
             .metrics = std::move(metrics),
             .breakdown = breakdown,
             .idle = idle,
-            .critical_path = std::move(critical)};
+            .critical_path = std::move(critical),
+            .offload = std::move(offload)};
 }
 
 std::filesystem::path profile_name(const Scenario& scenario) {
@@ -94,7 +115,11 @@ Plan with_settled_capacity(Plan plan) {
 
 Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile) {
     Plan plan = with_settled_capacity(make_plan(scenario, model, profile));
-    check_memory(plan);
+    if (plan->host_link) {
+        check_memory(plan, peak_memory(plan, sim::simulate(plan)));
+    } else {
+        check_memory(plan);
+    }
     return plan;
 }
 

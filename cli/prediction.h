@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/console.h"
+#include "core/footprint.h"
 #include "core/formats/chrome_trace.h"
 #include "core/metrics.h"
 #include "core/plan.h"
@@ -14,6 +15,13 @@
 
 namespace pipetwin::cli {
 
+/// What a plan that offloads stashes moves, and what it would be if they stayed on their devices.
+struct OffloadEffect {
+    std::vector<Bytes> copied;               ///< [rank] out in a step; as much comes back
+    std::vector<MemoryUse> peaks_on_device;  ///< [rank]
+    Duration step_on_device{};
+};
+
 /// Everything that the simulator says about a plan.
 struct Prediction {
     Plan plan;
@@ -22,6 +30,7 @@ struct Prediction {
     Breakdown breakdown;
     IdleTime idle;
     std::vector<sim::CriticalStep> critical_path;
+    std::optional<OffloadEffect> offload;  ///< none where nothing is offloaded
 };
 
 Prediction predict(Plan plan);

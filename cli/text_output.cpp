@@ -125,6 +125,38 @@ std::string device_table(const Prediction& prediction) {
     return text;
 }
 
+/// What is moved, and what that saves and costs.
+std::string offload_text(const Prediction& prediction) {
+    if (!prediction.offload) {
+        return "";
+    }
+    const OffloadEffect& offload = *prediction.offload;
+    const auto most = std::ranges::max_element(offload.copied);
+    if (most == offload.copied.end() || most->count == 0) {
+        return "  offload: nothing to copy, every stash is needed by the next action of its rank\n";
+    }
+    Bytes peak;
+    Bytes peak_on_device;
+    for (std::size_t rank = 0; rank < offload.copied.size(); ++rank) {
+        peak = std::max(peak, prediction.metrics.devices[rank].peak.use.total());
+        peak_on_device = std::max(peak_on_device, offload.peaks_on_device[rank].total());
+    }
+    const Duration step = prediction.metrics.step;
+    return fmt::format(
+        "  offload: {} to host memory and back {}; if all stashes stayed on their devices, the "
+        "largest peak would be {} instead of {}, {}\n",
+        format_bytes(*most),
+        offload.copied.size() == 1
+            ? "per step"
+            : fmt::format("per step on rank {}, the most", most - offload.copied.begin()),
+        format_bytes(peak_on_device),
+        format_bytes(peak),
+        offload.step_on_device == step ? "and the step as long"
+                                       : fmt::format("the step {} instead of {}",
+                                                     format_duration(offload.step_on_device),
+                                                     format_duration(step)));
+}
+
 std::string breakdown_table(const Breakdown& breakdown) {
     std::vector<std::vector<std::string>> rows{{"mean over ranks", "time", "share"}};
     const auto total = static_cast<double>(std::max<std::int64_t>(1, breakdown.sum().count()));
@@ -143,11 +175,14 @@ std::string breakdown_table(const Breakdown& breakdown) {
 std::string critical_path_text(const Prediction& prediction) {
     std::string text = "\n  critical path\n";
     for (const sim::CriticalStep& step : prediction.critical_path) {
-        text += fmt::format("  {:>12.3f} .. {:>12.3f} ms  rank {}  {}\n",
+        text += fmt::format("  {:>12.3f} .. {:>12.3f} ms  rank {}  {}{}\n",
                             to_milliseconds(step.begin),
                             to_milliseconds(step.end),
                             step.rank,
-                            to_string(step.action));
+                            to_string(step.action),
+                            !step.host_copy                 ? ""
+                            : step.action.op == Op::Forward ? ": its stash to host memory"
+                                                            : ": its stash back from host memory");
     }
     return text;
 }
@@ -235,6 +270,7 @@ std::string prediction_text(const Prediction& prediction, const Console& console
     text += timeline_text(prediction.timeline, console.width());
     text += '\n' + bubble_text(metrics.bubble);
     text += '\n' + device_table(prediction);
+    text += offload_text(prediction);
     text += '\n' + breakdown_table(prediction.breakdown);
     if (console.verbose()) {
         text += critical_path_text(prediction);

@@ -78,6 +78,12 @@ void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario)
 
 /// Before anything is measured: the order exists, and it can train.
 void refuse_what_cannot_train(const Scenario& scenario) {
+    if (scenario.pipeline.offload != Offload::None) {
+        throw Error(ErrorKind::Infeasible,
+                    "pipeline.offload = \"stash\"",
+                    "stashes stay on their devices in training; it is simulated only",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.offload = \"none\"");
+    }
     const Schedule schedule = scenario_schedule(scenario);
     if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
         throw Error(ErrorKind::Infeasible,

@@ -18,7 +18,7 @@ std::optional<LinkCost> profiled_link(const Profile& profile, std::string_view b
     return found == profile.links.end() ? std::nullopt : std::optional(*found);
 }
 
-/// One of the scenario's two links, as far as it says something.
+/// One of the scenario's links, as far as it says something.
 struct WrittenLink {
     const std::string& name;
     double gigabits_per_second;
@@ -233,6 +233,12 @@ Contention contention(const Cluster& cluster,
         }
     }
     return result;
+}
+
+std::optional<LinkCost> host_link(const Scenario::ClusterPart& part) {
+    const WrittenLink written{part.host_link, part.host_link_gbps, part.host_link_latency_us};
+    return written.is_anything() ? std::optional(written.put_over({.between = "host"}))
+                                 : std::nullopt;
 }
 
 std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& order) {

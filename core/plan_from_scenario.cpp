@@ -260,9 +260,16 @@ void add_states(PlanParts& parts,
     double_shared_gradients(grid, parts.states);
 }
 
-void add_links(PlanParts& parts, const Schedule& grid, const Cluster& cluster) {
+void add_links(PlanParts& parts,
+               const Schedule& grid,
+               const Cluster& cluster,
+               const Scenario& scenario) {
     parts.links = boundary_links(cluster, grid);
     parts.reductions = reduction_links(cluster, grid);
+    if (scenario.pipeline.offload == Offload::Stash) {
+        parts.host_link = host_link(scenario.cluster);
+        PIPETWIN_EXPECT(parts.host_link, "the reader expects a link to host memory");
+    }
 }
 
 /// What ranks and messages take from each other.
@@ -381,7 +388,7 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     add_memory(parts, scenario, cluster);
     add_costs(parts, grid, model, samples, kinds);
     add_states(parts, grid, profile, samples, kinds, scenario.training.optimizer);
-    add_links(parts, grid, cluster);
+    add_links(parts, grid, cluster, scenario);
     add_sharing(parts, grid, cluster, scenario.cluster);
     add_all_reduce(parts, grid, cluster, scenario.pipeline.all_reduce);
     add_notes(parts, scenario, profile, cluster, classes.sizes);

@@ -25,6 +25,9 @@ enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
 enum class Precision { Fp32, Fp64 };
 enum class Backend { Cpu, Paced, Cuda };
 
+/// What goes to host memory between a forward and its backward.
+enum class Offload { None, Stash };
+
 /// Which node a rank is on. Written down: as listed.
 enum class Placement { Fill, RoundRobin, Written };
 
@@ -85,6 +88,7 @@ struct Scenario {
         std::optional<Recompute> recompute;  ///< the reader has filled in the schedule's default
         bool recompute_auto = false;
         RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+        Offload offload = Offload::None;
         std::optional<std::vector<int>> partition;  ///< as written: units, or whole blocks of a gpt
         std::optional<int> channel_capacity;
         std::optional<int> data_parallel = 1;
@@ -112,6 +116,9 @@ struct Scenario {
         double node_link_gbps = 0;
         double link_latency_us = 0;
         double node_link_latency_us = 0;
+        std::string host_link;  ///< a class; from each device to its host memory; empty: not known
+        double host_link_gbps = 0;
+        double host_link_latency_us = 0;
         std::optional<Bytes> memory_limit;   ///< of every device
         std::vector<Bytes> memory_limits{};  ///< one per rank; takes the place of `memory_limit`
         TransferMode transfer = TransferMode::Asynchronous;

@@ -80,6 +80,12 @@ void refuse_what_cannot_be_executed(const Plan& plan, const Model& model, Backen
         throw Error(
             ErrorKind::Infeasible, plan->schedule_name, *why, "'pipetwin simulate' predicts it");
     }
+    if (plan->host_link) {
+        throw Error(ErrorKind::Infeasible,
+                    plan->schedule_name,
+                    "the executor keeps stashes on their devices, but the plan offloads them",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.offload = \"none\"");
+    }
     PIPETWIN_EXPECT(plan->partition && plan->partition->layer_count() == model.layer_count(),
                     "the plan's partition is one of this model");
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");

@@ -80,6 +80,10 @@ std::string print_plan(const Plan& plan) {
     if (parts.memory_limit) {
         memory_limit = parts.memory_limit->count;
     }
+    std::optional<ordered_json> host_link;
+    if (parts.host_link) {
+        host_link = link_json(*parts.host_link);
+    }
     const auto count = [](Bytes bytes) { return ordered_json(bytes.count); };
     const auto nanoseconds = [](Duration time) { return ordered_json(time.count()); };
     std::optional<std::string_view> source;
@@ -105,6 +109,7 @@ std::string print_plan(const Plan& plan) {
                             {"states", array_of(parts.states, state_json)},
                             {"links", array_of(parts.links, link_json)},
                             {"reductions", array_of(parts.reductions, link_json)},
+                            {"host_link", or_null(host_link)},
                             {"dispatch_ns", parts.dispatch.count()},
                             {"channel_capacity", or_null(parts.channel_capacity)},
                             {"smallest_capacity", smallest_capacity(parts.schedule)},

@@ -161,6 +161,7 @@ void print_pipeline(Writer& writer, const Scenario::PipelinePart& pipeline) {
         writer.string("recompute", to_string(*pipeline.recompute));
     }
     writer.string("recompute_timing", to_string(pipeline.recompute_timing));
+    writer.string("offload", words::offloads.at(static_cast<std::size_t>(pipeline.offload)));
     if (pipeline.partition) {
         writer.list("partition", *pipeline.partition);
     } else {
@@ -192,8 +193,9 @@ void print_cluster(Writer& writer, const Scenario::ClusterPart& cluster) {
     } else {
         writer.string("placement", to_string(cluster.placement));
     }
-    for (const auto& [key, name] :
-         {std::pair("link", cluster.link), std::pair("node_link", cluster.node_link)}) {
+    for (const auto& [key, name] : {std::pair("link", cluster.link),
+                                    std::pair("node_link", cluster.node_link),
+                                    std::pair("host_link", cluster.host_link)}) {
         if (!name.empty()) {
             writer.string(key, name);
         }
@@ -202,6 +204,8 @@ void print_cluster(Writer& writer, const Scenario::ClusterPart& cluster) {
     writer.number("node_link_gbps", cluster.node_link_gbps);
     writer.number("link_latency_us", cluster.link_latency_us);
     writer.number("node_link_latency_us", cluster.node_link_latency_us);
+    writer.number("host_link_gbps", cluster.host_link_gbps);
+    writer.number("host_link_latency_us", cluster.host_link_latency_us);
     writer.string("transfer", to_string(cluster.transfer));
     writer.number("cores", cluster.cores);
     writer.number("interference", cluster.interference);

@@ -385,7 +385,7 @@ void read_recompute(const TomlTable& table, Scenario::PipelinePart& pipeline) {
 void read_pipeline(const TomlTable& table,
                    const std::filesystem::path& scenario,
                    Scenario::PipelinePart& pipeline) {
-    table.expect_keys(std::array<string_view, 15>{"stages",
+    table.expect_keys(std::array<string_view, 16>{"stages",
                                                   "micro_batches",
                                                   "schedule",
                                                   "chunks",
@@ -394,6 +394,7 @@ void read_pipeline(const TomlTable& table,
                                                   "message_order",
                                                   "recompute",
                                                   "recompute_timing",
+                                                  "offload",
                                                   "partition",
                                                   "channel_capacity",
                                                   "data_parallel",
@@ -403,6 +404,9 @@ void read_pipeline(const TomlTable& table,
     read_order(table, scenario, pipeline);
     read_order_options(table, pipeline);
     read_recompute(table, pipeline);
+    if (const auto offload = table.choice("offload", words::offloads)) {
+        pipeline.offload = static_cast<Offload>(*offload);
+    }
     if (!table.is_auto("partition")) {
         pipeline.partition = table.integers("partition", layer_range);
     }
@@ -486,6 +490,7 @@ std::string read_link_name(const TomlTable& table, string_view key) {
 void read_links(const TomlTable& table, Scenario::ClusterPart& cluster) {
     cluster.link = read_link_name(table, "link");
     cluster.node_link = read_link_name(table, "node_link");
+    cluster.host_link = read_link_name(table, "host_link");
     constexpr Range rate{0, 1'000'000'000};
     const auto number = [&](string_view key, double& value) {
         value = table.number(key, rate).value_or(value);
@@ -494,6 +499,8 @@ void read_links(const TomlTable& table, Scenario::ClusterPart& cluster) {
     number("node_link_gbps", cluster.node_link_gbps);
     number("link_latency_us", cluster.link_latency_us);
     number("node_link_latency_us", cluster.node_link_latency_us);
+    number("host_link_gbps", cluster.host_link_gbps);
+    number("host_link_latency_us", cluster.host_link_latency_us);
 }
 
 /// What ranks and messages take from each other.
@@ -558,7 +565,7 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
 }
 
 void read_cluster(const TomlTable& table, Scenario& scenario) {
-    table.expect_keys(std::array<string_view, 19>{"backend",
+    table.expect_keys(std::array<string_view, 22>{"backend",
                                                   "device",
                                                   "devices",
                                                   "speeds",
@@ -572,6 +579,9 @@ void read_cluster(const TomlTable& table, Scenario& scenario) {
                                                   "node_link_gbps",
                                                   "link_latency_us",
                                                   "node_link_latency_us",
+                                                  "host_link",
+                                                  "host_link_gbps",
+                                                  "host_link_latency_us",
                                                   "memory_limit",
                                                   "transfer",
                                                   "cores",
@@ -589,6 +599,18 @@ void read_cluster(const TomlTable& table, Scenario& scenario) {
     read_sharing(table, cluster);
     expect_one_per_rank(table, scenario);
     expect_enough_devices(table, scenario);
+}
+
+/// What is offloaded has to go somewhere.
+void expect_host_link(const TomlTable& pipeline, const Scenario& scenario) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    if (scenario.pipeline.offload != Offload::None && cluster.host_link.empty() &&
+        cluster.host_link_gbps <= 0) {
+        pipeline.refuse("offload",
+                        "a link to host memory that the stashes go over",
+                        "set cluster.host_link = \"pcie-4\", or another of its kind, or "
+                        "cluster.host_link_gbps");
+    }
 }
 
 void read_output(const TomlTable& table, Scenario::OutputPart& output) {
@@ -634,6 +656,7 @@ Scenario parse_scenario(std::string_view text,
     read_training(root.table("training"), scenario.training);
     read_pipeline(root.table("pipeline"), file, scenario.pipeline);
     read_cluster(root.table("cluster"), scenario);
+    expect_host_link(root.table("pipeline"), scenario);
     read_output(root.table("output"), scenario.output);
     check_whole(scenario);
     return scenario;

@@ -29,6 +29,7 @@ inline constexpr std::array<Word, 3> link_sharings{"fifo", "fair", "none"};
 
 inline constexpr std::array<Word, 3> recomputes{"none", "always", "except-last"};
 inline constexpr std::array<Word, 2> recompute_timings{"eager", "lazy"};
+inline constexpr std::array<Word, 2> offloads{"none", "stash"};
 inline constexpr std::array<Word, 2> message_orders{"plain", "lower-rank-first"};
 inline constexpr std::array<Word, 3> all_reduces{"ring", "tree", "two-level"};
 

@@ -227,5 +227,66 @@ TEST_F(Cluster, HugeClustersAreRefusedBeforeAnythingIsAllocated) {
     EXPECT_EQ(code_with("cluster.speeds=[1e400, 1]"), 3);
 }
 
+// gpipe keeps 100 bytes of each of 8 micro-batches; 100 bytes take 100 ns on a link of 8 Gbit/s.
+// The last is needed at once; of the others a rank holds the one it makes or uses and the one under
+// way.
+TEST_F(Cluster, OffloadSaysWhatItMovesAndSaves) {
+    profile("this machine");
+    const std::vector<std::string> on_device{
+        "--set", "pipeline.schedule=gpipe", "--set", "pipeline.recompute=none"};
+    std::vector<std::string> offloaded = on_device;
+    offloaded.insert(offloaded.end(), {"--set", "pipeline.offload=stash"});
+    const std::string_view host = "host_link_gbps = 8";
+
+    const Outcome outcome = simulate(host, offloaded);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto result = outcome.json();
+    for (const std::size_t rank : {0U, 1U}) {
+        EXPECT_EQ(result["devices"][rank]["peak_bytes"]["stash"], 200);
+        const auto& moved = result["offload"]["devices"][rank];
+        EXPECT_EQ(moved["rank"], rank);
+        EXPECT_EQ(moved["copied_bytes"], 700);
+        EXPECT_EQ(moved["peak_bytes_on_device"]["stash"], 800);
+    }
+    EXPECT_EQ(result["offload"]["step_ms_on_device"], result["step_ms"]);
+    EXPECT_TRUE(simulate(host, on_device).json()["offload"].is_null());
+
+    offloaded.insert(offloaded.begin(), {"simulate", file("x.toml", scenario_text)});
+    offloaded.insert(offloaded.end(), {"--set", "cluster.host_link_gbps=8"});
+    EXPECT_THAT(pipetwin(offloaded).out,
+                HasSubstr("offload: 700 B to host memory and back per step on rank 0, the most"));
+}
+
+// What the comment of the example promises: 13 layers of 44.64 ms, a head of 53.64 ms and an
+// embedding of 0.24 ms for each of 8 micro-batches, and forwards once more with recompute.
+TEST_F(Cluster, TheExampleOfOffloadTradesMemoryForTime) {
+    const auto run = [](const std::string& change) {
+        return pipetwin(
+            {"simulate", PIPETWIN_SOURCE_DIR "/scenarios/offload.toml", "--json", "--set", change});
+    };
+    const double forward = 13 * 14.88 + 17.88 + 0.08;
+    const auto offloaded = run("pipeline.offload=stash").json();
+    EXPECT_NEAR(offloaded["step_ms"].get<double>(), 8 * 3 * forward, 1e-3);
+    const auto recomputed = run("pipeline.recompute=always").json();
+    EXPECT_NEAR(recomputed["step_ms"].get<double>(), 8 * 4 * forward, 1e-3);
+    EXPECT_EQ(run("pipeline.offload=none").code, 4);
+    EXPECT_EQ(run("cluster.host_link=pcie-3").code, 4);
+}
+
+TEST_F(Cluster, OffloadIsWhatTheMemoryLimitIsComparedWith) {
+    profile("this machine");
+    const std::vector<std::string> on_device{
+        "--set", "pipeline.schedule=gpipe", "--set", "pipeline.recompute=none"};
+    std::vector<std::string> offloaded = on_device;
+    offloaded.insert(offloaded.end(), {"--set", "pipeline.offload=stash"});
+    // Weights and gradients of 1 MB each, and room for 5 stashes.
+    const std::string_view limits = "host_link_gbps = 8\nmemory_limit = 2000500";
+    EXPECT_EQ(simulate(limits, on_device).code, 4);
+    EXPECT_EQ(simulate(limits, offloaded).code, 0);
+    const Outcome refused = simulate("host_link_gbps = 8\nmemory_limit = 2000100", offloaded);
+    EXPECT_EQ(refused.code, 4);
+    EXPECT_THAT(refused.err, HasSubstr("peaks at 2000200 bytes"));
+}
+
 }  // namespace
 }  // namespace pipetwin::cli

@@ -74,21 +74,16 @@ TEST(Explanation, SaysWhatWaitingForStashesCosts) {
     PlanParts parts = make_plan(costs).parts();
     parts.costs.front().front().saved = Bytes{4'000'000};
     parts.host_link = LinkCost{.latency = milliseconds(1), .bytes_per_second = 1e9};
-    EXPECT_EQ(
+    EXPECT_THAT(
         words_of(Plan::make(std::move(parts))),
-        "Where the time goes\n"
-        "A step takes 24.0 ms. On average a rank works for 15.0 ms of it and waits for 9.0 ms "
-        "(37.5 %).\n"
-        "9.0 ms of the wait is for stashes, what a forward keeps for its backward: they are "
-        "copied to host memory, and an action that needs one waits for its stash to come "
-        "back from there. If they stayed on their devices, the step would take 15.0 ms.\n"
-        "The longest single wait is that of rank 0: 7.0 ms before 0B1 (the backward of "
-        "micro-batch 1 on stage 0). It waits for its stash, what the forward kept for it, to "
-        "come back from host memory.\n"
-        "What would help most\n"
-        "every link to host memory twice as fast: 24.0 -> 15.0 ms (-37.5 %); infinitely fast: "
-        "15.0 ms\n"
-        "every backward twice as fast: 24.0 -> 22.5 ms (-6.2 %); infinitely fast: 21.0 ms\n");
+        AllOf(HasSubstr("9.0 ms of the wait is for stashes, what a forward keeps for its backward: "
+                        "they are copied to host memory, and an action that needs one waits for "
+                        "its stash to come back from there. If they stayed on their devices, the "
+                        "step would take 15.0 ms."),
+              HasSubstr("The longest single wait is that of rank 0: 7.0 ms before 0B1 (the "
+                        "backward of micro-batch 1 on stage 0). It waits for its stash, what the "
+                        "forward kept for it, to come back from host memory.\n"),
+              HasSubstr("every link to host memory twice as fast: 24.0 -> 15.0 ms")));
 }
 
 // sum F + sum B + (m - 1)(max F + max B) with F = 1 1 4, B = 2 2 8; then with F = 2, B = 4.

@@ -140,6 +140,7 @@ TEST(Simulate, JsonHasEveryKeyAndNullWhereThereIsNoMeaning) {
                                   "breakdown_ms",
                                   "idle_ms",
                                   "devices",
+                                  "offload",
                                   "critical_path"}) {
         EXPECT_TRUE(result.contains(key)) << key;
     }
@@ -147,6 +148,7 @@ TEST(Simulate, JsonHasEveryKeyAndNullWhereThereIsNoMeaning) {
     EXPECT_EQ(result["stages"], 2);
     EXPECT_EQ(result["chunks"], 1);
     EXPECT_TRUE(result["samples_per_second"].is_null());
+    EXPECT_TRUE(result["offload"].is_null());
     const auto& device = result["devices"].at(1);
     EXPECT_EQ(device["rank"], 1);
     EXPECT_TRUE(device["layers"].is_null());
@@ -169,7 +171,7 @@ TEST(Simulate, JsonHasEveryKeyAndNullWhereThereIsNoMeaning) {
         EXPECT_TRUE(result["idle_ms"].contains(key)) << key;
     }
     ASSERT_FALSE(result["critical_path"].empty());
-    for (const char* const key : {"action", "rank", "start_ms", "end_ms"}) {
+    for (const char* const key : {"action", "rank", "start_ms", "end_ms", "host_copy"}) {
         EXPECT_TRUE(result["critical_path"][0].contains(key)) << key;
     }
 }

@@ -286,6 +286,17 @@ TEST_F(Training, WhatCannotTrainIsRefusedBeforeAnythingIsMeasured) {
     }
 }
 
+TEST_F(Training, OffloadIsSimulatedOnly) {
+    for (const char* const verb : {"train", "run"}) {
+        const Outcome outcome = pipetwin(command(
+            verb, {"--set", "pipeline.offload=stash", "--set", "cluster.host_link=pcie-4"}));
+        EXPECT_EQ(outcome.code, 4) << verb;
+        EXPECT_THAT(outcome.err, HasSubstr("pipeline.offload = \"stash\""));
+        EXPECT_THAT(outcome.err, HasSubstr("set pipeline.offload = \"none\""));
+        EXPECT_FALSE(std::filesystem::exists(folder() / "run"));
+    }
+}
+
 TEST_F(Training, WeightGradientsThatArePutOffTrainToTheSameLoss) {
     const std::vector<std::string> one_f_one_b{"--force", "--set", "pipeline.schedule=1f1b"};
     ASSERT_EQ(pipetwin(command("train", one_f_one_b)).code, 0);

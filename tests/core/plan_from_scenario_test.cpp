@@ -231,6 +231,21 @@ TEST(ScenarioPlan, AProfileWithoutLinksMeansInstantOnes) {
     EXPECT_EQ(plan_of(partitioned({2, 3}), profile)->links[0], LinkCost{});
 }
 
+TEST(ScenarioPlan, HasALinkToHostMemoryWhereStashesAreOffloaded) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.host_link = "pcie-4";
+    scenario.cluster.host_link_latency_us = 7;
+    EXPECT_FALSE(plan_of(scenario)->host_link);
+    scenario.pipeline.offload = Offload::Stash;
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan->host_link->bytes_per_second, 32e9);  // profiles/links.json
+    EXPECT_EQ(plan->host_link->latency, Duration(7'000));
+    scenario.cluster.host_link.clear();
+    scenario.cluster.host_link_gbps = 80;
+    EXPECT_EQ(plan_of(scenario)->host_link->bytes_per_second, 1e10);
+    EXPECT_EQ(plan_of(scenario)->host_link->half_bandwidth, Bytes{});
+}
+
 TEST(ScenarioPlan, CarriesCapacityAndMemoryLimit) {
     Scenario scenario = partitioned({2, 3});
     scenario.pipeline.channel_capacity = 3;

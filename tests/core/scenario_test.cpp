@@ -63,6 +63,10 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.cluster.node_link_gbps, 100);
     EXPECT_EQ(s.cluster.link_latency_us, 0.5);
     EXPECT_EQ(s.cluster.node_link_latency_us, 2);
+    EXPECT_EQ(s.cluster.host_link, "pcie-4");
+    EXPECT_EQ(s.cluster.host_link_gbps, 128);
+    EXPECT_EQ(s.cluster.host_link_latency_us, 7);
+    EXPECT_EQ(s.pipeline.offload, Offload::Stash);
     EXPECT_EQ(s.cluster.memory_limit, Bytes{4LL << 30});
     EXPECT_EQ(s.cluster.transfer, TransferMode::HandOver);
     EXPECT_EQ(s.cluster.cores, 3);
