@@ -221,6 +221,8 @@ Contention contention(const Cluster& cluster,
     const auto ranks = static_cast<std::size_t>(order.rank_count());
     if (part.interference > 0) {
         result.interference.assign(ranks, std::vector<double>(ranks, part.interference));
+    } else {
+        result.interference = part.pair_interference;
     }
     if (part.link_sharing) {
         result.sharing = *part.link_sharing;

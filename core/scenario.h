@@ -124,6 +124,7 @@ struct Scenario {
         TransferMode transfer = TransferMode::Asynchronous;
         int cores = 0;            ///< processors that the ranks share; 0: one for each
         double interference = 0;  ///< longer by that share for every other rank that computes
+        std::vector<std::vector<double>> pair_interference{};  ///< [rank][other]; in its place
         std::optional<LinkSharing> link_sharing;  ///< of what leaves and enters a node; none: not
 
         bool operator==(const ClusterPart&) const = default;

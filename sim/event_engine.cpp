@@ -99,6 +99,7 @@ class Simulation {
           capacity_(conditions.channel_capacity.value_or(unlimited)),
           blocking_(conditions.transfer == TransferMode::Blocking),
           shares_cores_(SharedCores::needed(conditions.contention)),
+          shares_links_(!conditions.contention.shared_links.empty()),
           cores_(conditions.contention, plan->schedule.ranks.size()),
           links_(plan, conditions),
           offloads_(conditions.host_link.has_value()),
@@ -271,7 +272,7 @@ class Simulation {
         }
         ++edge.handed_over;
         state.ready = now_;
-        if (links_.is_shared(index)) {
+        if (shares_links_ && links_.is_shared(index)) {
             state.acts = blocking_;
             links_.request(now_, index, action);
             announce_links();
@@ -406,6 +407,7 @@ class Simulation {
     int capacity_;
     bool blocking_;
     bool shares_cores_;
+    bool shares_links_;
     SharedCores cores_;
     SharedLinks links_;
     bool offloads_;

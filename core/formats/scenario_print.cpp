@@ -49,6 +49,14 @@ class Writer {
     void list(std::string_view key, const std::vector<Number>& values) {
         fmt::format_to(out(), "{} = [{}]\n", key, fmt::join(values, ", "));
     }
+    template <class Number>
+    void lists(std::string_view key, const std::vector<std::vector<Number>>& rows) {
+        std::vector<std::string> all;
+        for (const std::vector<Number>& row : rows) {
+            all.push_back(fmt::format("[{}]", fmt::join(row, ", ")));
+        }
+        list(key, all);
+    }
     void strings(std::string_view key, const std::vector<std::string>& values) {
         std::vector<std::string> all;
         std::ranges::transform(values, std::back_inserter(all), quoted);
@@ -208,7 +216,11 @@ void print_cluster(Writer& writer, const Scenario::ClusterPart& cluster) {
     writer.number("host_link_latency_us", cluster.host_link_latency_us);
     writer.string("transfer", to_string(cluster.transfer));
     writer.number("cores", cluster.cores);
-    writer.number("interference", cluster.interference);
+    if (cluster.pair_interference.empty()) {
+        writer.number("interference", cluster.interference);
+    } else {
+        writer.lists("interference", cluster.pair_interference);
+    }
     writer.string("link_sharing",
                   words::link_sharings.at(cluster.link_sharing
                                               ? static_cast<std::size_t>(*cluster.link_sharing)

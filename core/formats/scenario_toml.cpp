@@ -510,7 +510,11 @@ void read_sharing(const TomlTable& table, Scenario::ClusterPart& cluster) {
     }
     cluster.cores = as_int(table.integer("cores", {0, 1 << 20}), cluster.cores);
     constexpr Range share{0, 100};
-    cluster.interference = table.number("interference", share).value_or(cluster.interference);
+    if (table.is_list("interference")) {
+        cluster.pair_interference = *table.rows_of_numbers("interference", share);
+    } else {
+        cluster.interference = table.number("interference", share).value_or(cluster.interference);
+    }
     const auto sharing = table.choice("link_sharing", words::link_sharings);
     if (sharing && words::link_sharings.at(*sharing) != "none") {
         cluster.link_sharing = static_cast<LinkSharing>(*sharing);
@@ -539,6 +543,10 @@ void expect_one_per_rank(const TomlTable& table, const Scenario& scenario) {
         expect("devices", cluster.devices.size(), *stages);
         expect("speeds", cluster.speeds.size(), *stages);
         expect("memory_limit", cluster.memory_limits.size(), *stages);
+        expect("interference", cluster.pair_interference.size(), *stages);
+        for (const std::vector<double>& row : cluster.pair_interference) {
+            expect("interference", row.size(), *stages);
+        }
         if (const std::optional<int> replicas = scenario.pipeline.data_parallel) {
             expect("placement", cluster.nodes.size(), std::int64_t{*stages} * *replicas);
         }

@@ -390,6 +390,26 @@ std::optional<std::vector<double>> TomlTable::numbers(std::string_view key, Rang
                 [range](const toml::node& element) { return number_in(element, range); });
 }
 
+std::optional<std::vector<std::vector<double>>> TomlTable::rows_of_numbers(std::string_view key,
+                                                                           Range range) const {
+    using Row = std::vector<double>;
+    return list(key,
+                "lists of numbers",
+                fmt::format("a list of numbers from {} to {}", range.low, range.high),
+                [range](const toml::node& element) -> std::optional<Row> {
+                    const toml::array* const entries = element.as_array();
+                    Row row;
+                    for (std::size_t i = 0; entries != nullptr && i < entries->size(); ++i) {
+                        const std::optional<double> value = number_in(*entries->get(i), range);
+                        if (!value) {
+                            return std::nullopt;
+                        }
+                        row.push_back(*value);
+                    }
+                    return entries != nullptr ? std::optional(row) : std::nullopt;
+                });
+}
+
 std::optional<double> TomlTable::number(std::string_view key, Range range) const {
     const toml::node* const node = find(key);
     if (node == nullptr) {

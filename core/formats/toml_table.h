@@ -61,6 +61,8 @@ class TomlTable {
     std::optional<std::int64_t> integer(std::string_view key, Range range) const;
     std::optional<std::vector<int>> integers(std::string_view key, Range range) const;
     std::optional<std::vector<double>> numbers(std::string_view key, Range range) const;
+    std::optional<std::vector<std::vector<double>>> rows_of_numbers(std::string_view key,
+                                                                    Range range) const;
     std::optional<double> number(std::string_view key, Range range) const;  ///< or a whole number
     std::optional<std::string> text(std::string_view key) const;
     std::optional<std::vector<std::string>> texts(std::string_view key) const;

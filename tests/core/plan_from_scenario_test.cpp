@@ -714,5 +714,11 @@ TEST(ScenarioPlan, RanksThatShareProcessorsDisturbEachOther) {
     EXPECT_EQ(plan->transfer, TransferMode::Blocking);
 }
 
+TEST(ScenarioPlan, RanksDisturbEachOtherPairByPair) {
+    Scenario scenario = scenario_of(2, 4, 8);
+    scenario.cluster.pair_interference = {{0, 0.3}, {0.1, 0}};
+    EXPECT_EQ(plan_of(scenario)->contention.interference, scenario.cluster.pair_interference);
+}
+
 }  // namespace
 }  // namespace pipetwin

@@ -164,6 +164,15 @@ TEST(PrintScenario, ParsesBackToTheSame) {
     }
 }
 
+TEST(PrintScenario, WritesInterferencePairByPair) {
+    const Scenario scenario = parse(with(gpt,
+                                         "[pipeline]\nstages = 2\n[cluster]\n"
+                                         "interference = [[0, 0.25], [0.5, 0]]"));
+    EXPECT_EQ(scenario.cluster.pair_interference,
+              (std::vector<std::vector<double>>{{0, 0.25}, {0.5, 0}}));
+    EXPECT_EQ(parse_scenario(print_scenario(scenario), "x.toml").cluster, scenario.cluster);
+}
+
 TEST(PrintScenario, MeansTheSameInAnotherFolder) {
     const Scenario scenario = parse(full);
     const Scenario moved = parse_scenario(print_scenario(scenario), "/elsewhere/scenario.toml");
