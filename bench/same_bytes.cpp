@@ -1,14 +1,17 @@
 // The simulator's answers as a few numbers, to be compared between compilers and between runs: a
 // hash of every timeline, of samples of jitter, of runs with failures, of what is shared.
 //
-//   build/release/bench/same_bytes [times]
+//   build/release/bench/same_bytes [times] [threads]
 //
-// Prints them once; fails if any of the other times differs. scripts/same-bytes builds it with
-// several compilers and compares what they print.
+// Prints them once; fails if any of the other times differs, which the threads share out.
+// scripts/same-bytes builds it with several compilers and compares what they print.
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -89,6 +92,9 @@ std::uint64_t hash_of(const Plan& plan) {
          sim::sample_steps(plan, sim::planned_conditions(plan), jitter, 64, 42).steps) {
         hash.add(step.count());
     }
+    for (const Duration step : sim::sample_steps(plan, conditions, jitter, 1, 42).steps) {
+        hash.add(step.count());
+    }
     const sim::Failures failures{.mtbf_hours = 10,
                                  .devices = plan.rank_count(),
                                  .step = step_time(alone),
@@ -123,17 +129,37 @@ std::string all_hashes() {
     return text;
 }
 
+/// Whether `times` more runs, shared out over `threads`, give the same.
+bool are_the_same(const std::string& first, int times, int threads) {
+    std::atomic<int> left = times;
+    std::atomic<bool> same = true;
+    std::vector<std::thread> workers;
+    for (int thread = 0; thread < threads; ++thread) {
+        workers.emplace_back([&] {
+            while (same && left-- > 0) {
+                if (all_hashes() != first) {
+                    same = false;
+                }
+            }
+        });
+    }
+    for (std::thread& worker : workers) {
+        worker.join();
+    }
+    return same;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
     try {
+        const int times = count > 1 ? std::atoi(arguments[1]) : 1;
+        const int threads = count > 2 ? std::atoi(arguments[2]) : 1;
         const std::string first = all_hashes();
         fmt::print("{}", first);
-        for (int times = count > 1 ? std::atoi(arguments[1]) : 1; times > 1; --times) {
-            if (all_hashes() != first) {
-                fmt::print(stderr, "another run gave other numbers\n");
-                return 1;
-            }
+        if (!are_the_same(first, times - 1, threads)) {
+            fmt::print(stderr, "another run gave other numbers\n");
+            return 1;
         }
         return 0;
     } catch (const std::exception& error) {
