@@ -133,11 +133,9 @@ class Simulation {
         for (int rank = schedule_.rank_count() - 1; rank >= 0; --rank) {
             runnable_.push_back(rank);
         }
-        follow_all();
         std::int64_t events = 0;
-        while (const auto event = queue_.take_next()) {
+        for (follow_all(); const auto event = queue_.take_next(); follow_all()) {
             happen(*event);
-            follow_all();
             ++events;
         }
         for (const Rank& rank : ranks_) {
@@ -194,6 +192,7 @@ class Simulation {
             runnable_.pop_back();
             follow(rank);
         }
+        announce_ends();
     }
 
     /// Through its row, until the rank is busy or has to wait.
@@ -250,7 +249,7 @@ class Simulation {
         state.acts = true;
         if (shares_cores_) {
             cores_.begin(now_, rank, length);
-            announce_cores();
+            cores_changed_ = true;
         } else {
             queue_.announce(static_cast<std::size_t>(rank), now_ + length);
         }
@@ -275,7 +274,7 @@ class Simulation {
         if (shares_links_ && links_.is_shared(index)) {
             state.acts = blocking_;
             links_.request(now_, index, action);
-            announce_links();
+            links_changed_ = true;
         } else {
             const Duration leaves = std::max(now_, edge.link_free);
             edge.link_free = leaves + costs_.message(index, action.micro_batch);
@@ -346,22 +345,27 @@ class Simulation {
         }
     }
 
-    void announce_cores() {
-        if (const auto next = cores_.next_end()) {
-            queue_.announce(sources_.cores, *next);
-        }
-    }
-
     void cores_moved() {
         for (const int rank : cores_.take_done(now_)) {
             finish(rank);
         }
-        announce_cores();
+        cores_changed_ = true;
     }
 
-    void announce_links() {
-        if (const auto next = links_.next_end()) {
-            queue_.announce(sources_.links, *next);
+    /// Once all that happens at this moment has been followed: each change may make an end earlier
+    /// or later. An announcement that nobody renews is an event at which nothing happens.
+    void announce_ends() {
+        if (cores_changed_) {
+            cores_changed_ = false;
+            if (const auto next = cores_.next_end()) {
+                queue_.announce(sources_.cores, *next);
+            }
+        }
+        if (links_changed_) {
+            links_changed_ = false;
+            if (const auto next = links_.next_end()) {
+                queue_.announce(sources_.links, *next);
+            }
         }
     }
 
@@ -372,7 +376,7 @@ class Simulation {
                 finish(edge_at(message.edge).sender);
             }
         }
-        announce_links();
+        links_changed_ = true;
     }
 
     /// The action at hand is over, and the rank turns to the next.
@@ -408,6 +412,8 @@ class Simulation {
     bool blocking_;
     bool shares_cores_;
     bool shares_links_;
+    bool cores_changed_ = false;
+    bool links_changed_ = false;
     SharedCores cores_;
     SharedLinks links_;
     bool offloads_;

@@ -60,16 +60,6 @@ void SharedWork::begin(Duration now, int owner, Units units, Claim claim) {
     rates_known_ = false;
 }
 
-void SharedWork::limit(Duration now, int owner, std::int64_t most) {
-    advance(now);
-    for (Piece& piece : pieces_) {
-        if (piece.owner == owner) {
-            piece.claim.most = most;
-        }
-    }
-    rates_known_ = false;
-}
-
 std::optional<Duration> SharedWork::next_end() {
     share();
     std::optional<Duration> next;

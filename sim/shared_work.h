@@ -45,9 +45,6 @@ class SharedWork {
     /// Those whose work is done at `now`, in the order in which they began.
     std::vector<int> take_done(Duration now);
 
-    /// The limit of a piece of work changes with who else is at work.
-    void limit(Duration now, int owner, std::int64_t most);
-
   private:
     struct Piece {
         int owner = 0;

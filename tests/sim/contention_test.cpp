@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sim/event_engine.h"
 #include "sim/fixed_order.h"
+#include "sim/shared_cores.h"
 #include "sim/shared_work.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"
@@ -142,6 +145,60 @@ TEST(SharedCores, LieBetweenOneForEachAndAllWorkInARow) {
         RC_ASSERT(step >= step_time(alone));
         RC_ASSERT(step <= work + Duration{actions});
     });
+}
+
+/// Processors as one resource that each rank may use up to one of: what max-min fairness in general
+/// says of random work, begun at random moments.
+TEST(SharedCores, DoWhatFairSharesOfAResourceAre) {
+    expect_relation(200, [] {
+        constexpr std::int64_t units_of_nanosecond = 720'720;  // divided by all numbers up to 16
+        constexpr std::int64_t speed = units_of_nanosecond * 1'000'000'000;
+        constexpr int ranks = 6;
+        Contention contention;
+        contention.cores = number(1, ranks);
+        SharedCores cores(contention, ranks);
+        SharedWork work({contention.cores * speed});
+        std::vector<bool> busy(ranks, false);
+        Duration now{};
+        for (int step = 0; step < 60; ++step) {
+            const int rank = number(0, ranks - 1);
+            if (!busy[static_cast<std::size_t>(rank)]) {
+                const Duration length{number(1, 100)};
+                busy[static_cast<std::size_t>(rank)] = true;
+                cores.begin(now, rank, length);
+                work.begin(now,
+                           rank,
+                           Units{length.count()} * units_of_nanosecond,
+                           {.most = speed, .shared = {0}});
+            }
+            const std::optional<Duration> next = cores.next_end();
+            RC_ASSERT(next == work.next_end());
+            if (next) {
+                now = std::min(*next, now + Duration{number(1, 50)});
+                const std::vector<int> done = cores.take_done(now);
+                RC_ASSERT(done == work.take_done(now));
+                for (const int ended : done) {
+                    busy[static_cast<std::size_t>(ended)] = false;
+                }
+            }
+        }
+    });
+}
+
+/// Rank 0 goes on at a quarter of its speed while rank 1 works. On one processor it takes only that
+/// quarter, and rank 1 the rest: 3 ms of work are done at 4 ms. Then rank 0 has 2 of its 3 ms left.
+TEST(SharedCores, LeaveToOthersWhatADisturbedRankCannotUse) {
+    Contention contention;
+    contention.cores = 1;
+    contention.interference = {{0, 3}, {0, 0}};
+    SharedCores cores(contention, 2);
+    cores.begin(Duration{}, 0, milliseconds(3));
+    cores.begin(Duration{}, 1, milliseconds(3));
+    ASSERT_EQ(cores.next_end(), milliseconds(4));
+    EXPECT_THAT(cores.take_done(milliseconds(4)), ElementsAre(1));
+    ASSERT_EQ(cores.next_end(), milliseconds(6));
+    EXPECT_THAT(cores.take_done(milliseconds(6)), ElementsAre(0));
+    EXPECT_EQ(cores.next_end(), std::nullopt);
 }
 
 /// F 1 ms, B 2 ms; each lasts half as long again while the other rank computes:
