@@ -68,14 +68,8 @@ TEST(Explanation, OfOneStageSaysNothingOfWaits) {
 // out   ..00001111                    4 ms for a stash, and 1 ms of latency
 // in    ...........1111.0000
 TEST(Explanation, SaysWhatWaitingForStashesCosts) {
-    PlainCosts costs = plain(ScheduleKind::GPipe, 1, 3);
-    costs.forward = {milliseconds(2)};
-    costs.backward = {milliseconds(3)};
-    PlanParts parts = make_plan(costs).parts();
-    parts.costs.front().front().saved = Bytes{4'000'000};
-    parts.host_link = LinkCost{.latency = milliseconds(1), .bytes_per_second = 1e9};
     EXPECT_THAT(
-        words_of(Plan::make(std::move(parts))),
+        words_of(testing::one_rank_with_host_link(3, 4, 1)),
         AllOf(HasSubstr("9.0 ms of the wait is for stashes, what a forward keeps for its backward: "
                         "they are copied to host memory, and an action that needs one waits for "
                         "its stash to come back from there. If they stayed on their devices, the "

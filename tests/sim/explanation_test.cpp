@@ -104,13 +104,7 @@ TEST(Explanation, SaysHowMuchLongerAWaitCouldBe) {
 //     out   ..00001111
 //     in    ...........1111.0000
 TEST(Explanation, StashesInHostMemoryAreACauseOfTheirOwn) {
-    PlainCosts costs = plain(ScheduleKind::GPipe, 1, 3);
-    costs.forward = {milliseconds(2)};
-    costs.backward = {milliseconds(3)};
-    PlanParts parts = make_plan(costs).parts();
-    parts.costs.front().front().saved = Bytes{4'000'000};
-    parts.host_link = LinkCost{.latency = milliseconds(1), .bytes_per_second = 1e9};
-    const Explanation what = explained(Plan::make(std::move(parts)));
+    const Explanation what = explained(testing::one_rank_with_host_link(3, 4, 1));
     EXPECT_EQ(what.step, Duration(milliseconds(24)));
     EXPECT_EQ(what.step_on_device, Duration(milliseconds(15)));
     EXPECT_EQ(what.wait, Duration(milliseconds(9)));

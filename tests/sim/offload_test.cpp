@@ -18,29 +18,10 @@ namespace {
 
 using testing::expect_relation;
 using testing::milliseconds;
+using testing::one_rank_with_host_link;
 using testing::plain;
 
 constexpr int cases = 100;  // per relation
-
-/// On one rank: forward 2 ms, backward 3 ms, of which every micro-batch keeps 4 MB, over a link to
-/// host memory that takes `copy` ms for that and `latency` ms more.
-Plan one_rank(int micro_batches, int copy, int latency, Recompute recompute = Recompute::None) {
-    PlainCosts costs = plain(ScheduleKind::GPipe, 1, micro_batches);
-    costs.forward = {milliseconds(2)};
-    costs.backward = {milliseconds(3)};
-    costs.recompute_cost = {milliseconds(2)};
-    costs.recompute = recompute;
-    PlanParts parts = make_plan(costs).parts();
-    StageCost& cost = parts.costs.front().front();
-    cost.input = Bytes{1'000'000};
-    cost.saved = Bytes{4'000'000};
-    cost.forward_drop_peak = Bytes{4'000'000};
-    cost.backward_peak = Bytes{5'000'000};  // 1 MB of scratch on top
-    const double bytes = recompute == Recompute::None ? 4e6 : 1e6;
-    parts.host_link =
-        LinkCost{.latency = milliseconds(latency), .bytes_per_second = bytes / (1e-3 * copy)};
-    return Plan::make(std::move(parts));
-}
 
 Plan without_offload(const Plan& plan) {
     PlanParts parts = plan.parts();
@@ -69,7 +50,7 @@ constexpr Action backward(int micro_batch) {
 //     out   ..00001111                    complete at 7 and at 11
 //     in    ...........1111.0000          the first not before it is out; complete at 16 and at 21
 TEST(Offload, CopiesOutBehindForwardsAndInBesideTheBackwardBefore) {
-    const Plan plan = one_rank(3, 4, 1);
+    const Plan plan = one_rank_with_host_link(3, 4, 1);
     const Timeline timeline = simulate(plan);
     ASSERT_EQ(timeline.host_copies.size(), 2U);
     EXPECT_EQ(timeline.host_copies[0],
@@ -88,7 +69,7 @@ TEST(Offload, CopiesOutBehindForwardsAndInBesideTheBackwardBefore) {
 //     0 F0 4 | 2 F1 8 | 4 F2 12 | 6 B2 13 | 7 S0 away 9 | 9 B2 ends 4, B1's own scratch from here 5
 //     11 S1 away 1, back in at once 5 | 16 S0 back in 9 | 19 B1 ends 4, B0 5 | 24 all free
 TEST(Offload, TheStashIsOffItsDeviceFromTheEndOfTheCopyOutToTheBeginOfTheCopyIn) {
-    const Plan plan = one_rank(3, 4, 1);
+    const Plan plan = one_rank_with_host_link(3, 4, 1);
     const MemoryCurve curve = footprint(plan, simulate(plan)).front();
     const auto at = [&](int ms) {  // the last point of this moment
         const auto after =
@@ -113,7 +94,7 @@ TEST(Offload, TheStashIsOffItsDeviceFromTheEndOfTheCopyOutToTheBeginOfTheCopyIn)
 // micro-batches. The copies out end 1 ms behind their forwards, at 2 k + 3.
 TEST(Offload, WithALinkThatKeepsUpThePeakDoesNotGrowWithTheMicroBatches) {
     for (const int micro_batches : {3, 5, 12}) {
-        const Plan plan = one_rank(micro_batches, 1, 0);
+        const Plan plan = one_rank_with_host_link(micro_batches, 1, 0);
         const Timeline timeline = simulate(plan);
         EXPECT_EQ(step_time(timeline), milliseconds(5 * micro_batches));
         for (int k = 0; k + 1 < micro_batches; ++k) {
@@ -133,7 +114,7 @@ TEST(Offload, CopiesOfOneRankKeepTheClosedForm) {
     constexpr int b = 3;
     for (int m = 3; m <= 9; ++m) {
         for (int c = 1; c <= 7; ++c) {
-            const Timeline timeline = simulate(one_rank(m, c, 0));
+            const Timeline timeline = simulate(one_rank_with_host_link(m, c, 0));
             const int last_out = f + (m - 2) * std::max(f, c) + c;
             EXPECT_EQ(timeline.host_copies[0].back().end, milliseconds(last_out));
             // The first is in c behind the begin of the first backward, or behind its own way out;
@@ -148,7 +129,7 @@ TEST(Offload, CopiesOfOneRankKeepTheClosedForm) {
 
 // With recompute it is the input that is copied, and R that needs it: 0F0 1F1 1R 1B 0R 0B.
 TEST(Offload, WithRecomputeTheInputIsCopiedAndComesBackForTheRecompute) {
-    const Plan plan = one_rank(2, 1, 0, Recompute::Always);
+    const Plan plan = one_rank_with_host_link(2, 1, 0, Recompute::Always);
     const auto copies = stash_copies(plan).front();
     ASSERT_EQ(copies.size(), 1U);
     EXPECT_EQ(copies[0].forward, 0U);

@@ -276,13 +276,7 @@ TEST(Waits, HaveChainsWithoutGapsWithStashesInHostMemory) {
 //     out   ..00001111
 //     in    ...........1111.0000
 TEST(Waits, ForAStashGoOverTheCopiesBeforeAndTheForwardThatMadeIt) {
-    PlainCosts costs = plain(ScheduleKind::GPipe, 1, 3);
-    costs.forward = {milliseconds(2)};
-    costs.backward = {milliseconds(3)};
-    PlanParts parts = make_plan(costs).parts();
-    parts.costs.front().front().saved = Bytes{4'000'000};
-    parts.host_link = LinkCost{.latency = milliseconds(1), .bytes_per_second = 1e9};
-    const Plan plan = Plan::make(std::move(parts));
+    const Plan plan = testing::one_rank_with_host_link(3, 4, 1);
     EXPECT_EQ(waits_text(plan, 0),
               (Lines{"9-16 0B1: 0F1 9-11 host_copy, 0B1 11-16 host_copy",
                      "19-21 0B0: 0B0 19-21 host_copy"}));

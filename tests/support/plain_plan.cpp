@@ -41,4 +41,22 @@ Contention one_link(std::size_t boundaries, LinkSharing sharing) {
     return contention;
 }
 
+Plan one_rank_with_host_link(int micro_batches, int copy, int latency, Recompute recompute) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 1, micro_batches);
+    costs.forward = {milliseconds(2)};
+    costs.backward = {milliseconds(3)};
+    costs.recompute_cost = {milliseconds(2)};
+    costs.recompute = recompute;
+    PlanParts parts = make_plan(costs).parts();
+    StageCost& cost = parts.costs.front().front();
+    cost.input = Bytes{1'000'000};
+    cost.saved = Bytes{4'000'000};
+    cost.forward_drop_peak = Bytes{4'000'000};
+    cost.backward_peak = Bytes{5'000'000};  // 1 MB of scratch on top
+    const double bytes = recompute == Recompute::None ? 4e6 : 1e6;
+    parts.host_link =
+        LinkCost{.latency = milliseconds(latency), .bytes_per_second = bytes / (1e-3 * copy)};
+    return Plan::make(std::move(parts));
+}
+
 }  // namespace pipetwin::testing

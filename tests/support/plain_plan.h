@@ -21,4 +21,16 @@ PlainCosts random_costs(ScheduleKind schedule, int ranks, int micro_batches, std
 /// All messages over one link of 1 GB/s, between as many stages as `boundaries` join.
 Contention one_link(std::size_t boundaries, LinkSharing sharing = LinkSharing::Fifo);
 
+/// On one rank, gpipe: forward 2 ms, backward 3 ms, recompute (where asked) 2 ms, of which every
+/// micro-batch keeps 4 MB, over a link to host memory that takes `copy` ms for that and `latency`
+/// ms more. With (3, 4, 1), one column per millisecond:
+///
+///     row     001122ccc.......bbb..aaa    the stash of 2 is needed at once and stays
+///     out     ..00001111
+///     in      ...........1111.0000
+Plan one_rank_with_host_link(int micro_batches,
+                             int copy,
+                             int latency,
+                             Recompute recompute = Recompute::None);
+
 }  // namespace pipetwin::testing

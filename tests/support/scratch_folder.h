@@ -18,6 +18,7 @@ namespace pipetwin::tests {
 class ScratchFolder {
   public:
     ScratchFolder() {
+        // mkdtemp puts letters that no other folder has in place of the six X.
         std::string pattern =
             (std::filesystem::temp_directory_path() / "pipetwin-test-XXXXXX").string();
         if (::mkdtemp(pattern.data()) == nullptr) {
