@@ -11,6 +11,7 @@
 namespace pipetwin {
 namespace {
 
+using testing::expect_refused;
 using testing::gpt;
 using testing::layers_text;
 using testing::mlp;
@@ -69,11 +70,7 @@ TEST(LayersModel, RefusesWhatIsNoModel) {
          "{type = \"cross_entropy\"}]",
          "two layers have this name"},
     };
-    for (const Refusal& one : cases) {
-        const Error error = refusal(with(one.base, one.more));
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_NE(error.text().find(one.text), std::string::npos) << error.what();
-    }
+    expect_refused(cases);
     EXPECT_EQ(refusal(with(head, "input = 4\nlayer = [{type = \"lineer\"}]")).hint(),
               "did you mean 'linear'?");
 }

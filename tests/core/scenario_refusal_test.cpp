@@ -14,6 +14,7 @@
 namespace pipetwin {
 namespace {
 
+using testing::expect_refused;
 using testing::full;
 using testing::gpt;
 using testing::layers_text;
@@ -135,12 +136,7 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
         {"[model]\nkind = \"layers\"\nlayer = 4", "", "expected a list of tables"},
         {"[model]\nkind = \"layers\"\nlayer = [4]", "", "expected tables only"},
     };
-    for (const Refusal& one : cases) {
-        const Error error = refusal(with(one.base, one.more));
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput) << one.more;
-        EXPECT_TRUE(error.place().starts_with("/home/u/scenarios/s.toml")) << error.place();
-        EXPECT_NE(error.text().find(one.text), std::string::npos) << error.text();
-    }
+    expect_refused(cases);
 }
 
 TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
@@ -154,12 +150,7 @@ TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
         {gpt, "[pipeline]\ntensor_parallel = 2", "pipeline.tensor_parallel = 2, expected 1"},
         {gpt, "[output]\ncheckpoint_every = 10", "output.checkpoint_every = 10, expected 0"},
     };
-    for (const Refusal& one : cases) {
-        const Error error = refusal(with(one.base, one.more));
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_NE(error.text().find(one.text), std::string::npos) << error.text();
-        EXPECT_NE(error.hint().find("not built yet"), std::string::npos) << error.what();
-    }
+    expect_refused(cases, "not built yet");
 }
 
 TEST(ParseScenario, TextNeedsAVocabularyOfAllBytes) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 
 #include "core/error.h"
 #include "core/scenario.h"
@@ -134,5 +135,17 @@ struct Refusal {
     std::string_view more;
     std::string_view text;  ///< part of the error
 };
+
+/// Each is bad input, at a place in the file, with its text and with `hint` in the suggestion.
+inline void expect_refused(const std::vector<Refusal>& cases, const std::string& hint = "") {
+    for (const Refusal& one : cases) {
+        SCOPED_TRACE(one.more);
+        const Error error = refusal(with(one.base, one.more));
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.place(), ::testing::StartsWith("/home/u/scenarios/s.toml"));
+        EXPECT_THAT(error.text(), ::testing::HasSubstr(std::string(one.text)));
+        EXPECT_THAT(error.hint(), ::testing::HasSubstr(hint));
+    }
+}
 
 }  // namespace pipetwin::testing

@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "tests/core/scenario_plans.h"
+#include "tests/support/builders.h"
+#include "tests/support/soak.h"
+
+namespace pipetwin {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::partitioned;
+using testing::plan_error_of;
+using testing::plan_of;
+using testing::row_text;
+using testing::scenario_of;
+
+std::vector<double> rates_with(const Scenario& scenario) {
+    const Plan plan = plan_of(scenario);
+    std::vector<double> rates;
+    for (const LinkCost& link : plan->links) {
+        rates.push_back(link.bytes_per_second / 1e9);
+    }
+    return rates;
+}
+
+TEST(PlanClusters, RanksGoToNodesAsThePlacementSays) {
+    Scenario scenario = partitioned({1, 1, 1, 2});
+    scenario.cluster.per_node = 2;
+    scenario.cluster.link_gbps = 80;
+    scenario.cluster.node_link_gbps = 8;
+    EXPECT_THAT(rates_with(scenario), ElementsAre(10, 1, 10));
+    scenario.cluster.placement = Placement::RoundRobin;
+    EXPECT_THAT(rates_with(scenario), ElementsAre(1, 1, 1));
+    scenario.cluster.placement = Placement::Written;
+    scenario.cluster.nodes = {3, 3, 3, 0};
+    EXPECT_THAT(rates_with(scenario), ElementsAre(10, 10, 1));
+    scenario.cluster.nodes = {3, 3};
+    EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("2 entries for 4 devices"));
+}
+
+TEST(PlanClusters, LinksHaveNamesThatTheirFiguresOverride) {
+    Scenario scenario = partitioned({1, 1, 3});
+    scenario.cluster.per_node = 2;
+    scenario.cluster.link = "nvlink-4";
+    scenario.cluster.node_link = "infiniband-ndr";
+    EXPECT_THAT(rates_with(scenario), ElementsAre(450, 50));
+    scenario.cluster.node_link_gbps = 100;
+    scenario.cluster.node_link_latency_us = 9;
+    const LinkCost link = plan_of(scenario)->links[1];
+    EXPECT_EQ(link.bytes_per_second, 12.5e9);
+    EXPECT_EQ(link.latency, Duration(9000));
+}
+
+TEST(PlanClusters, NodesOfNamedDevicesNeedALinkThatIsNamed) {
+    Scenario scenario = partitioned({1, 1, 3});
+    scenario.cluster.device = "h100-sxm";
+    EXPECT_NO_THROW(plan_of(scenario));
+    scenario.cluster.per_node = 2;
+    const Error error = plan_error_of(scenario);
+    EXPECT_THAT(error.text(), HasSubstr("ranks 1 and 2 are on two nodes"));
+    EXPECT_THAT(error.hint(), HasSubstr("node_link"));
+    scenario.cluster.node_link = "ethernet-100";
+    EXPECT_NO_THROW(plan_of(scenario));
+}
+
+// --- Replicas. ---
+
+Scenario replicated(int replicas, int batch) {
+    Scenario scenario = partitioned({2, 3}, 2, batch);
+    scenario.pipeline.data_parallel = replicas;
+    scenario.cluster.link_gbps = 8;  // a byte per nanosecond
+    scenario.cluster.link_latency_us = 1;
+    return scenario;
+}
+
+TEST(PlanClusters, ReplicasShareOutTheMiniBatch) {
+    const Plan plan = plan_of(replicated(4, 16));
+    EXPECT_THAT(plan->micro_batch_sizes, ElementsAre(2, 2));
+    EXPECT_EQ(plan.samples(), 16);
+    EXPECT_EQ(plan->replicas, 4);
+    const Error error = plan_error_of(replicated(4, 18));
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(), AllOf(HasSubstr("batch = 18"), HasSubstr("data_parallel = 4")));
+    EXPECT_THAT(error.hint(), HasSubstr("such as 20"));
+}
+
+/// 200 and 300 bytes of weights; a ring of 4 takes 6 messages of a quarter.
+TEST(PlanClusters, ReplicasSumTheGradientsOfEveryStage) {
+    const Plan plan = plan_of(replicated(4, 8));
+    EXPECT_THAT(plan->all_reduce,
+                ElementsAre(Duration(6 * (1000 + 50)), Duration(6 * (1000 + 75))));
+    EXPECT_EQ(row_text(plan->schedule, 1),
+              "1RECV_F0 1F0 1RECV_F1 1F1 1B1 1SEND_B1 1B0 1SEND_B0 1REDUCE_GRAD 1OPT");
+    EXPECT_EQ(plan.duration({.op = Op::ReduceGradient, .stage = 1}), Duration(6 * 1075));
+    Scenario overlapped = replicated(4, 8);
+    overlapped.pipeline.overlap_reduction = true;
+    EXPECT_TRUE(plan_of(overlapped)->overlap_reduction);
+    EXPECT_THAT(plan_of(replicated(1, 8))->all_reduce, IsEmpty());
+}
+
+/// Two ranks and four replicas fill nodes of 4 with two replicas each; of 2 with one each.
+TEST(PlanClusters, ReplicasAreWhereThePlacementPutsThem) {
+    Scenario scenario = replicated(4, 8);
+    scenario.pipeline.all_reduce = AllReduceKind::TwoLevel;
+    scenario.cluster.per_node = 4;
+    scenario.cluster.node_link_gbps = 0.8;  // ten nanoseconds a byte
+    scenario.cluster.node_link_latency_us = 5;
+    EXPECT_EQ(plan_of(scenario)->all_reduce[0], Duration(2 * (1000 + 100) + 2 * (5000 + 10 * 50)));
+    EXPECT_EQ(plan_of(scenario)->links[0].bytes_per_second, 1e9);
+    scenario.cluster.per_node = 3;  // replica 1 lies on two nodes: its boundary is the slowest
+    EXPECT_EQ(plan_of(scenario)->links[0].bytes_per_second, 1e8);
+}
+
+TEST(PlanClusters, ReplicasCountAgainstTheDevices) {
+    Scenario scenario = replicated(4, 8);
+    scenario.cluster.count = 7;
+    EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("data_parallel = 4"));
+    scenario.cluster.count = 8;
+    EXPECT_NO_THROW(plan_of(scenario));
+}
+
+TEST(PlanClusters, TwoPipelinesOfOneModelHaveNoReplicas) {
+    Scenario scenario = replicated(2, 8);
+    scenario.pipeline.schedule = "chimera";
+    EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("both at once are not built yet"));
+}
+
+/// Scenarios of any cluster: some fit together, others do not.
+class RandomCluster {
+  public:
+    explicit RandomCluster(std::uint64_t seed) : random_(seed) {}
+
+    Scenario next() {
+        Scenario scenario = scenario_of(1 + below(4), 1 + below(6), 1 + below(32));
+        const int stages = *scenario.pipeline.stages;
+        scenario.pipeline.data_parallel = 1 + below(4);
+        scenario.pipeline.all_reduce = static_cast<AllReduceKind>(below(3));
+        scenario.pipeline.overlap_reduction = below(2) == 0;
+        constexpr std::array schedules{"gpipe", "1f1b", "zb-h1", "zb-auto", "chimera"};
+        scenario.pipeline.schedule = schedules.at(static_cast<std::size_t>(below(5)));
+        scenario.pipeline.recompute = static_cast<Recompute>(below(2));
+        scenario.cluster.per_node = 1 + below(4);
+        scenario.cluster.placement = static_cast<Placement>(below(2));
+        for (int rank = 0; rank < stages && below(4) > 0; ++rank) {
+            scenario.cluster.speeds.push_back(0.25 * (1 + below(8)));
+        }
+        if (below(3) == 0) {
+            scenario.cluster.device = "h100-sxm";
+            scenario.cluster.node_link = below(2) == 0 ? "" : "ethernet-25";
+        }
+        return scenario;
+    }
+
+  private:
+    int below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+
+    std::mt19937_64 random_;
+};
+
+int reductions_of(const Plan& plan, int stage) {
+    int count = 0;
+    for (const auto& row : plan->schedule.ranks) {
+        count += static_cast<int>(
+            std::ranges::count(row, Action{.op = Op::ReduceGradient, .stage = stage}));
+    }
+    return count;
+}
+
+TEST(PlanClusters, AnyClusterGivesAPlanThatIsWholeOrSaysWhyNot) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomCluster clusters(seed);
+    int plans = 0;
+    for (int round = 0; round < tests::soaked(500); ++round) {
+        const Scenario scenario = clusters.next();
+        try {
+            const Plan plan = plan_of(scenario);
+            const int replicas = *scenario.pipeline.data_parallel;
+            ASSERT_EQ(plan.samples(), scenario.training.batch);
+            ASSERT_EQ(plan->all_reduce.empty(), replicas == 1);
+            for (int stage = 0; stage < plan.stage_count() && replicas > 1; ++stage) {
+                ASSERT_EQ(reductions_of(plan, stage), 1);
+            }
+            ++plans;
+        } catch (const Error& error) {
+            ASSERT_FALSE(error.text().empty());
+            ASSERT_FALSE(error.hint().empty()) << error.what();
+        }
+    }
+    EXPECT_GT(plans, 20);
+}
+
+/// Ranks 0 and 1 on nodes of their own, with four pieces that go round them.
+TEST(PlanClusters, MessagesBetweenNodesShareWhatLeavesAndEntersANode) {
+    Scenario scenario = scenario_of(2, 4, 8);
+    scenario.pipeline.chunks = 2;
+    scenario.pipeline.schedule = "interleaved-1f1b";
+    scenario.cluster.per_node = 1;
+    scenario.cluster.node_link_gbps = 8;
+    scenario.cluster.link_sharing = LinkSharing::Fair;
+    const Contention shared = plan_of(scenario)->contention;
+    EXPECT_EQ(shared.sharing, LinkSharing::Fair);
+    ASSERT_EQ(shared.shared_links, std::vector<double>(4, 1e9));
+    ASSERT_EQ(shared.way_of_edge.size(), 6U);
+    // Boundaries 0 and 2 lead from rank 0 to rank 1, boundary 1 back; so do their gradients.
+    EXPECT_EQ(shared.way_of_edge[0], shared.way_of_edge[4]);
+    EXPECT_EQ(shared.way_of_edge[0], shared.way_of_edge[3]);
+    EXPECT_EQ(shared.way_of_edge[1], shared.way_of_edge[2]);
+    EXPECT_NE(shared.way_of_edge[0], shared.way_of_edge[1]);
+}
+
+TEST(PlanClusters, MessagesInsideANodeShareNothing) {
+    Scenario scenario = scenario_of(2, 4, 8);
+    scenario.cluster.link_sharing = LinkSharing::Fifo;
+    EXPECT_FALSE(plan_of(scenario)->contention.any());
+}
+
+TEST(PlanClusters, RanksThatShareProcessorsDisturbEachOther) {
+    Scenario scenario = scenario_of(2, 4, 8);
+    scenario.cluster.cores = 1;
+    scenario.cluster.interference = 0.5;
+    scenario.cluster.transfer = TransferMode::Blocking;
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan->contention.cores, 1);
+    EXPECT_EQ(plan->contention.interference,
+              (std::vector<std::vector<double>>(2, std::vector<double>(2, 0.5))));
+    EXPECT_EQ(plan->transfer, TransferMode::Blocking);
+}
+
+TEST(PlanClusters, RanksDisturbEachOtherPairByPair) {
+    Scenario scenario = scenario_of(2, 4, 8);
+    scenario.cluster.pair_interference = {{0, 0.3}, {0.1, 0}};
+    EXPECT_EQ(plan_of(scenario)->contention.interference, scenario.cluster.pair_interference);
+}
+
+}  // namespace
+}  // namespace pipetwin

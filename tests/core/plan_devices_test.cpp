@@ -1,0 +1,161 @@
+#include <gmock/gmock.h>
+
+#include "core/footprint.h"
+#include "tests/core/scenario_plans.h"
+
+namespace pipetwin {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::chain_profile;
+using testing::layer;
+using testing::partitioned;
+using testing::plan_error_of;
+using testing::plan_of;
+using testing::scenario_of;
+
+TEST(PlanDevices, SpeedsDivideTheTimesOfTheirRanks) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.speeds = {1, 0.5};
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan.cost(0, 0).forward, Duration(30));
+    EXPECT_EQ(plan.cost(1, 0).forward, Duration(2 * 90));
+    EXPECT_EQ(plan.cost(1, 0).backward_input, Duration(2 * 180));
+    EXPECT_EQ(plan.cost(1, 0).backward, Duration(2 * 270));
+    EXPECT_EQ(plan.cost(1, 0).saved, Bytes{64 + 23 + 31});
+    EXPECT_EQ(plan->states[1].optimizer, Duration(2 * 21));
+    EXPECT_EQ(plan.duration({.op = Op::Forward, .stage = 1}),
+              Duration(181));  // the host's own time
+}
+
+/// f + b: 40 80 120 80 160 = 480. Twice as slow in front: 120 * 2 = 240 and 360; behind: 320 and
+/// 160 * 2 = 320.
+TEST(PlanDevices, AutoBalancesForTheSpeedsInTheirOrder) {
+    Scenario scenario = scenario_of(2, 2, 2);
+    scenario.cluster.speeds = {0.5, 1};
+    EXPECT_EQ(plan_of(scenario)->partition, Partition({2, 3}, 5));
+    scenario.cluster.speeds = {1, 0.5};
+    EXPECT_EQ(plan_of(scenario)->partition, Partition({4, 1}, 5));
+    scenario.cluster.speeds = {2, 2};
+    EXPECT_EQ(plan_of(scenario)->partition, Partition({3, 2}, 5));
+}
+
+TEST(PlanDevices, CostsOfAnotherDeviceAreRefusedNamingBoth) {
+    Profile profile = chain_profile();
+    profile.device = "v100-sxm2";
+    Scenario scenario = partitioned({2, 3});
+    EXPECT_THAT(plan_of(scenario, profile)->notes, IsEmpty());
+    scenario.cluster.device = "a100-sxm-80";
+    const Error error = plan_error_of(scenario, profile);
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(), AllOf(HasSubstr("'v100-sxm2'"), HasSubstr("'a100-sxm-80'")));
+    EXPECT_THAT(error.hint(), HasSubstr("cluster.scale_costs"));
+}
+
+/// fp32: 15.7 to 19.5 TFLOP/s; memory: 900 to 2039 GB/s.
+TEST(PlanDevices, ScaledCostsAreEstimatedAndSayBySoMuch) {
+    Profile profile = chain_profile();
+    profile.source = CostSource::Measured;
+    profile.device = "v100-sxm2";
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "a100-sxm-80";
+    const auto forward_with = [&](ScaleCosts how) {
+        scenario.cluster.scale_costs = how;
+        return plan_of(scenario, profile).cost(1, 0).forward.count();
+    };
+    // Layers of 30, 20 and 40 ns, each rounded.
+    EXPECT_EQ(forward_with(ScaleCosts::Compute), 24 + 16 + 32);  // x 0.8051
+    EXPECT_EQ(forward_with(ScaleCosts::Memory), 13 + 9 + 18);    // x 0.4414
+    EXPECT_EQ(forward_with(ScaleCosts::Cautious), 24 + 16 + 32);
+    const Plan plan = plan_of(scenario, profile);
+    EXPECT_EQ(plan->cost_source, CostSource::Estimated);
+    EXPECT_THAT(plan->notes,
+                ElementsAre(AllOf(HasSubstr("estimated"),
+                                  HasSubstr("'v100-sxm2' x 0.8051"),
+                                  HasSubstr("'a100-sxm-80'"))));
+    // Links of the other device count for nothing.
+    EXPECT_EQ(plan->links[0].bytes_per_second, 300e9);
+}
+
+TEST(PlanDevices, CostsOfTheSameDeviceStayWhatTheyAre) {
+    Profile profile = chain_profile();
+    profile.source = CostSource::Measured;
+    profile.device = "h100-sxm";
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "h100-sxm";
+    const Plan plan = plan_of(scenario, profile);
+    EXPECT_EQ(plan.cost(1, 0).forward, Duration(90));
+    EXPECT_EQ(plan->cost_source, CostSource::Measured);
+    EXPECT_THAT(plan->notes, IsEmpty());
+    EXPECT_EQ(plan->links[0], profile.links[0]);
+    // What it has, and what its runtime takes.
+    EXPECT_EQ(plan.memory_limit(0), Bytes{80'000'000'000});
+    EXPECT_EQ(resident_memory(plan, 1)[MemoryKind::Context], Bytes{1'000'000'000});
+    scenario.cluster.memory_limit = Bytes{5};
+    EXPECT_EQ(plan_of(scenario, profile).memory_limit(1), Bytes{5});
+}
+
+TEST(PlanDevices, CostsOfNoDeviceAreTakenForThoseOfTheScenarioAndThatIsSaid) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "h100-sxm";
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan.cost(1, 0).forward, Duration(90));
+    EXPECT_THAT(plan->notes, ElementsAre(HasSubstr("taken for those of 'h100-sxm'")));
+    scenario.cluster.device = this_machine;
+    scenario.cluster.devices = {"h100-sxm", "v100-sxm2"};
+    EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("does not say whose costs"));
+}
+
+TEST(PlanDevices, EveryRankCanHaveADeviceOfItsOwn) {
+    Profile profile = chain_profile();
+    profile.device = "a100-sxm-80";
+    profile.precision = "fp16";  // 312 and 125 TFLOP/s
+    Scenario scenario = partitioned({2, 3});
+    scenario.cluster.devices = {"a100-sxm-80", "v100-sxm2"};
+    scenario.cluster.scale_costs = ScaleCosts::Compute;
+    const Plan plan = plan_of(scenario, profile);
+    EXPECT_EQ(plan.cost(0, 0).forward, Duration(30));
+    EXPECT_EQ(plan.cost(1, 0).forward, Duration(75 + 50 + 100));  // x 2.496
+    EXPECT_EQ(plan.memory_limit(0), Bytes{80'000'000'000});
+    EXPECT_EQ(plan.memory_limit(1), Bytes{32'000'000'000});
+    EXPECT_EQ(plan->links[0].bytes_per_second, 50e9);  // the slower end
+    scenario.cluster.memory_limits = {Bytes{7}, Bytes{8}};
+    EXPECT_EQ(plan_of(scenario, profile).memory_limit(1), Bytes{8});
+}
+
+TEST(PlanDevices, LaunchesBoundTheTimesOfSmallKernels) {
+    Profile profile = chain_profile();
+    for (LayerCost& layer : profile.layers) {
+        for (LayerSample& sample : layer.samples) {
+            sample.forward_kernels = 5;
+        }
+    }
+    Scenario scenario = partitioned({2, 3});
+    EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(10 + 20));
+    profile.launch = Duration(3);
+    EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(15 + 20));
+    scenario.cluster.speeds = {10, 1};  // the host is not faster
+    EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(15 + 15));
+    profile.launch = {};
+    scenario.cluster.speeds.clear();
+    scenario.cluster.device = "h100-sxm";  // 5 us a launch
+    EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(2 * 25'000));
+}
+
+TEST(PlanDevices, SizesOutsideTheSamplesAreNamed) {
+    Profile profile = chain_profile();
+    profile.layers[1].samples.resize(1);  // 'b' at size 1 only
+    EXPECT_THAT(plan_of(partitioned({2, 3}, 2, 2), profile)->notes, IsEmpty());
+    const Plan plan = plan_of(partitioned({2, 3}, 2, 4), profile);
+    EXPECT_THAT(plan->notes,
+                ElementsAre("estimated: no costs at micro-batch size 2; those of 1 layer (b) are "
+                            "scaled in proportion, 'b' from size 1"));
+    EXPECT_EQ(plan->cost_source, CostSource::Estimated);
+    EXPECT_THAT(plan_error_of(partitioned({2, 3}, 2, 6), profile).text(),
+                HasSubstr("no cost at micro-batch size 3: the only sample is of size 1"));
+}
+
+}  // namespace
+}  // namespace pipetwin

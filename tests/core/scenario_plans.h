@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/plan.h"
+#include "core/scenario.h"
+
+namespace pipetwin::testing {
+
+/// A layer whose costs grow with the micro-batch: `forward` ns, `output` and `saved` bytes per
+/// sample.
+LayerCost layer(const std::string& name,
+                int forward,
+                int output,
+                int saved,
+                std::vector<std::string> inputs = {});
+
+/// Five layers in a row; every size is a different prime or power, so that no sum is right by
+/// accident.
+Profile chain_profile();
+
+/// Of a model that is its profile.
+Scenario scenario_of(int stages, int micro_batches, int batch);
+
+/// With so many layers of `chain_profile` in each stage.
+Scenario partitioned(std::vector<int> pieces, int micro_batches = 2, int batch = 2);
+
+Plan plan_of(const Scenario& scenario, const Profile& profile = chain_profile());
+
+/// What `plan_of` throws; fails the test if it throws nothing.
+Error plan_error_of(const Scenario& scenario, const Profile& profile = chain_profile());
+
+}  // namespace pipetwin::testing
