@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <ratio>
 
 #include "core/error.h"
@@ -31,75 +32,26 @@ SharedCores::SharedCores(const Contention& contention, std::size_t ranks)
 }
 
 void SharedCores::begin(Duration now, int rank, Duration length) {
-    advance(now);
-    busy_.push_back({.rank = rank, .left = Units{length.count()} * one * std::nano::den});
-    rates_known_ = false;
+    SharedWork::begin(now, rank, Units{length.count()} * one);
 }
 
-std::optional<Duration> SharedCores::next_end() {
-    if (busy_.empty()) {
-        return std::nullopt;
-    }
-    share();
-    // Where all are equally fast, who has least left is first; a division takes long.
-    const bool all_alike = interference_.empty();
-    const auto rest_of = [](const Piece& piece) {
-        return (piece.left + piece.rate - 1) / piece.rate;
-    };
-    const auto next = all_alike ? std::ranges::min_element(busy_, {}, &Piece::left)
-                                : std::ranges::min_element(busy_, {}, rest_of);
-    return now_ + Duration{static_cast<std::int64_t>(rest_of(*next))};
-}
-
-std::vector<int> SharedCores::take_done(Duration now) {
-    advance(now);
-    std::vector<int> done;
-    for (const Piece& piece : busy_) {
-        if (piece.left == 0) {
-            done.push_back(piece.rank);
-        }
-    }
-    if (!done.empty()) {
-        std::erase_if(busy_, [](const Piece& piece) { return piece.left == 0; });
-        rates_known_ = false;
-    }
-    return done;
-}
-
-void SharedCores::advance(Duration now) {
-    PIPETWIN_EXPECT(now >= now_, "time does not go back");
-    if (now == now_) {
-        return;
-    }
-    share();
-    const std::int64_t elapsed = (now - now_).count();
-    for (Piece& piece : busy_) {
-        piece.left = std::max(Units{0}, piece.left - Units{elapsed} * piece.rate);
-    }
-    now_ = now;
-}
-
-void SharedCores::share() {
-    if (rates_known_ || busy_.empty()) {
-        return;
-    }
-    rates_known_ = true;
+void SharedCores::set_rates(std::span<Piece> busy) {
     if (!interference_.empty()) {
-        share_out_limited();
+        share_out_limited(busy);
         return;
     }
-    const std::int64_t rate = std::min(full_speed, capacity_ / std::ssize(busy_));
-    for (Piece& piece : busy_) {
+    const std::int64_t rate = std::min(full_speed, capacity_ / std::ssize(busy));
+    for (Piece& piece : busy) {
         piece.rate = std::max<std::int64_t>(1, rate);
     }
 }
 
 /// Max-min fair: from the lowest limit to the highest, each gets it or, where that is more than an
 /// equal share of what is left, the share, and so do all after it.
-void SharedCores::share_out_limited() {
+void SharedCores::share_out_limited(std::span<Piece> busy) const {
     std::vector<Piece*> by_limit;
-    for (Piece& piece : busy_) {
-        piece.rate = limit_of(piece.rank);
+    for (Piece& piece : busy) {
+        piece.rate = limit_of(piece.owner, busy);
         by_limit.push_back(&piece);
     }
     std::ranges::sort(by_limit, {}, &Piece::rate);
@@ -117,11 +69,11 @@ void SharedCores::share_out_limited() {
 }
 
 /// With those that disturb it now.
-std::int64_t SharedCores::limit_of(int rank) const {
+std::int64_t SharedCores::limit_of(int rank, std::span<const Piece> busy) const {
     const auto& shares = interference_[static_cast<std::size_t>(rank)];
     std::int64_t slowness = one;
-    for (const Piece& other : busy_) {
-        slowness += other.rank == rank ? 0 : shares[static_cast<std::size_t>(other.rank)];
+    for (const Piece& other : busy) {
+        slowness += other.owner == rank ? 0 : shares[static_cast<std::size_t>(other.owner)];
     }
     return static_cast<std::int64_t>(Units{full_speed} * one / slowness);
 }

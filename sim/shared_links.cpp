@@ -24,13 +24,23 @@ std::vector<std::int64_t> whole_rates(const std::vector<double>& rates) {
     return whole;
 }
 
+/// A message is as fast as its own link, and shares those on its way.
+std::vector<Claim> claims_of_edges(const Conditions& conditions) {
+    std::vector<Claim> claims;
+    for (std::size_t edge = 0; edge < conditions.contention.way_of_edge.size(); ++edge) {
+        claims.push_back({.most = whole_rate(conditions.links[edge / 2].bytes_per_second),
+                          .shared = conditions.contention.way_of_edge[edge]});
+    }
+    return claims;
+}
+
 }  // namespace
 
 SharedLinks::SharedLinks(const Plan& plan, const Conditions& conditions)
     : plan_(plan),
       conditions_(conditions),
       way_of_edge_(conditions.contention.way_of_edge),
-      work_(whole_rates(conditions.contention.shared_links)),
+      work_(whole_rates(conditions.contention.shared_links), claims_of_edges(conditions)),
       edge_busy_(2 * conditions.links.size(), false),
       users_(conditions.contention.shared_links.size(), 0) {}
 
@@ -102,10 +112,7 @@ void SharedLinks::start(Duration now, const Carried& message) {
     const auto& factors = conditions_.message_factors;
     const double factor =
         factors.empty() ? 1 : factors[edge][static_cast<std::size_t>(message.send.micro_batch)];
-    work_.begin(now,
-                message.edge,
-                std::llround(static_cast<double>(units.count) * factor),
-                {.most = whole_rate(link.bytes_per_second), .shared = way_of_edge_[edge]});
+    work_.begin(now, message.edge, std::llround(static_cast<double>(units.count) * factor));
     edge_busy_[edge] = true;
     for (const int shared : way_of_edge_[edge]) {
         ++users_[static_cast<std::size_t>(shared)];

@@ -6,7 +6,7 @@
 
 #include "core/action.h"
 #include "sim/conditions.h"
-#include "sim/shared_work.h"
+#include "sim/fair_work.h"
 
 namespace pipetwin::sim {
 
@@ -41,7 +41,7 @@ class SharedLinks {
     const Plan& plan_;
     const Conditions& conditions_;
     const std::vector<std::vector<int>>& way_of_edge_;
-    SharedWork work_;
+    FairWork work_;
     std::deque<Carried> waiting_;  ///< in the order in which they came
     std::vector<Carried> under_way_;
     std::vector<bool> edge_busy_;

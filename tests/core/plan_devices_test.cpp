@@ -6,10 +6,10 @@
 namespace pipetwin {
 namespace {
 
+using testing::chain_profile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::chain_profile;
 using testing::layer;
 using testing::partitioned;
 using testing::plan_error_of;

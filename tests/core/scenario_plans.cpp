@@ -6,11 +6,8 @@
 
 namespace pipetwin::testing {
 
-LayerCost layer(const std::string& name,
-                int forward,
-                int output,
-                int saved,
-                std::vector<std::string> inputs) {
+LayerCost layer(
+    const std::string& name, int forward, int output, int saved, std::vector<std::string> inputs) {
     LayerCost cost{.name = name, .inputs = std::move(inputs)};
     cost.parameter_bytes = Bytes{100};
     cost.optimizer = Duration(7);

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "sim/event_engine.h"
+#include "sim/fair_work.h"
 #include "sim/fixed_order.h"
 #include "sim/shared_cores.h"
-#include "sim/shared_work.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
@@ -157,7 +157,8 @@ TEST(SharedCores, DoWhatFairSharesOfAResourceAre) {
         Contention contention;
         contention.cores = number(1, ranks);
         SharedCores cores(contention, ranks);
-        SharedWork work({contention.cores * speed});
+        FairWork work({contention.cores * speed},
+                      std::vector<Claim>(ranks, {.most = speed, .shared = {0}}));
         std::vector<bool> busy(ranks, false);
         Duration now{};
         for (int step = 0; step < 60; ++step) {
@@ -166,10 +167,7 @@ TEST(SharedCores, DoWhatFairSharesOfAResourceAre) {
                 const Duration length{number(1, 100)};
                 busy[static_cast<std::size_t>(rank)] = true;
                 cores.begin(now, rank, length);
-                work.begin(now,
-                           rank,
-                           Units{length.count()} * units_of_nanosecond,
-                           {.most = speed, .shared = {0}});
+                work.begin(now, rank, Units{length.count()} * units_of_nanosecond);
             }
             const std::optional<Duration> next = cores.next_end();
             RC_ASSERT(next == work.next_end());
