@@ -109,8 +109,11 @@ FoundProfile find_profile(const Scenario& scenario,
 }
 
 Plan with_settled_capacity(Plan plan) {
-    return plan->channel_capacity ? std::move(plan)
-                                  : plan.with_capacity(sim::settled_capacity(plan));
+    if (plan->channel_capacity) {
+        return plan;
+    }
+    const int capacity = sim::settled_capacity(plan);
+    return std::move(plan).with_capacity(capacity);
 }
 
 Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile) {

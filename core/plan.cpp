@@ -128,12 +128,15 @@ Plan Plan::make(PlanParts parts) {
     return plan;
 }
 
-Plan Plan::with_capacity(int capacity) const {
-    PlanParts parts = parts_;
-    parts.channel_capacity = capacity;
+Plan Plan::with_capacity(int capacity) const& {
+    return Plan(*this).with_capacity(capacity);
+}
+
+Plan Plan::with_capacity(int capacity) && {
     PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
-    require_deadlock_free(parts.schedule, parts.channel_capacity, parts.schedule_name);
-    return Plan(std::move(parts));
+    parts_.channel_capacity = capacity;
+    require_deadlock_free(parts_.schedule, parts_.channel_capacity, parts_.schedule_name);
+    return std::move(*this);
 }
 
 Plan Plan::with_costs(std::vector<std::vector<StageCost>> costs,

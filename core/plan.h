@@ -89,7 +89,8 @@ class Plan {
     const PlanParts* operator->() const { return &parts_; }
 
     /// The same plan with channels of this capacity.
-    Plan with_capacity(int capacity) const;
+    Plan with_capacity(int capacity) const&;
+    Plan with_capacity(int capacity) &&;
 
     /// The same plan with other costs; the sizes must agree.
     Plan with_costs(std::vector<std::vector<StageCost>> costs, std::vector<LinkCost> links) const;

@@ -45,8 +45,13 @@ int settled_capacity(const Plan& plan) {
         any = any || !handed_over[edge].empty();
         most = std::max(most, most_waiting(handed_over[edge], taken[edge]));
     }
+    if (!any) {
+        return 0;
+    }
     // Actions without duration could need more than the times show; the deadlock check knows.
-    return any ? std::max({1, most, smallest_capacity(plan->schedule)}) : 0;
+    const int seen = std::max(1, most);
+    return find_deadlock(plan->schedule, seen).deadlock_free ? seen
+                                                             : smallest_capacity(plan->schedule);
 }
 
 }  // namespace pipetwin::sim
