@@ -164,6 +164,7 @@ Json prediction_json(const Prediction& prediction) {
     json["micro_batches"] = plan.micro_batches();
     json["stale_gradients"] = plan->stale_gradients;
     json["data_parallel"] = plan->replicas;
+    json["tensor_parallel"] = plan->tensor_parallel;
     json["cost_source"] =
         plan->cost_source ? Json(std::string(to_string(*plan->cost_source))) : Json(nullptr);
     json["notes"] = plan->notes;

@@ -25,6 +25,9 @@ std::string heading(const Plan& plan) {
     if (plan->replicas > 1) {
         text += fmt::format(", {} replicas", plan->replicas);
     }
+    if (plan->tensor_parallel > 1) {
+        text += fmt::format(", {} devices to a rank", plan->tensor_parallel);
+    }
     if (plan->recompute != Recompute::None) {
         text += fmt::format(
             ", recompute {} ({})", to_string(plan->recompute), to_string(plan->recompute_timing));

@@ -84,6 +84,13 @@ void refuse_what_cannot_train(const Scenario& scenario) {
                     "stashes stay on their devices in training; it is simulated only",
                     "'pipetwin simulate' predicts it; to train, set pipeline.offload = \"none\"");
     }
+    if (scenario.pipeline.tensor_parallel != 1) {
+        throw Error(
+            ErrorKind::Infeasible,
+            fmt::format("pipeline.tensor_parallel = {}", *scenario.pipeline.tensor_parallel),
+            "a rank trains on one device; more to a rank are simulated only",
+            "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
+    }
     const Schedule schedule = scenario_schedule(scenario);
     if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
         throw Error(ErrorKind::Infeasible,

@@ -64,11 +64,31 @@ LinkCost slower(const LinkCost& a, const LinkCost& b) {
 
 }  // namespace
 
+namespace {
+
+/// Devices that share a rank sit on one node.
+void require_whole_ranks(const Scenario& scenario, int tensor) {
+    const int per_node = std::max(1, scenario.cluster.per_node);
+    if (tensor > 1 && per_node % tensor != 0) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("pipeline.tensor_parallel = {}, but a node has {} devices "
+                                "(cluster.per_node), expected a divisor of that",
+                                tensor,
+                                per_node),
+                    "devices that share every layer have to sit on one node");
+    }
+}
+
+}  // namespace
+
 Cluster::Cluster(const Scenario& scenario, const Profile& profile, int ranks)
     : scenario_(scenario),
       ranks_(ranks),
       replicas_(scenario.pipeline.data_parallel.value()),
+      tensor_(scenario.pipeline.tensor_parallel.value()),
       devices_(rank_devices(scenario, profile, ranks)) {
+    require_whole_ranks(scenario, tensor_);
     const bool profiles_links =
         std::ranges::none_of(devices_, [](const RankDevice& device) { return device.scaled; });
     if (profiles_links && !profile.links.empty()) {
@@ -89,12 +109,12 @@ Cluster::Cluster(const Scenario& scenario, const Profile& profile, int ranks)
 int Cluster::node_of(int rank, int replica) const {
     const Scenario::ClusterPart& part = scenario_.cluster;
     const int per_node = std::max(1, part.per_node);
-    const int device = replica * ranks_ + rank;
+    const int device = tensor_ * (replica * ranks_ + rank);
     switch (part.placement) {
         case Placement::Fill:
             return device / per_node;
         case Placement::RoundRobin:
-            return device % ((ranks_ * replicas_ + per_node - 1) / per_node);
+            return device / tensor_ % ((tensor_ * ranks_ * replicas_ + per_node - 1) / per_node);
         case Placement::Written:
             return part.nodes.at(static_cast<std::size_t>(device));
     }
@@ -147,6 +167,17 @@ LinkCost Cluster::link(int rank, int other) const {
         return inside(rank, other);
     }
     return stays ? slower(between(rank, other), inside(rank, other)) : between(rank, other);
+}
+
+TensorParallel Cluster::tensor_parallel() const {
+    if (tensor_ == 1) {
+        return {};
+    }
+    LinkCost link = inside(0, 0);
+    for (int rank = 1; rank < ranks_; ++rank) {
+        link = slower(link, inside(rank, rank));
+    }
+    return {.devices = tensor_, .link = link};
 }
 
 ReplicaGroup Cluster::replicas_of(int rank) const {

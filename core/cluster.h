@@ -10,12 +10,14 @@
 #include "core/rank_device.h"
 #include "core/scenario.h"
 #include "core/schedule.h"
+#include "core/tensor_parallel.h"
 
 namespace pipetwin {
 
 /// The machine that a scenario describes: the device of every rank, which node it is on, and the
 /// way from any rank to any other. With replicas of the pipeline, replica r's rank k is device
-/// r * ranks + k. Nodes take the devices in order, `per_node` to each, or in turn:
+/// r * ranks + k, or, with T devices to a rank, the T from T * (r * ranks + k) on. Nodes take the
+/// devices in order, `per_node` to each, or in turn:
 ///
 ///     fill          | 0 - 1 | - - | 2 - 3 |      per_node = 2
 ///     round-robin   | 0 - 2 | - - | 1 - 3 |
@@ -33,6 +35,9 @@ class Cluster {
     /// nodes of devices that have a profile.
     LinkCost link(int rank, int other) const;
 
+    /// The devices of one rank, where there are several.
+    TensorParallel tensor_parallel() const;
+
     /// The replicas of one rank.
     ReplicaGroup replicas_of(int rank) const;
 
@@ -43,6 +48,7 @@ class Cluster {
     const Scenario& scenario_;
     int ranks_;
     int replicas_;
+    int tensor_;  ///< devices of a rank
     std::vector<RankDevice> devices_;
     std::optional<LinkCost> profiled_inside_;   ///< none: what is known of the devices
     std::optional<LinkCost> profiled_between_;  ///< none: not known

@@ -48,15 +48,17 @@ std::vector<Duration> layer_times(const LayerSamples& samples, Recompute recompu
 
 }  // namespace
 
-CostTable cost_table(const Profile& profile,
+CostTable cost_table(const Model& model,
+                     const Profile& profile,
                      const std::vector<int>& micro_batch_sizes,
-                     const DeviceKinds& kinds) {
+                     const DeviceKinds& kinds,
+                     const TensorParallel& tensor) {
     CostTable table;
     for (const int size : micro_batch_sizes) {
         const LayerSamples samples = samples_at(profile, size);
         std::vector<LayerSamples>& of_kind = table.emplace_back();
         for (const DeviceSpeed& speed : kinds.speeds) {
-            of_kind.push_back(on_device(samples, speed));
+            of_kind.push_back(with_tensor_parallel(model, on_device(samples, speed), tensor));
         }
     }
     return table;

@@ -27,9 +27,11 @@ DeviceKinds device_kinds(const Cluster& cluster);
 using CostTable = std::vector<std::vector<LayerSamples>>;  ///< [size of a micro-batch][kind]
 
 /// Throws Error(BadInput) as `cost_at`, or if a micro-batch would last longer than a step may.
-CostTable cost_table(const Profile& profile,
+CostTable cost_table(const Model& model,
+                     const Profile& profile,
                      const std::vector<int>& micro_batch_sizes,
-                     const DeviceKinds& kinds);
+                     const DeviceKinds& kinds,
+                     const TensorParallel& tensor);
 
 /// The partition whose slowest piece takes the least of its device's time: forward, recompute and
 /// backward. `samples_of_kind` is a row of the table, `grid` says which rank holds which piece; a

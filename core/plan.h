@@ -72,6 +72,7 @@ struct PlanParts {
     std::vector<Bytes> memory_limits{};  ///< [rank]; takes the place of `memory_limit`
     std::vector<Bytes> context{};        ///< [rank]: taken by the device's runtime; empty: nothing
     int replicas = 1;              ///< of the whole pipeline, each with its share of a mini-batch
+    int tensor_parallel = 1;       ///< devices of a rank, which share all of its layers
     bool stale_gradients = false;  ///< schedules without a flush
     std::optional<CostSource> cost_source;  ///< none for plain numbers
     std::vector<std::string> notes{};       ///< what a reader of a prediction has to know

@@ -26,16 +26,18 @@ void require_devices(const Scenario& scenario) {
     const int count = scenario.cluster.count;
     const int stages = *scenario.pipeline.stages;
     const int replicas = *scenario.pipeline.data_parallel;
-    if (count > 0 && std::int64_t{stages} * replicas > count) {
+    const int tensor = *scenario.pipeline.tensor_parallel;
+    if (count > 0 && std::int64_t{stages} * replicas * tensor > count) {
+        std::string text = fmt::format("pipeline.stages = {}", stages);
+        if (replicas > 1) {
+            text += fmt::format(" in pipeline.data_parallel = {} replicas", replicas);
+        }
+        if (tensor > 1) {
+            text += fmt::format(" of pipeline.tensor_parallel = {} devices each", tensor);
+        }
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
-                    replicas == 1
-                        ? fmt::format("pipeline.stages = {}, but cluster.count = {}", stages, count)
-                        : fmt::format("pipeline.stages = {} in pipeline.data_parallel = {} "
-                                      "replicas, but cluster.count = {}",
-                                      stages,
-                                      replicas,
-                                      count),
+                    fmt::format("{}, but cluster.count = {}", text, count),
                     "use as many stages as devices at most, with partition = \"auto\"");
     }
 }
@@ -187,6 +189,7 @@ PlanParts settings_of(const Scenario& scenario, const Profile& profile) {
     parts.channel_capacity = scenario.pipeline.channel_capacity;
     parts.dispatch = profile.dispatch;
     parts.replicas = *scenario.pipeline.data_parallel;
+    parts.tensor_parallel = *scenario.pipeline.tensor_parallel;
     parts.overlap_reduction = scenario.pipeline.overlap_reduction;
     // For a mini-batch smaller than their number there are as many as samples (C17).
     parts.micro_batch_sizes =
@@ -250,9 +253,12 @@ void add_states(PlanParts& parts,
     for (const std::vector<LayerSamples>& of_kind : samples) {
         sizes.push_back(of_kind.front());
     }
-    parts.states = of_stages(
-        grid,
-        stage_states(profile, sizes, *parts.partition, optimizer_slots(to_string(optimizer))));
+    parts.states = of_stages(grid,
+                             stage_states(profile,
+                                          sizes,
+                                          *parts.partition,
+                                          {.optimizer_slots = optimizer_slots(to_string(optimizer)),
+                                           .devices = parts.tensor_parallel}));
     for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
         Duration& update = parts.states[stage].optimizer;
         update = scaled(update, kinds.speeds[kinds.of(grid.rank_of_stage[stage])].factor);
@@ -380,7 +386,8 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     Schedule grid = grid_of(scenario);
     const Cluster cluster(scenario, profile, grid.rank_count());
     const DeviceKinds kinds = device_kinds(cluster);
-    const CostTable samples = cost_table(profile, classes.sizes, kinds);
+    const CostTable samples =
+        cost_table(model, profile, classes.sizes, kinds, cluster.tensor_parallel());
     const std::optional<Partition> written = scenario_partition(scenario, model);
     parts.partition =
         written ? *written : partition_for(samples.front(), kinds, grid, parts.recompute);

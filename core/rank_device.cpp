@@ -103,8 +103,9 @@ RankDevice device_of_rank(const Scenario& scenario,
     device.memory_limit = cluster.memory_limits.empty()
                               ? cluster.memory_limit
                               : std::optional(cluster.memory_limits[rank]);
+    device.speed.factor = 1.0 / scenario.pipeline.tensor_parallel.value();
     if (!cluster.speeds.empty()) {
-        device.speed.factor = 1 / cluster.speeds[rank];
+        device.speed.factor /= cluster.speeds[rank];
     }
     if (name == this_machine) {
         return device;
@@ -156,7 +157,7 @@ std::vector<std::string> device_notes(const Scenario& scenario,
                 fmt::format("estimated: times of '{}' x {:.4g} stand for '{}' "
                             "(scale_costs = \"{}\")",
                             profile.device,
-                            device.speed.factor,
+                            device.speed.factor * scenario.pipeline.tensor_parallel.value(),
                             name,
                             to_string(scenario.cluster.scale_costs)));
         } else if (profile.device.empty()) {

@@ -1,6 +1,9 @@
 #include "core/stage_costs.h"
 
 #include <algorithm>
+#include <string_view>
+
+#include "core/tensor_parallel.h"
 
 namespace pipetwin {
 
@@ -117,23 +120,33 @@ StageCost stage_cost(const Model& model,
     return cost;
 }
 
+namespace {
+
+bool is_half(std::string_view precision) {
+    return precision == "bf16" || precision == "fp16";
+}
+
+}  // namespace
+
 std::vector<StageState> stage_states(const Profile& profile,
                                      const std::vector<LayerSamples>& samples_of_class,
                                      const Partition& partition,
-                                     int optimizer_bytes_per_weight_byte) {
+                                     const WeightRules& rules) {
     std::vector<StageState> states(static_cast<std::size_t>(partition.stage_count()));
     for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
         const int stage = partition.stage_of_layer(static_cast<int>(layer));
         StageState& state = states[static_cast<std::size_t>(stage)];
-        state.weights += profile.layers[layer].parameter_bytes;
+        state.weights += part_of(profile.layers[layer].parameter_bytes, rules.devices);
         state.optimizer += profile.layers[layer].optimizer;
         for (const LayerSamples& samples : samples_of_class) {
             state.workspace = std::max(state.workspace, samples[layer].workspace);
         }
     }
+    const bool half = is_half(profile.precision);
     for (StageState& state : states) {
-        state.gradients = state.weights;
-        state.optimizer_state = state.weights * optimizer_bytes_per_weight_byte;
+        state.gradients = state.weights * (half ? 2 : 1);
+        state.optimizer_state =
+            state.weights * (half ? 2 * (1 + rules.optimizer_slots) : rules.optimizer_slots);
     }
     return states;
 }

@@ -22,10 +22,21 @@ StageCost stage_cost(const Model& model,
                      const Partition& partition,
                      int piece);
 
+/// What is held of a model's weights.
+struct WeightRules {
+    int optimizer_slots = 0;  ///< numbers per weight that the optimizer keeps
+    int devices = 1;          ///< that share the weights of a stage: each has its part
+
+    bool operator==(const WeightRules&) const = default;
+};
+
 /// One state per piece of the partition; the workspace is the largest over `samples_of_class`.
+/// Weights of half precision ("bf16", "fp16") have gradients that are summed in fp32, and a copy in
+/// fp32 beside the optimizer's slots, which are fp32, too: 2 + 4 + 4 + 4 * slots bytes each
+/// (Micikevicius et al., arXiv 1710.03740, section 3.1). All others are of the weights' own size.
 std::vector<StageState> stage_states(const Profile& profile,
                                      const std::vector<LayerSamples>& samples_of_class,
                                      const Partition& partition,
-                                     int optimizer_bytes_per_weight_byte);
+                                     const WeightRules& rules);
 
 }  // namespace pipetwin

@@ -117,6 +117,7 @@ std::string print_plan(const Plan& plan) {
                             {"memory_limits_bytes", array_of(parts.memory_limits, count)},
                             {"context_bytes", array_of(parts.context, count)},
                             {"replicas", parts.replicas},
+                            {"tensor_parallel", parts.tensor_parallel},
                             {"all_reduce_ns", array_of(parts.all_reduce, nanoseconds)},
                             {"overlap_reduction", parts.overlap_reduction},
                             {"cost_source", or_null(source)},

@@ -152,18 +152,25 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
     const int count = scenario.cluster.count;
     const int stages = scenario.pipeline.stages.value_or(1);
     const int replicas = scenario.pipeline.data_parallel.value_or(1);
-    if (count > 0 && std::int64_t{stages} * replicas > count) {
+    const int tensor = scenario.pipeline.tensor_parallel.value_or(1);
+    const std::int64_t needed = std::int64_t{stages} * replicas * tensor;
+    if (count > 0 && needed > count) {
+        const bool stages_alone = needed == stages;
+        std::string whose = fmt::format("for the {} stages", stages);
+        if (tensor > 1) {
+            whose += fmt::format(" of {} devices each", tensor);
+        }
+        if (replicas > 1) {
+            whose += fmt::format(" of {} replicas", replicas);
+        }
         table.refuse(
             "count",
-            replicas == 1 ? fmt::format("at least the {} of pipeline.stages", stages)
-                          : fmt::format("at least {}, for the {} stages of {} replicas",
-                                        std::int64_t{stages} * replicas,
-                                        stages,
-                                        replicas),
-            replicas == 1
+            stages_alone ? fmt::format("at least the {} of pipeline.stages", stages)
+                         : fmt::format("at least {}, {}", needed, whose),
+            stages_alone
                 ? fmt::format(
                       "every stage needs a device: set stages = {} or count = {}", count, stages)
-                : "every stage of every replica needs a device");
+                : "every stage of every replica needs its own devices");
     }
 }
 

@@ -180,8 +180,6 @@ void read_pipeline(const TomlTable& table,
     }
     pipeline.overlap_reduction = table.boolean("overlap_reduction").value_or(false);
     pipeline.tensor_parallel = read_planned(table, "tensor_parallel", stage_range, 1);
-    expect_only(
-        table, "tensor_parallel", pipeline.tensor_parallel.value_or(1), 1, "tensor parallelism");
 }
 
 void read_output(const TomlTable& table, Scenario::OutputPart& output) {

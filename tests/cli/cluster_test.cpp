@@ -279,13 +279,13 @@ TEST_F(Cluster, OffloadIsWhatTheMemoryLimitIsComparedWith) {
         "--set", "pipeline.schedule=gpipe", "--set", "pipeline.recompute=none"};
     std::vector<std::string> offloaded = on_device;
     offloaded.insert(offloaded.end(), {"--set", "pipeline.offload=stash"});
-    // Weights and gradients of 1 MB each, and room for 5 stashes.
-    const std::string_view limits = "host_link_gbps = 8\nmemory_limit = 2000500";
+    // Weights of 1 MB in bf16, gradients and a copy of 2 MB each in fp32, and room for 5 stashes.
+    const std::string_view limits = "host_link_gbps = 8\nmemory_limit = 5000500";
     EXPECT_EQ(simulate(limits, on_device).code, 4);
     EXPECT_EQ(simulate(limits, offloaded).code, 0);
-    const Outcome refused = simulate("host_link_gbps = 8\nmemory_limit = 2000100", offloaded);
+    const Outcome refused = simulate("host_link_gbps = 8\nmemory_limit = 5000100", offloaded);
     EXPECT_EQ(refused.code, 4);
-    EXPECT_THAT(refused.err, HasSubstr("peaks at 2000200 bytes"));
+    EXPECT_THAT(refused.err, HasSubstr("peaks at 5000200 bytes"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 namespace pipetwin {
 namespace {
 
+using testing::chain_profile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -130,6 +131,55 @@ TEST(PlanClusters, TwoPipelinesOfOneModelHaveNoReplicas) {
     Scenario scenario = replicated(2, 8);
     scenario.pipeline.schedule = "chimera";
     EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("both at once are not built yet"));
+}
+
+/// Two devices to a rank, a byte per nanosecond between them and 1 us. Around a ring of two, n
+/// bytes take 2 * (1000 + n / 2): 2005 ns for the 5 that layer a hands on, 2007 for the 7 of layer
+/// b.
+TEST(PlanClusters, DevicesOfARankShareItsLayersAndSumTheirResults) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.pipeline.tensor_parallel = 2;
+    scenario.cluster.link_gbps = 8;
+    scenario.cluster.link_latency_us = 1;
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan.cost(0, 0).forward, Duration(5 + 2005 + 10 + 2007));
+    EXPECT_EQ(plan.cost(0, 0).backward_input, Duration(10 + 20 + 2005));  // none for the data
+    EXPECT_EQ(plan.cost(0, 0).backward_weight, Duration(5 + 10));
+    EXPECT_EQ(plan.cost(0, 0).saved, Bytes{(3 + 5) + (5 + 6)});  // inputs are whole
+    EXPECT_EQ(plan.cost(0, 0).output, Bytes{7});
+    EXPECT_EQ(plan->states[0].weights, Bytes{50 + 50});
+    EXPECT_EQ(plan->tensor_parallel, 2);
+}
+
+TEST(PlanClusters, DevicesOfARankSitOnOneNodeAndCountAgainstTheDevices) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.pipeline.tensor_parallel = 4;
+    scenario.cluster.count = 7;
+    EXPECT_THAT(plan_error_of(scenario).text(),
+                HasSubstr("pipeline.stages = 2 of pipeline.tensor_parallel = 4 devices each, but "
+                          "cluster.count = 7"));
+    scenario.cluster.count = 8;
+    EXPECT_NO_THROW(plan_of(scenario));
+    scenario.cluster.per_node = 6;
+    EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("expected a divisor of that"));
+    // Each rank fills a node: the boundary lies between two.
+    scenario.cluster.per_node = 4;
+    scenario.cluster.link_gbps = 80;
+    scenario.cluster.node_link_gbps = 8;
+    EXPECT_THAT(rates_with(scenario), ElementsAre(1));
+    scenario.cluster.per_node = 8;
+    EXPECT_THAT(rates_with(scenario), ElementsAre(10));
+}
+
+/// 100 bytes of weights are 50 weights of 2 bytes: 4 bytes of gradient each, a copy of 4, and two
+/// slots of 4 for adamw.
+TEST(PlanClusters, WeightsOfHalfPrecisionHaveACopyAndGradientsInFull) {
+    Profile profile = chain_profile();
+    profile.precision = "bf16";
+    const Plan plan = plan_of(partitioned({2, 3}), profile);
+    EXPECT_EQ(plan->states[0].weights, Bytes{200});
+    EXPECT_EQ(plan->states[0].gradients, Bytes{100 * 4});
+    EXPECT_EQ(plan->states[0].optimizer_state, Bytes{100 * (4 + 8)});
 }
 
 /// Scenarios of any cluster: some fit together, others do not.

@@ -147,7 +147,6 @@ TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
         {gpt, "[data]\nkind = \"tokens\"", "one of text, mnist, synthetic"},
         {gpt, "[data]\nkind = \"cifar10\"", "one of text, mnist, synthetic"},
         {gpt, "[training]\nprecision = \"bf16\"", "one of fp32, fp64"},
-        {gpt, "[pipeline]\ntensor_parallel = 2", "pipeline.tensor_parallel = 2, expected 1"},
         {gpt, "[output]\ncheckpoint_every = 10", "output.checkpoint_every = 10, expected 0"},
     };
     expect_refused(cases, "not built yet");

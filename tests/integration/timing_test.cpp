@@ -78,8 +78,9 @@ TEST_F(Overlap, C34EachRankHasItsOwnWorker) {
 }
 
 /// Milliseconds per action are far above what a sleeping thread wakes up late (50 to 100 us), and
-/// lateness does not add up along a row; 4 % leaves room for two such delays per message. Other work
-/// on the machine only ever makes a step longer, so the nearest of several is the least disturbed.
+/// lateness does not add up along a row; 4 % leaves room for two such delays per message. Other
+/// work on the machine only ever makes a step longer, so the nearest of several is the least
+/// disturbed.
 TEST_F(PacedAgreement, C40AgreesWithItsPredictionWithin4PercentFor4And8DevicesOnFewCores) {
     const Model model = test::small_mlp();
     for (const int stages : {4, 8}) {
