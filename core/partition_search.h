@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -9,9 +10,15 @@
 /// What the ways of splitting layers into stages share.
 namespace pipetwin {
 
+/// The cost of a stage that is not allowed, far above all others; a few of them can be added up.
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max() / 4;
+
 /// [i] = cost of the layers before i; one more entry than layers. Costs are not negative. Throws
 /// Error(BadInput) where they add up to more than a Duration can hold.
 std::vector<std::int64_t> prefix_sums(std::span<const Duration> layer_costs);
+
+/// The same of bytes. Throws Error(BadInput) above 8 EiB.
+std::vector<std::int64_t> prefix_sums(std::span<const Bytes> layer_bytes);
 
 /// Throws Error(Infeasible), naming both numbers, unless every stage can have a layer.
 void check_stage_count(int stages, int layers);
