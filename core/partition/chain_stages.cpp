@@ -1,0 +1,235 @@
+#include "core/partition/chain_stages.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include "core/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+std::int64_t number_of(Duration duration) {
+    return duration.count();
+}
+
+std::int64_t number_of(Bytes bytes) {
+    return bytes.count;
+}
+
+/// As integers; as many zeros where there is nothing.
+template <class Value>
+Numbers numbers(const std::vector<Value>& values, std::size_t size) {
+    PIPETWIN_EXPECT(values.empty() || values.size() == size, "one entry per layer or boundary");
+    Numbers result(size, 0);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        result[i] = number_of(values[i]);
+        PIPETWIN_EXPECT(result[i] >= 0, "the cost of a layer is negative");
+    }
+    return result;
+}
+
+template <class Value>
+Numbers sums(const std::vector<Value>& values, int layers) {
+    PIPETWIN_EXPECT(values.size() == static_cast<std::size_t>(layers), "one entry per layer");
+    return prefix_sums(std::span<const Value>(values));
+}
+
+double largest_of(const Numbers& numbers) {
+    return static_cast<double>(*std::ranges::max_element(numbers));
+}
+
+/// Doubles may be off by a few thousand here, which does not matter beside what is left above.
+std::int64_t bounded(double number, const char* text) {
+    if (number > 0.99 * static_cast<double>(never)) {
+        throw Error(ErrorKind::BadInput, "partition", text, "check the unit of the costs");
+    }
+    return static_cast<std::int64_t>(1.001 * number) + 1;
+}
+
+constexpr const char* too_long = "the times of all stages add up to more than 73 years";
+
+}  // namespace
+
+ChainBytes::ChainBytes(const ChainMemory& memory, int layers, int stages)
+    : memory_(memory),
+      states_(sums(memory.states, layers)),
+      saved_(sums(memory.saved, layers)),
+      input_(numbers(memory.input, states_.size())),
+      received_(numbers(memory.received, states_.size())),
+      sent_(numbers(memory.sent, states_.size())),
+      workspace_(numbers(memory.workspace, static_cast<std::size_t>(layers))) {
+    PIPETWIN_EXPECT(memory.in_flight.size() == static_cast<std::size_t>(stages) &&
+                        memory.limit.size() == memory.in_flight.size(),
+                    "one number in flight and one limit per stage");
+    PIPETWIN_EXPECT(*std::ranges::min_element(memory.in_flight) >= 1 &&
+                        *std::ranges::min_element(memory.limit) >= Bytes{},
+                    "every stage has a micro-batch in flight and a limit");
+    most_ = largest_use();
+}
+
+std::int64_t ChainBytes::largest_use() const {
+    const double in_flight = *std::ranges::max_element(memory_.in_flight);
+    const double workspace = static_cast<double>(workspace_(0, saved_.size() - 1));
+    const double stashes = std::max(static_cast<double>(saved_.back()), largest_of(input_));
+    const double held = static_cast<double>(states_.back()) + (in_flight + 1) * stashes;
+    return bounded(held + largest_of(received_) + largest_of(sent_) + workspace,
+                   "the bytes of all layers and micro-batches add up to more than 2 EiB");
+}
+
+std::int64_t ChainBytes::Row::excess(int end) const {
+    switch (bytes_.memory_.keep) {
+        case Keep::Everything:
+            return keeping_everything(end);
+        case Keep::InputOnly:
+            return keeping_input(end);
+        case Keep::WhatFits:
+            break;
+    }
+    return std::min(keeping_everything(end), keeping_input(end));
+}
+
+ChainTimes::ChainTimes(const ChainProblem& problem)
+    : layers_(problem.devices.empty() ? 0 : static_cast<int>(problem.devices.front().work.size())),
+      stages_(static_cast<int>(problem.device_of_stage.size())),
+      problem_(problem) {
+    check_stage_count(stages_, layers_);
+    PIPETWIN_EXPECT(problem.link_of_boundary.empty() ||
+                        problem.link_of_boundary.size() + 1 == problem.device_of_stage.size(),
+                    "one link between two stages");
+    if (problem.memory) {
+        bytes_.emplace(*problem.memory, layers_, stages_);
+    }
+    for (const DeviceWork& device : problem.devices) {
+        devices_.push_back(device_of(device, bytes_ ? bytes_->keep() : Keep::Everything));
+    }
+    nothing_.assign(static_cast<std::size_t>(layers_) + 1, 0);
+    for (const CutCost& link : problem.links) {
+        links_.push_back(link_of(link));
+    }
+    if (links_.empty()) {
+        links_.push_back({.sender = nothing_, .receiver = nothing_});
+    }
+    most_ = largest_cost();
+}
+
+ChainTimes::Device ChainTimes::device_of(const DeviceWork& work, Keep keep) const {
+    Device device{.work = sums(work.work, layers_), .recompute = {}};
+    if (keep != Keep::Everything) {
+        device.recompute = sums(work.recompute, layers_);
+    }
+    if (keep == Keep::InputOnly) {
+        bounded(
+            static_cast<double>(device.work.back()) + static_cast<double>(device.recompute.back()),
+            too_long);
+        std::ranges::transform(device.work, device.recompute, device.work.begin(), std::plus<>());
+    }
+    return device;
+}
+
+ChainTimes::Link ChainTimes::link_of(const CutCost& cut) const {
+    const auto ends_for_nothing = [this](Numbers costs) {
+        costs.front() = 0;
+        costs.push_back(0);
+        return costs;
+    };
+    const auto layers = static_cast<std::size_t>(layers_);
+    Link link{.sender = ends_for_nothing(numbers(cut.sender, layers)),
+              .receiver = ends_for_nothing(numbers(cut.receiver, layers))};
+    if (layers_ > 1) {
+        link.least_sender = *std::min_element(link.sender.begin() + 1, link.sender.end() - 1);
+        link.least_receiver = *std::min_element(link.receiver.begin() + 1, link.receiver.end() - 1);
+    }
+    return link;
+}
+
+const ChainTimes::Link& ChainTimes::link_behind(int stage) const {
+    const std::vector<int>& links = problem_.link_of_boundary;
+    return links_.at(
+        links.empty() ? 0 : static_cast<std::size_t>(links.at(static_cast<std::size_t>(stage))));
+}
+
+std::int64_t ChainTimes::largest_cost() const {
+    double work = 0;
+    for (const Device& device : devices_) {
+        const bool may_recompute = problem_.memory && problem_.memory->keep == Keep::WhatFits;
+        const double again = may_recompute ? static_cast<double>(device.recompute.back()) : 0;
+        work = std::max(work, static_cast<double>(device.work.back()) + again);
+    }
+    double boundary = 0;
+    for (const Link& link : links_) {
+        boundary = std::max(boundary, largest_of(link.sender) + largest_of(link.receiver));
+    }
+    bounded(stages_ * (work + boundary), too_long);
+    return bounded(work + boundary, too_long);
+}
+
+std::int64_t ChainTimes::least_sum() const {
+    std::int64_t sum = 0;
+    std::vector<std::int64_t> boundaries;
+    for (std::size_t layer = 0; layer < nothing_.size() - 1; ++layer) {
+        std::int64_t work = never;
+        for (const int device : problem_.device_of_stage) {
+            const Numbers& sums = devices_.at(static_cast<std::size_t>(device)).work;
+            work = std::min(work, sums[layer + 1] - sums[layer]);
+        }
+        sum += work;
+        std::int64_t boundary = never;
+        for (const Link& link : links_) {
+            boundary = std::min(boundary, link.sender[layer] + link.receiver[layer]);
+        }
+        boundaries.push_back(boundary);
+    }
+    const auto cheapest = boundaries.begin() + stages_;  // the first entry is the chain's end
+    std::nth_element(boundaries.begin() + 1, cheapest - 1, boundaries.end());
+    return std::accumulate(boundaries.begin() + 1, cheapest, sum);
+}
+
+ChainTimes::Row::Row(const ChainTimes& times, int stage, int first)
+    : keep_(times.bytes_ ? times.bytes_->keep() : Keep::Everything) {
+    const auto at = static_cast<std::size_t>(first);
+    const int kind = times.problem_.device_of_stage[static_cast<std::size_t>(stage)];
+    const Device& device = times.devices_[static_cast<std::size_t>(kind)];
+    work_ = device.work.data();
+    floor_ = -device.work[at];
+    base_ = floor_;
+    sender_ = times.nothing_.data();
+    recompute_ = device.recompute.data();
+    first_recompute_ = keep_ == Keep::Everything ? 0 : device.recompute[at];
+    if (stage > 0) {
+        const Link& link = times.link_behind(stage - 1);
+        floor_ += link.least_receiver;
+        base_ += link.receiver[at];
+    }
+    if (stage + 1 < times.stages_) {
+        const Link& link = times.link_behind(stage);
+        floor_ += link.least_sender;
+        sender_ = link.sender.data();
+    }
+    if (times.bytes_) {
+        memory_.emplace(times.bytes_->row(stage, first));
+    }
+}
+
+std::int64_t ChainTimes::Row::fitting(int end, std::int64_t time) const {
+    if (keep_ == Keep::Everything) {
+        return memory_->keeping_everything(end) <= 0 ? time : never;
+    }
+    if (keep_ == Keep::InputOnly) {
+        return memory_->keeping_input(end) <= 0 ? time : never;
+    }
+    if (memory_->keeping_everything(end) <= 0) {
+        return time;
+    }
+    return memory_->keeping_input(end) <= 0 ? time + recompute_[end] - first_recompute_ : never;
+}
+
+bool ChainTimes::Row::recomputes(int end) const {
+    return keep_ == Keep::InputOnly ||
+           (keep_ == Keep::WhatFits && memory_->keeping_everything(end) > 0);
+}
+
+}  // namespace pipetwin

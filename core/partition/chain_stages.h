@@ -1,0 +1,174 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/partition/chain.h"
+#include "core/partition/range_largest.h"
+#include "core/partition/split_table.h"
+
+/// A ChainProblem in the form of core/partition/split_table.h. Not for use outside this folder.
+namespace pipetwin {
+
+/// Sums of what stages hold, against their limits.
+class ChainBytes {
+  public:
+    ChainBytes(const ChainMemory& memory, int layers, int stages);
+
+    /// A stage that begins with `first`; negative where there is room left.
+    class Row {
+      public:
+        Row(const ChainBytes& bytes, int stage, int first)
+            : bytes_(bytes),
+              first_(static_cast<std::size_t>(first)),
+              in_flight_(bytes.memory_.in_flight[static_cast<std::size_t>(stage)]),
+              fewest_saved_(bytes.memory_.keep == Keep::Everything ? in_flight_ : 1),
+              floor_(-bytes.states_[first_] -
+                     bytes.memory_.limit[static_cast<std::size_t>(stage)].count),
+              base_(floor_ + bytes.received_[first_]),
+              older_inputs_((in_flight_ - 1) * bytes.input_[first_]) {}
+
+        std::int64_t keeping_everything(int end) const {
+            return inner(end) + in_flight_ * saved(end);
+        }
+        std::int64_t keeping_input(int end) const {
+            return inner(end) + older_inputs_ + saved(end);
+        }
+        /// The less of what the stage may choose from.
+        std::int64_t excess(int end) const;
+        /// At most `excess`; never falls when the stage grows.
+        std::int64_t least(int end) const {
+            return floor_ + bytes_.states_[static_cast<std::size_t>(end)] +
+                   fewest_saved_ * saved(end);
+        }
+
+      private:
+        std::int64_t saved(int end) const {
+            return bytes_.saved_[static_cast<std::size_t>(end)] - bytes_.saved_[first_];
+        }
+        std::int64_t inner(int end) const {
+            const auto to = static_cast<std::size_t>(end);
+            return base_ + bytes_.states_[to] + bytes_.sent_[to] + bytes_.workspace_(first_, to);
+        }
+
+        const ChainBytes& bytes_;
+        std::size_t first_;
+        std::int64_t in_flight_;
+        std::int64_t fewest_saved_;
+        std::int64_t floor_;
+        std::int64_t base_;
+        std::int64_t older_inputs_;
+    };
+
+    Row row(int stage, int first) const { return {*this, stage, first}; }
+    Keep keep() const { return memory_.keep; }
+    std::int64_t most() const { return most_; }
+
+  private:
+    std::int64_t largest_use() const;
+
+    const ChainMemory& memory_;
+    std::vector<std::int64_t> states_;
+    std::vector<std::int64_t> saved_;
+    std::vector<std::int64_t> input_;
+    std::vector<std::int64_t> received_;
+    std::vector<std::int64_t> sent_;
+    RangeLargest workspace_;
+    std::int64_t most_;
+};
+
+/// How far stages are above their limits, as costs of a SplitTable.
+class ChainExcess {
+  public:
+    ChainExcess(const ChainBytes& bytes, int layers, int stages)
+        : bytes_(bytes), layers_(layers), stages_(stages) {}
+
+    struct Row : ChainBytes::Row {
+        std::int64_t cost(int end) const { return excess(end); }
+    };
+
+    int layers() const { return layers_; }
+    int stages() const { return stages_; }
+    std::int64_t most() const { return bytes_.most(); }
+    Row row(int stage, int first) const { return {bytes_.row(stage, first)}; }
+
+  private:
+    const ChainBytes& bytes_;
+    int layers_;
+    int stages_;
+};
+
+/// Times of the stages, as costs of a SplitTable; `never` where a stage does not fit.
+class ChainTimes {
+  public:
+    /// Throws as `smallest_largest_stage`. The problem must outlive it.
+    explicit ChainTimes(const ChainProblem& problem);
+
+    class Row {
+      public:
+        Row(const ChainTimes& times, int stage, int first);
+
+        std::int64_t least(int end) const {
+            if (memory_ && memory_->least(end) > 0) {
+                return never;
+            }
+            return floor_ + work_[end];
+        }
+        std::int64_t cost(int end) const {
+            const std::int64_t time = base_ + work_[end] + sender_[end];
+            return memory_ ? fitting(end, time) : time;
+        }
+        /// Whether a stage that fits keeps its input only.
+        bool recomputes(int end) const;
+
+      private:
+        std::int64_t fitting(int end, std::int64_t time) const;
+
+        const std::int64_t* work_;
+        const std::int64_t* sender_;
+        const std::int64_t* recompute_;  ///< where it is a choice
+        std::int64_t first_recompute_;
+        std::int64_t floor_;
+        std::int64_t base_;
+        Keep keep_;
+        std::optional<ChainBytes::Row> memory_;
+    };
+
+    int layers() const { return layers_; }
+    int stages() const { return stages_; }
+    std::int64_t most() const { return most_; }
+    Row row(int stage, int first) const { return {*this, stage, first}; }
+    const std::optional<ChainBytes>& bytes() const { return bytes_; }
+
+    /// No split has a smaller sum: all layers where they are fastest, and the cheapest boundaries.
+    std::int64_t least_sum() const;
+
+  private:
+    struct Device {
+        std::vector<std::int64_t> work;       ///< [0 .. layers] sums, with recompute if it must be
+        std::vector<std::int64_t> recompute;  ///< [0 .. layers] sums
+    };
+    struct Link {
+        std::vector<std::int64_t> sender;  ///< [0 .. layers], 0 at both ends
+        std::vector<std::int64_t> receiver;
+        std::int64_t least_sender = 0;  ///< of all places of a boundary
+        std::int64_t least_receiver = 0;
+    };
+
+    Device device_of(const DeviceWork& work, Keep keep) const;
+    Link link_of(const CutCost& cut) const;
+    const Link& link_behind(int stage) const;
+    std::int64_t largest_cost() const;
+
+    int layers_;
+    int stages_;
+    const ChainProblem& problem_;
+    std::optional<ChainBytes> bytes_;
+    std::vector<Device> devices_;
+    std::vector<Link> links_;
+    std::vector<std::int64_t> nothing_;  ///< [0 .. layers] what the ends of the chain cost
+    std::int64_t most_ = 0;
+};
+
+}  // namespace pipetwin
