@@ -26,11 +26,40 @@ std::string read(const std::filesystem::path& file) {
                               std::string_view name,
                               const std::filesystem::path& place,
                               const std::vector<std::string>& known) {
+    const auto longer = std::ranges::find_if(known, [name](const std::string& one) {
+        return !name.empty() && one.starts_with(name);  // "h100" for "h100-sxm"
+    });
     const std::vector<std::string_view> names(known.begin(), known.end());
     throw Error(ErrorKind::BadInput,
                 place.string(),
                 fmt::format("no {} '{}'; known: {}", what, name, fmt::join(known, ", ")),
-                suggestion(name, names));
+                longer != known.end() ? fmt::format("did you mean '{}'?", *longer)
+                                      : suggestion(name, names));
+}
+
+/// Names of the files of one kind in a folder of the profiles, in alphabetical order.
+std::vector<std::string> names_in(std::string_view folder, std::string_view ending) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(profiles_folder() / folder, error)) {
+        if (entry.path().extension() == ending) {
+            names.push_back(entry.path().stem().string());
+        }
+    }
+    std::ranges::sort(names);
+    return names;
+}
+
+std::filesystem::path find_file(std::string_view what,
+                                std::string_view name,
+                                std::string_view folder,
+                                std::string_view ending) {
+    const std::vector<std::string> names = names_in(folder, ending);
+    if (!std::ranges::binary_search(names, name)) {
+        refuse_name(what, name, profiles_folder() / folder, names);
+    }
+    return profiles_folder() / folder / fmt::format("{}{}", name, ending);
 }
 
 }  // namespace
@@ -52,25 +81,19 @@ std::filesystem::path profiles_folder() {
 }
 
 std::vector<std::string> device_names() {
-    std::vector<std::string> names;
-    std::error_code error;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(profiles_folder() / "devices", error)) {
-        if (entry.path().extension() == ".json") {
-            names.push_back(entry.path().stem().string());
-        }
-    }
-    std::ranges::sort(names);
-    return names;
+    return names_in("devices", ".json");
+}
+
+std::vector<std::string> model_names() {
+    return names_in("models", ".json");
+}
+
+std::filesystem::path find_model(std::string_view name) {
+    return find_file("model", name, "models", ".json");
 }
 
 DeviceProfile find_device(std::string_view name) {
-    const std::filesystem::path folder = profiles_folder() / "devices";
-    const std::vector<std::string> names = device_names();
-    if (!std::ranges::binary_search(names, name)) {
-        refuse_name("device profile", name, folder, names);
-    }
-    const std::filesystem::path file = folder / fmt::format("{}.json", name);
+    const std::filesystem::path file = find_file("device profile", name, "devices", ".json");
     DeviceProfile device = parse_device_profile(read(file), file.string());
     if (device.name != name) {
         throw Error(ErrorKind::BadInput,

@@ -24,6 +24,12 @@ std::vector<std::string> device_names();
 /// `parse_device_profile`.
 DeviceProfile find_device(std::string_view name);
 
+/// Names of models/*.json in that folder: Hugging Face's config.json of published models.
+std::vector<std::string> model_names();
+
+/// Throws Error(BadInput) with the names known if there is no such file.
+std::filesystem::path find_model(std::string_view name);
+
 /// Those of links.json, in its order.
 std::vector<LinkProfile> all_links();
 

@@ -80,16 +80,20 @@ bool JsonObject::has(std::string_view key) const {
     return find(key) != nullptr;
 }
 
-void JsonObject::refuse(std::string_view key, std::string_view expected) const {
+void JsonObject::refuse(std::string_view key, std::string_view expected, std::string hint) const {
     const json* const value = find(key);
     throw Error(
         ErrorKind::BadInput,
         place_of(key),
-        fmt::format("{}, expected {}", value == nullptr ? "missing" : describe(*value), expected));
+        fmt::format("{}, expected {}", value == nullptr ? "missing" : describe(*value), expected),
+        std::move(hint));
 }
 
-void JsonObject::missing(std::string_view key, std::string_view expected) const {
-    throw Error(ErrorKind::BadInput, place_of(key), fmt::format("missing, expected {}", expected));
+void JsonObject::missing(std::string_view key, std::string_view expected, std::string hint) const {
+    throw Error(ErrorKind::BadInput,
+                place_of(key),
+                fmt::format("missing, expected {}", expected),
+                std::move(hint));
 }
 
 std::int64_t JsonObject::whole(std::string_view key) const {
@@ -172,6 +176,22 @@ std::vector<std::int64_t> JsonObject::wholes(std::string_view key) const {
                         fmt::format("{}, expected {}", describe(element), whole_number));
         }
         all.push_back(element.get<std::int64_t>());
+    }
+    return all;
+}
+
+bool JsonObject::flag(std::string_view key) const {
+    const json* const value = find(key);
+    if (value == nullptr || !value->is_boolean()) {
+        refuse(key, "true or false");
+    }
+    return value->get<bool>();
+}
+
+std::vector<std::string> JsonObject::keys() const {
+    std::vector<std::string> all;
+    for (const auto& [key, value] : value_->items()) {
+        all.push_back(key);
     }
     return all;
 }

@@ -36,14 +36,20 @@ class JsonObject {
     std::vector<std::int64_t> wholes(
         std::string_view key) const;  ///< a missing key is an empty list
 
+    bool flag(std::string_view key) const;     ///< true or false; required
     bool is_null(std::string_view key) const;  ///< there, and null
+    std::vector<std::string> keys() const;
     JsonObject object(std::string_view key) const;
 
     std::vector<JsonObject> objects(
         std::string_view key) const;  ///< a missing key is an empty list
 
-    [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
-    [[noreturn]] void missing(std::string_view key, std::string_view expected) const;
+    [[noreturn]] void refuse(std::string_view key,
+                             std::string_view expected,
+                             std::string hint = {}) const;
+    [[noreturn]] void missing(std::string_view key,
+                              std::string_view expected,
+                              std::string hint = {}) const;
 
   private:
     const nlohmann::json* find(std::string_view key) const;

@@ -1,0 +1,324 @@
+#include "core/estimate.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "core/formats/calibration_json.h"
+#include "core/formats/hf_config.h"
+#include "core/formats/profile_json.h"
+#include "core/shipped_profiles.h"
+#include "tests/support/error_of.h"
+#include "tests/support/hf_texts.h"
+
+namespace pipetwin {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::llama_config;
+using testing::small_gpt2;
+using testing::with;
+
+DecoderModel model_of(const json& config) {
+    return parse_hf_config(config.dump(), "config.json");
+}
+
+/// A device of round numbers.
+DeviceProfile device(double operations, double bytes) {
+    DeviceProfile device{.name = "round"};
+    for (const char* precision : {"bf16", "fp32"}) {
+        device.matrix_rates[precision].value = operations;
+    }
+    device.memory_rate.value = bytes;
+    return device;
+}
+
+constexpr double without_end = 1e40;
+
+/// Only operations cost time: 1 ns each.
+const DeviceProfile counts_operations = device(1e9, without_end);
+/// Only bytes do.
+const DeviceProfile counts_bytes = device(without_end, 1e9);
+
+EstimateOptions options(int sequence, int micro_batch_size) {
+    return {.sequence = sequence,
+            .micro_batch_size = micro_batch_size,
+            .precision = "bf16",
+            .efficiency = 1,
+            .memory_efficiency = 1};
+}
+
+const LayerCost& layer(const Profile& profile, std::string_view name) {
+    const auto found = std::ranges::find(profile.layers, name, &LayerCost::name);
+    EXPECT_NE(found, profile.layers.end()) << name;
+    return *found;
+}
+
+/// Samples of a layer at the micro-batch size that was asked for.
+LayerSample sample(const Profile& profile, std::string_view name, int micro_batch_size) {
+    return cost_at(layer(profile, name), micro_batch_size);
+}
+
+// --- Names, kinds, sizes. ---
+
+TEST(Estimate, LayersAreTheHalvesOfTheBlocksBetweenEmbeddingAndHead) {
+    const Profile profile =
+        estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 3));
+    ASSERT_EQ(profile.layers.size(), 10U);
+    EXPECT_EQ(profile.layers[0].name, "embedding");
+    EXPECT_EQ(profile.layers[1].name, "block0.attention");
+    EXPECT_EQ(profile.layers[8].name, "block3.feed_forward");
+    EXPECT_EQ(profile.layers[8].kind, "feed_forward");
+    EXPECT_EQ(profile.layers[9].name, "head");
+    EXPECT_EQ(profile.source, CostSource::Estimated);
+    EXPECT_EQ(profile.precision, "bf16");
+    EXPECT_EQ(profile.device, "round");
+    std::vector<int> sizes;
+    for (const LayerSample& one : profile.layers[1].samples) {
+        sizes.push_back(one.micro_batch_size);
+    }
+    EXPECT_THAT(sizes, ElementsAre(1, 2, 3, 4, 8, 16, 32));
+    const Profile large =
+        estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 48));
+    EXPECT_EQ(large.layers[1].samples.back().micro_batch_size, 64);
+    EXPECT_EQ(parse_profile(print_profile(profile), "x"), profile);
+}
+
+/// Embedding 100 * 16 + 32 * 16; attention 2 * 16 + 16 * 48 + 48 + 16 * 16 + 16; feed-forward
+/// 2 * 16 + 16 * 64 + 64 + 64 * 16 + 16; head, whose matrix is the embedding's, 2 * 16.
+TEST(Estimate, BytesOfParametersFollowThePrecision) {
+    const Profile half =
+        estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 1));
+    EXPECT_EQ(layer(half, "embedding").parameter_count, 2112);
+    EXPECT_EQ(layer(half, "embedding").parameter_bytes, Bytes{2 * 2112});
+    EXPECT_EQ(layer(half, "block2.attention").parameter_count, 1120);
+    EXPECT_EQ(layer(half, "block2.feed_forward").parameter_count, 2160);
+    EXPECT_EQ(layer(half, "head").parameter_bytes, Bytes{2 * 32});
+    EstimateOptions full = options(8, 1);
+    full.precision = "fp32";
+    EXPECT_EQ(layer(estimated_profile(model_of(small_gpt2()), counts_operations, full), "head")
+                  .parameter_bytes,
+              Bytes{4 * 32});
+}
+
+// --- Times where only operations cost: published counts. ---
+
+/// Narayanan et al. 2021, appendix: a block of a GPT does 24 b s h^2 + 4 b s^2 h operations
+/// forward. Causal attention computes (s + 1) / 2 of every s pairs.
+TEST(Estimate, OperationsOfAGptBlockAreThePublishedOnes) {
+    const std::int64_t b = 3;
+    const std::int64_t s = 8;
+    const std::int64_t h = 16;
+    const Profile profile =
+        estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 3));
+    const LayerSample attention = sample(profile, "block1.attention", 3);
+    const LayerSample feed_forward = sample(profile, "block1.feed_forward", 3);
+    const std::int64_t scores = 4 * b * h * (s * (s + 1) / 2);
+    EXPECT_EQ(attention.forward.count(), 8 * b * s * h * h + scores);
+    EXPECT_EQ(attention.backward_weight.count(), 8 * b * s * h * h);
+    // FlashAttention's backward: five products in place of two (Dao 2022, appendix B).
+    EXPECT_EQ(attention.backward_input.count(), 8 * b * s * h * h + 5 * scores / 2);
+    EXPECT_EQ(feed_forward.forward.count(), 16 * b * s * h * h);
+    EXPECT_EQ(feed_forward.backward_input.count(), 16 * b * s * h * h);
+    EXPECT_EQ(feed_forward.backward_weight.count(), 16 * b * s * h * h);
+    // The projection to V = 100 words: 2 b s h V.
+    EXPECT_EQ(sample(profile, "head", 3).forward.count(), 2 * b * s * h * 100);
+    EXPECT_EQ(sample(profile, "embedding", 3).forward.count(), 0);
+}
+
+/// 64 heads of 128 with 8 pairs of keys and values, three matrices of 8192 x 28672: with the
+/// scores, 2 operations per token and parameter.
+TEST(Estimate, OperationsOfLlamaAreTwoPerTokenAndParameter) {
+    const DecoderModel model = model_of(with(llama_config(),
+                                             {{"hidden_size", 8192},
+                                              {"intermediate_size", 28672},
+                                              {"num_attention_heads", 64},
+                                              {"num_hidden_layers", 80}}));
+    const Profile profile = estimated_profile(model, device(1e15, without_end), options(8192, 1));
+    const double tokens = 8192;
+    const double matrices = 8192.0 * 8192 * 2 + 2 * 8192.0 * 1024 + 3 * 8192.0 * 28672;
+    const double scores = 4 * 8192.0 * tokens * (tokens + 1) / 2;
+    const double seconds = to_seconds(sample(profile, "block7.attention", 1).forward +
+                                      sample(profile, "block7.feed_forward", 1).forward);
+    EXPECT_NEAR(seconds, (2 * tokens * matrices + scores) / 1e15, 2e-9);
+}
+
+/// Six tokens that see two each: 1 + 2 + 2 + 2 + 2 + 2 pairs; else 21.
+TEST(Estimate, AWindowBoundsThePairs) {
+    const json config = with(llama_config(),
+                             {{"model_type", "mistral"},
+                              {"hidden_size", 8},
+                              {"num_attention_heads", 4},
+                              {"num_key_value_heads", 2},
+                              {"num_hidden_layers", 2},
+                              {"sliding_window", 2}});
+    const auto forward = [](const json& of) {
+        const Profile profile = estimated_profile(model_of(of), counts_operations, options(6, 1));
+        return sample(profile, "block0.attention", 1).forward.count();
+    };
+    const std::int64_t matrices = 2 * 6 * (8 * (8 + 4 + 4) + 8 * 8);
+    EXPECT_EQ(forward(config), matrices + 11 * 4 * 8);
+    EXPECT_EQ(forward(with(config, {{"sliding_window", nullptr}})), matrices + 21 * 4 * 8);
+    EXPECT_EQ(forward(with(config, {{"sliding_window", 100}})), matrices + 21 * 4 * 8);
+}
+
+/// A token goes through 2 of 8 experts, and the router scores all.
+TEST(Estimate, ATokenPaysForItsExpertsOnly) {
+    const DecoderModel model = model_of(with(llama_config(),
+                                             {{"model_type", "mixtral"},
+                                              {"hidden_size", 8},
+                                              {"intermediate_size", 16},
+                                              {"num_attention_heads", 4},
+                                              {"num_key_value_heads", 4},
+                                              {"num_local_experts", 8},
+                                              {"num_experts_per_tok", 2}}));
+    const Profile profile = estimated_profile(model, counts_operations, options(10, 1));
+    EXPECT_EQ(sample(profile, "block0.feed_forward", 1).forward.count(),
+              2 * 10 * 8 * 8 + 2 * (2 * 10 * 3 * 8 * 16));
+}
+
+TEST(Estimate, EfficienciesDivideTheTimes) {
+    EstimateOptions half = options(8, 1);
+    half.efficiency = 0.5;
+    half.memory_efficiency = 0.25;
+    const DecoderModel model = model_of(small_gpt2());
+    for (const auto& [where, ratio] : {std::pair(counts_operations, 2), {counts_bytes, 4}}) {
+        const LayerSample full = sample(estimated_profile(model, where, options(8, 1)), "head", 1);
+        const LayerSample slow = sample(estimated_profile(model, where, half), "head", 1);
+        EXPECT_EQ(slow.forward, ratio * full.forward);
+    }
+}
+
+// --- Times where only bytes cost, by hand. ---
+
+/// T = 8 tokens, C = 16, V = 100, two bytes per number. Norm: reads and writes T C. Projection:
+/// T C + C V + T V. Loss: reads T V, writes it in four bytes, which is twice as many.
+TEST(Estimate, BytesOfTheHeadAreThoseOfItsKernels) {
+    const Profile profile = estimated_profile(model_of(small_gpt2()), counts_bytes, options(8, 1));
+    const LayerSample head = sample(profile, "head", 1);
+    EXPECT_EQ(head.forward.count(), 2 * (2 * 128 + (128 + 1600 + 800) + 3 * 800));
+    EXPECT_EQ(head.backward_input.count(), 2 * (3 * 128 + (128 + 1600 + 800) + 3 * 800));
+    EXPECT_EQ(head.backward_weight.count(), 2 * (128 + 1600 + 800 + 1600));
+    EXPECT_EQ(head.forward_kernels, 3);
+    EXPECT_EQ(head.backward_weight_kernels, 1);
+    // Two tables: reads T C rows, writes T C; backward reads a gradient and adds to the rows.
+    EXPECT_EQ(sample(profile, "embedding", 1).forward.count(), 2 * 2 * 2 * 128);
+    EXPECT_EQ(sample(profile, "embedding", 1).backward_weight.count(), 2 * 2 * 3 * 128);
+    EXPECT_EQ(sample(profile, "embedding", 1).backward_input.count(), 0);
+    // 28 bytes per parameter for AdamW.
+    EXPECT_EQ(layer(profile, "block0.attention").optimizer.count(), 28 * 1120);
+}
+
+// --- What is kept. ---
+
+/// Korthikanti et al. 2022: s b h (34 + 5 a s / h) bytes per block of a GPT in 16 bits. The last
+/// term are the stored scores; FlashAttention keeps 4 bytes per query and head instead. The head:
+/// 2 s b h for its norm, 2 s b h for its projection, 4 s b v for its logits.
+TEST(Estimate, ABlockKeepsWhatIsPublished) {
+    const std::int64_t b = 3;
+    const std::int64_t s = 8;
+    const std::int64_t h = 16;
+    const Profile profile =
+        estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 3));
+    EXPECT_EQ(sample(profile, "block0.attention", 3).saved.count, 13 * s * b * h + 4 * s * b * 2);
+    EXPECT_EQ(sample(profile, "block0.feed_forward", 3).saved.count, 21 * s * b * h);
+    EXPECT_EQ(sample(profile, "head", 3).saved.count, 4 * s * b * h + 4 * s * b * 100);
+    EXPECT_EQ(sample(profile, "head", 3).output.count, 0);
+    EXPECT_EQ(sample(profile, "head", 3).workspace.count, 2 * s * b * 100);
+    // Tokens of 8 bytes, and a mask of dropout.
+    EXPECT_EQ(sample(profile, "embedding", 3).input.count, 8 * s * b);
+    EXPECT_EQ(sample(profile, "embedding", 3).saved.count, 8 * s * b + s * b * h);
+    for (const char* name : {"embedding", "block3.attention", "block0.feed_forward"}) {
+        EXPECT_EQ(sample(profile, name, 3).output.count, 2 * s * b * h) << name;
+    }
+}
+
+/// No masks; 4 heads of 2, two pairs of keys and values; two halves of 16 and their product.
+TEST(Estimate, ALlamaKeepsItsGroupedKeysAndItsGate) {
+    const DecoderModel model = model_of(with(llama_config(),
+                                             {{"hidden_size", 8},
+                                              {"intermediate_size", 16},
+                                              {"num_attention_heads", 4},
+                                              {"num_key_value_heads", 2}}));
+    const Profile profile = estimated_profile(model, counts_operations, options(5, 1));
+    EXPECT_EQ(sample(profile, "block0.attention", 1).saved.count,
+              2 * 5 * (8 + 8 + 8 + 4 + 4 + 8) + 4 * 5 * 4);
+    EXPECT_EQ(sample(profile, "block0.attention", 1).split.count, 2 * 5 * (8 + 4 + 4));
+    EXPECT_EQ(sample(profile, "block0.feed_forward", 1).saved.count, 2 * 5 * (8 + 8 + 3 * 16));
+    EXPECT_EQ(sample(profile, "block0.feed_forward", 1).split.count, 2 * 5 * 2 * 16);
+    EXPECT_EQ(sample(profile, "embedding", 1).saved.count, 8 * 5);
+}
+
+// --- Calibration. ---
+
+TEST(Calibration, AKindTakesTheMeasuredTimesAtThePoint) {
+    Profile profile = estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 2));
+    const Profile before = profile;
+    const LayerSample attention = sample(profile, "block0.attention", 2);
+    const auto factors =
+        calibrate(profile,
+                  {{"attention", 2, 3 * attention.forward, 2 * attention.backward()}},
+                  "points.json");
+    ASSERT_EQ(factors.size(), 1U);
+    EXPECT_DOUBLE_EQ(factors[0].forward, 3);
+    EXPECT_DOUBLE_EQ(factors[0].backward, 2);
+    for (const int size : {1, 2, 32}) {
+        for (const char* name : {"block0.attention", "block3.attention"}) {
+            const LayerSample was = sample(before, name, size);
+            const LayerSample is = sample(profile, name, size);
+            EXPECT_EQ(is.forward, 3 * was.forward);
+            EXPECT_EQ(is.backward_weight, 2 * was.backward_weight);
+            EXPECT_EQ(is.saved, was.saved);
+        }
+    }
+    EXPECT_EQ(layer(profile, "head"), layer(before, "head"));
+    EXPECT_EQ(profile.source, CostSource::Estimated);
+}
+
+TEST(Calibration, PointsComeFromAListOrFromAProfile) {
+    const std::string list = R"({"schema_version": 1, "points": [
+        {"kind": "head", "micro_batch_size": 4, "forward_ns": 10, "backward_ns": 30}]})";
+    EXPECT_THAT(parse_calibration(list, "x", 1),
+                ElementsAre(CalibrationPoint{"head", 4, Duration{10}, Duration{30}}));
+    const std::string profile = R"({"schema_version": 1, "source": "measured", "layers": [
+        {"name": "a", "kind": "attention", "parameter_bytes": 0, "samples": [
+         {"micro_batch_size": 1, "forward_ns": 10, "backward_ns": 20, "output_bytes": 0, "saved_bytes": 0},
+         {"micro_batch_size": 3, "forward_ns": 30, "backward_ns": 60, "output_bytes": 0, "saved_bytes": 0}]},
+        {"name": "b", "kind": "attention", "parameter_bytes": 0, "samples": [
+         {"micro_batch_size": 2, "forward_ns": 40, "backward_ns": 50, "output_bytes": 0, "saved_bytes": 0}]}]})";
+    EXPECT_THAT(parse_calibration(profile, "x", 2),
+                ElementsAre(CalibrationPoint{"attention", 2, Duration{30}, Duration{45}}));
+}
+
+TEST(Calibration, WhatDoesNotFitIsRefused) {
+    const auto refusal = [](const CalibrationPoint& point) {
+        return error_of([&] {
+            Profile profile =
+                estimated_profile(model_of(small_gpt2()), counts_operations, options(8, 2));
+            calibrate(profile, {point}, "points.json");
+        });
+    };
+    const Error kind = refusal({"atention", 1, Duration{1}, Duration{1}});
+    EXPECT_EQ(kind.place(), "points.json: kind 'atention'");
+    EXPECT_THAT(kind.text(), HasSubstr("embedding, attention, feed_forward, head"));
+    EXPECT_THAT(refusal({"head", 1, Duration{0}, Duration{1}}).text(),
+                HasSubstr("measured 0 ns, estimated 25600 ns"));
+    EXPECT_THAT(refusal({"head", 100, Duration{1}, Duration{1}}).text(),
+                HasSubstr("no cost at micro-batch size 100"));
+    EXPECT_THAT(error_of([] {
+                    parse_calibration(
+                        R"({"schema_version": 1, "points": [
+                    {"kind": "head", "micro_batch_size": 4, "forward_ns": 10, "backward_ns": 30},
+                    {"kind": "head", "micro_batch_size": 8, "forward_ns": 10, "backward_ns": 30}]})",
+                        "x",
+                        1);
+                }).what(),
+                HasSubstr("x: /points/1/kind: \"head\", expected each kind once"));
+}
+
+}  // namespace
+}  // namespace pipetwin
