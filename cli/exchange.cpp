@@ -32,6 +32,18 @@ Json or_null(const std::optional<Value>& value) {
     return value ? Json(*value) : Json(nullptr);
 }
 
+/// 8030261248 as 8,030,261,248.
+std::string with_separators(std::int64_t number) {
+    const std::string digits = fmt::format("{}", number);
+    std::string text;
+    for (std::size_t i = 0; i < digits.size(); ++i) {
+        const bool group_begins = i > 0 && (digits.size() - i) % 3 == 0;
+        text += group_begins ? "," : "";
+        text += digits[i];
+    }
+    return text;
+}
+
 }  // namespace
 
 std::size_t format_index(std::string_view word, const FormatNames& names) {
@@ -78,21 +90,29 @@ void report(const Exchanged& what, const CommonOptions& options, Console& consol
         json["format"] = what.format;
         json["source"] = what.source;
         json["file"] = what.out.string();
-        json["ranks"] = what.ranks;
-        json["stages"] = what.stages;
+        json["ranks"] = what.ranks > 0 ? Json(what.ranks) : Json(nullptr);
+        json["stages"] = what.stages > 0 ? Json(what.stages) : Json(nullptr);
         json["micro_batches"] = or_null(what.micro_batches);
         json["costs"] = or_null(what.costs);
+        json["layers"] = or_null(what.layers);
+        json["parameters"] = or_null(what.parameters);
         console.result(json_text(json));
         return;
     }
-    std::string text = fmt::format("{}: {}, {}",
-                                   what.out.string(),
-                                   counted(what.ranks, "rank"),
-                                   counted(what.stages, "stage"));
-    if (what.micro_batches) {
-        text += ", " + counted(*what.micro_batches, "micro-batch");
+    std::vector<std::string> parts;
+    if (what.ranks > 0) {
+        parts = {counted(what.ranks, "rank"), counted(what.stages, "stage")};
     }
-    console.result(text + '\n');
+    if (what.micro_batches) {
+        parts.push_back(counted(*what.micro_batches, "micro-batch"));
+    }
+    if (what.layers) {
+        parts.push_back(counted(*what.layers, "layer"));
+    }
+    if (what.parameters) {
+        parts.push_back(with_separators(*what.parameters) + " parameters");
+    }
+    console.result(fmt::format("{}: {}\n", what.out.string(), fmt::join(parts, ", ")));
 }
 
 }  // namespace pipetwin::cli

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -32,10 +33,12 @@ struct Exchanged {
     std::string format;
     std::string source;
     std::filesystem::path out;
-    int ranks = 0;
+    int ranks = 0;  ///< 0 where the format knows none, as below
     int stages = 0;
     std::optional<int> micro_batches{};  ///< none where the format knows none
     std::optional<std::string> costs{};  ///< where times come from; none where there are none
+    std::optional<int> layers{};         ///< of a profile
+    std::optional<std::int64_t> parameters{};
 };
 
 /// Prints the result as text, or as JSON if the user asked for it.

@@ -165,6 +165,7 @@ class Grammar {
     CLI::App& add_command(const std::string& name, const std::string& text);
     void add_training(CLI::App& app, RunOptions& options);
     void add_exchange();
+    void add_hf_options(CLI::App& app);
     Command selected() const;
     CommonOptions common() const;
 
@@ -203,17 +204,45 @@ void needs_out_file(CLI::App& app) {
     app.get_option("--out")->description("File to write")->type_name("FILE")->required();
 }
 
+void Grammar::add_hf_options(CLI::App& app) {
+    HfOptions& hf = import_.hf;
+    app.add_option("--device", hf.device, "hf: the device that costs are estimated for")
+        ->type_name("NAME");
+    app.add_option("--sequence", hf.sequence, "hf: tokens per sample")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 26));
+    app.add_option("--micro-batch-size", hf.micro_batch_size, "hf: samples per micro-batch")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16));
+    app.add_option("--precision", hf.precision, "hf: bf16, fp16 or fp32 (default: the file's)")
+        ->type_name("NAME");
+    app.add_option(
+           "--efficiency", hf.efficiency, "hf: share of the dense matrix rate (default 0.5)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
+    app.add_option("--memory-efficiency",
+                   hf.memory_efficiency,
+                   "hf: share of the memory rate (default 0.8)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
+    app.add_option("--calibrate", hf.calibration, "hf: measured layers that correct the estimate")
+        ->type_name("FILE");
+}
+
 void Grammar::add_exchange() {
     CLI::App& import = add_command("import", "Another tool's file into ours");
-    import.add_option("format", import_.format, "torch-csv or megatron")
+    import.add_option("format", import_.format, "torch-csv, megatron, csv or hf")
         ->type_name("FORMAT")
         ->required();
-    import.add_option("file", import_.file, "The file, or - for standard input")
+    import
+        .add_option(
+            "file", import_.file, "The file, or - for standard input; hf: or a model's name")
         ->type_name("FILE")
         ->required();
     import.add_option("--chunks", import_.chunks, "megatron: stages per rank (default 1)")
         ->type_name("V")
         ->check(CLI::Range(1, 64));
+    add_hf_options(import);
     needs_out_file(import);
 
     CLI::App& exporter = add_command("export", "Ours into another tool's, or into a picture");
@@ -419,6 +448,17 @@ void check_command_word(const std::vector<std::string>& args) {
 }
 
 }  // namespace
+
+std::string_view HfOptions::given() const {
+    return device                 ? "--device"
+           : sequence             ? "--sequence"
+           : micro_batch_size     ? "--micro-batch-size"
+           : precision            ? "--precision"
+           : efficiency           ? "--efficiency"
+           : memory_efficiency    ? "--memory-efficiency"
+           : !calibration.empty() ? "--calibrate"
+                                  : "";
+}
 
 bool PlainOptions::any() const {
     return schedule || !schedule_file.empty() || stages || chunks || micro_batches || group_size ||

@@ -101,12 +101,27 @@ struct CheckOptions {
     std::optional<int> capacity;
 };
 
+/// What a config.json leaves open; see cli/importers/hf.cpp.
+struct HfOptions {
+    std::optional<std::string> device;
+    std::optional<int> sequence;
+    std::optional<int> micro_batch_size;
+    std::optional<std::string> precision;
+    std::optional<double> efficiency;
+    std::optional<double> memory_efficiency;
+    std::filesystem::path calibration;  ///< empty: none
+
+    /// The first option that was given; empty: none was.
+    std::string_view given() const;
+};
+
 /// `common.out` is a file for these two, and given.
 struct ImportOptions {
     CommonOptions common;
     std::string format;
     std::filesystem::path file;  ///< "-": standard input
     std::optional<int> chunks;   ///< megatron: stages per rank
+    HfOptions hf;
 };
 
 struct ExportOptions {

@@ -5,6 +5,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/exchange.h"
+#include "cli/importers/importers.h"
 #include "cli/input.h"
 #include "cli/schedule_source.h"
 #include "core/error.h"
@@ -17,12 +18,6 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t largest_layout_file = std::size_t{1} << 20;
-
-/// What an importer hands back: the file, and the rest of the result.
-struct Imported {
-    std::string content;
-    Exchanged result;
-};
 
 /// Refuses what `check` refuses; the file itself stays as it is, with or without communication.
 Imported torch_csv(const ImportOptions& options) {
@@ -89,13 +84,14 @@ Imported megatron(const ImportOptions& options) {
     return imported;
 }
 
-constexpr std::array built{std::string_view{"torch-csv"}, std::string_view{"megatron"}};
+constexpr std::array built{std::string_view{"torch-csv"},
+                           std::string_view{"megatron"},
+                           std::string_view{"csv"},
+                           std::string_view{"hf"}};
 constexpr std::array later{std::string_view{"torch-trace"},
                            std::string_view{"chrome-trace"},
-                           std::string_view{"pipedream"},
-                           std::string_view{"hf"},
-                           std::string_view{"csv"}};
-constexpr std::array importers{&torch_csv, &megatron};
+                           std::string_view{"pipedream"}};
+constexpr std::array importers{&torch_csv, &megatron, &import_csv, &import_hf};
 static_assert(built.size() == importers.size());
 
 }  // namespace
@@ -110,12 +106,21 @@ void execute(const ImportOptions& options, Console& console) {
                                 options.format),
                     "leave it out");
     }
+    if (!options.hf.given().empty() && importers.at(index) != &import_hf) {
+        throw Error(ErrorKind::Usage,
+                    std::string(options.hf.given()),
+                    fmt::format("a file of format '{}' has its costs, or none", options.format),
+                    "leave it out");
+    }
     require_free(options.common.out, options.common.force);
     Imported imported = importers.at(index)(options);
     write_file(options.common.out, imported.content);
     imported.result.format = options.format;
     imported.result.source = input_name(options.file);
     imported.result.out = options.common.out;
+    for (const std::string& note : imported.notes) {
+        console.note(note);
+    }
     report(imported.result, options.common, console);
 }
 

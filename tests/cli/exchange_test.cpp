@@ -6,6 +6,7 @@
 
 #include "cli/options.h"
 #include "core/formats/chrome_trace.h"
+#include "core/formats/profile_json.h"
 #include "core/formats/schedule_csv.h"
 #include "core/lower.h"
 #include "core/scenario.h"
@@ -142,6 +143,23 @@ TEST_F(Exchange, AThousandMillionColumnsAreRefusedWithLineAndCell) {
     EXPECT_EQ(outcome.code, 3);
     EXPECT_THAT(outcome.err,
                 HasSubstr("standard input:1:64000002: cell 64000001, '': the file has more than"));
+}
+
+// --- csv. ---
+
+TEST_F(Exchange, AProfileByHandBecomesAProfile) {
+    const std::string costs = file("costs.csv",
+                                   "name,forward_ms,backward_ms,output_bytes,saved_bytes,"
+                                   "parameter_bytes\na,1.5,3,100,200,400\nb,0.25,0.5,0,10,0\n");
+    const Profile profile = parse_profile(written({"import", "csv", costs}), "written");
+    EXPECT_EQ(profile, read_profile(costs));
+    const Outcome outcome =
+        pipetwin({"import", "csv", costs, "--json", "--out", path("costs.profile.json")});
+    EXPECT_EQ(outcome.json().at("layers"), 2);
+    EXPECT_TRUE(outcome.json().at("ranks").is_null());
+    const Outcome bad = refused({"import", "csv", file("bad.csv", "name,forward\n")});
+    EXPECT_EQ(bad.code, 3);
+    EXPECT_THAT(bad.err, HasSubstr("bad.csv:1"));
 }
 
 // --- Pictures and traces. ---
@@ -311,12 +329,12 @@ TEST_F(Exchange, UnknownFormatsNameTheNearestAndWhatThereIs) {
                 HasSubstr("did you mean 'megatron-layout'?"));
     const Outcome strange = refused({"import", "visio", csv});
     EXPECT_EQ(strange.code, 2);
-    EXPECT_THAT(strange.err, HasSubstr("hint: this version can import torch-csv, megatron\n"));
+    EXPECT_THAT(strange.err, HasSubstr("hint: this version can import torch-csv, megatron"));
 }
 
 TEST_F(Exchange, FormatsThatAreNotBuiltYetAreNoUsageErrors) {
     const std::string csv = file("x.csv", "0F0,0B0\n");
-    for (const char* const format : {"torch-trace", "chrome-trace", "pipedream", "hf", "csv"}) {
+    for (const char* const format : {"torch-trace", "chrome-trace", "pipedream"}) {
         const Outcome outcome = refused({"import", format, csv});
         EXPECT_EQ(outcome.code, 3) << format;
         EXPECT_THAT(outcome.err, HasSubstr("this version cannot import this format yet"));

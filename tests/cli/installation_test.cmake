@@ -19,6 +19,10 @@ endif()
 execute_process(COMMAND ${program} simulate ${data}/scenarios/papers/gpipe-transformer-48.toml
     WORKING_DIRECTORY / OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 
+# A model that is known by name.
+execute_process(COMMAND ${program} import hf llama-3-8b --device h100-sxm --sequence 4096 --micro-batch-size 1
+    --out ${PREFIX}/llama.profile.json WORKING_DIRECTORY / OUTPUT_QUIET ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
+
 # Devices and a link that are known by name.
 file(WRITE ${PREFIX}/x.profile.json [[{"schema_version": 1, "source": "measured", "device": "h100-sxm",
     "precision": "bf16", "layers": [

@@ -1,0 +1,17 @@
+#include "cli/importers/importers.h"
+#include "cli/input.h"
+#include "core/formats/json_text.h"
+#include "core/formats/profile_csv.h"
+#include "core/formats/profile_json.h"
+
+namespace pipetwin::cli {
+
+Imported import_csv(const ImportOptions& options) {
+    const Profile profile = parse_profile_csv(read_input(options.file, JsonLimits{}.max_bytes),
+                                              input_name(options.file));
+    Imported imported{.content = print_profile(profile), .result = {}};
+    imported.result.layers = static_cast<int>(profile.layers.size());
+    return imported;
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,190 @@
+#include <array>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/importers/importers.h"
+#include "cli/input.h"
+#include "core/error.h"
+#include "core/estimate.h"
+#include "core/formats/calibration_json.h"
+#include "core/formats/hf_config.h"
+#include "core/formats/json_text.h"
+#include "core/formats/profile_json.h"
+#include "core/shipped_profiles.h"
+#include "core/suggest.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// The file itself, the config.json of a folder, or the file of a model that is known by name.
+std::filesystem::path config_file(const std::filesystem::path& file) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(file, ignored)) {
+        return file / "config.json";
+    }
+    const bool is_name = !file.has_parent_path() && file.extension() != ".json" && file != "-";
+    return is_name && !std::filesystem::exists(file, ignored) ? find_model(file.string()) : file;
+}
+
+template <class Value>
+Value required(const std::optional<Value>& value, std::string_view option, std::string hint) {
+    if (!value) {
+        throw Error(
+            ErrorKind::Usage, "", fmt::format("'import hf' needs {}", option), std::move(hint));
+    }
+    return *value;
+}
+
+/// As trained: what the user says, else the file, else what frameworks take without a word.
+std::string precision_of(const DecoderModel& model,
+                         const ImportOptions& options,
+                         std::vector<std::string>& notes) {
+    constexpr std::array<std::string_view, 3> known{"bf16", "fp16", "fp32"};
+    if (const std::optional<std::string>& chosen = options.hf.precision) {
+        if (std::ranges::find(known, *chosen) == known.end()) {
+            throw Error(ErrorKind::Usage,
+                        "--precision",
+                        fmt::format("'{}', expected {}", *chosen, fmt::join(known, ", ")),
+                        suggestion(*chosen, known));
+        }
+        return *chosen;
+    }
+    if (!model.precision) {
+        notes.emplace_back(
+            "the file has no torch_dtype: costs are for fp32; --precision bf16 estimates training "
+            "in half precision");
+    }
+    return model.precision.value_or("fp32");
+}
+
+void expect_rate(const DeviceProfile& device, const std::string& precision) {
+    if (!device.matrix_rates.contains(precision)) {
+        std::vector<std::string_view> known;
+        for (const auto& [name, rate] : device.matrix_rates) {
+            known.push_back(name);
+        }
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format("device '{}'", device.name),
+            fmt::format(
+                "no matrix rate at precision '{}', only at {}", precision, fmt::join(known, ", ")),
+            "choose one of them with --precision, or another device");
+    }
+}
+
+/// Learned positions end somewhere; rotated ones do not, but were trained that far.
+void check_sequence(const DecoderModel& model,
+                    int sequence,
+                    const std::string& place,
+                    std::vector<std::string>& notes) {
+    if (model.learned_positions > 0 && sequence > model.learned_positions) {
+        throw Error(ErrorKind::BadInput,
+                    place + ": /n_positions",
+                    fmt::format("{}, but --sequence is {}", model.learned_positions, sequence),
+                    fmt::format("the model has no position behind the last: --sequence {}",
+                                model.learned_positions));
+    }
+    if (model.context > 0 && sequence > model.context) {
+        notes.push_back(
+            fmt::format("the model was made for {} tokens, not for {}", model.context, sequence));
+    }
+}
+
+void apply_calibration(const ImportOptions& options,
+                       int micro_batch_size,
+                       Profile& profile,
+                       std::vector<std::string>& notes) {
+    const std::filesystem::path& file = options.hf.calibration;
+    if (file.empty()) {
+        return;
+    }
+    const std::string place = file.string();
+    const auto points =
+        parse_calibration(read_file(file, JsonLimits{}.max_bytes), place, micro_batch_size);
+    for (const CalibrationFactor& factor : calibrate(profile, points, place)) {
+        notes.push_back(
+            fmt::format("{}: measured forward {:.3g}, backward {:.3g} times the estimate",
+                        factor.kind,
+                        factor.forward,
+                        factor.backward));
+    }
+}
+
+/// What no profile can hold is due to the sizes that the user chose.
+void check_size(const Profile& profile, const std::string& place, const EstimateOptions& options) {
+    try {
+        check_profile(profile,
+                      fmt::format("{} with --sequence {} --micro-batch-size {}",
+                                  place,
+                                  options.sequence,
+                                  options.micro_batch_size));
+    } catch (const Error& error) {
+        throw Error(error.kind(),
+                    error.place(),
+                    error.text(),
+                    "estimate smaller micro-batches, or shorter samples");
+    }
+}
+
+std::string estimate_note(const DeviceProfile& device, const EstimateOptions& options) {
+    return fmt::format(
+        "estimated for {}: matrix products at {:.4g} % of {:.4g} TFLOP/s, memory at {:.4g} % of "
+        "{:.4g} GB/s",
+        device.name,
+        100 * options.efficiency,
+        device.matrix_rates.at(options.precision).value / 1e12,
+        100 * options.memory_efficiency,
+        device.memory_rate.value / 1e9);
+}
+
+std::int64_t parameters(const Profile& profile) {
+    return std::accumulate(
+        profile.layers.begin(),
+        profile.layers.end(),
+        std::int64_t{0},
+        [](std::int64_t sum, const LayerCost& layer) { return sum + layer.parameter_count; });
+}
+
+}  // namespace
+
+Imported import_hf(const ImportOptions& options) {
+    EstimateOptions estimate;
+    const std::string device_name =
+        required(options.hf.device, "--device NAME", "'pipetwin devices' lists the names");
+    estimate.sequence =
+        required(options.hf.sequence, "--sequence N", "the tokens of a sample, such as 4096");
+    estimate.micro_batch_size = required(options.hf.micro_batch_size,
+                                         "--micro-batch-size N",
+                                         "the samples of a micro-batch, such as 1");
+    estimate.efficiency = options.hf.efficiency.value_or(estimate.efficiency);
+    estimate.memory_efficiency = options.hf.memory_efficiency.value_or(estimate.memory_efficiency);
+
+    const std::filesystem::path file = config_file(options.file);
+    const std::string place = input_name(file);
+    const DecoderModel model = parse_hf_config(read_input(file, JsonLimits{}.max_bytes), place);
+    const DeviceProfile device = find_device(device_name);
+    Imported imported;
+    estimate.precision = precision_of(model, options, imported.notes);
+    expect_rate(device, estimate.precision);
+    check_sequence(model, estimate.sequence, place, imported.notes);
+
+    Profile profile = estimated_profile(model, device, estimate);
+    profile.tool_version = PIPETWIN_VERSION;
+    imported.notes.push_back(estimate_note(device, estimate));
+    apply_calibration(options, estimate.micro_batch_size, profile, imported.notes);
+    check_size(profile, place, estimate);
+    if (model.tied) {
+        imported.notes.emplace_back(
+            "the head's matrix is that of the embedding and counts there; where the two are on "
+            "different ranks, the last one holds a copy that no prediction counts");
+    }
+    imported.content = print_profile(profile);
+    imported.result.layers = static_cast<int>(profile.layers.size());
+    imported.result.parameters = parameters(profile);
+    return imported;
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,155 @@
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+#include "core/formats/profile_json.h"
+#include "tests/cli/support.h"
+#include "tests/support/hf_texts.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ImportHf : public InFolder {
+  protected:
+    /// `import hf` for one sample of 512 tokens on an H100, where `more` says nothing else.
+    Outcome import(const std::string& model, const std::vector<std::string>& more = {}) const {
+        std::vector<std::string> args{
+            "import", "hf", model, "--force", "--out", path("model.profile.json")};
+        for (const auto& [option, value] : {std::pair("--device", "h100-sxm"),
+                                            std::pair("--sequence", "512"),
+                                            std::pair("--micro-batch-size", "1")}) {
+            if (std::ranges::find(more, option) == more.end()) {
+                args.insert(args.end(), {option, value});
+            }
+        }
+        return pipetwin(joined(args, more));
+    }
+
+    Profile imported(const std::string& model, const std::vector<std::string>& more = {}) const {
+        const Outcome outcome = import(model, more);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return read_profile(path("model.profile.json"));
+    }
+};
+
+TEST_F(ImportHf, AModelKnownByNameBecomesAProfileThatIsSimulated) {
+    const Outcome outcome = import("llama-3-8b");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, path("model.profile.json") + ": 66 layers, 8,030,261,248 parameters\n");
+    EXPECT_EQ(outcome.err,
+              "estimated for h100-sxm: matrix products at 50 % of 989 TFLOP/s, memory at 80 % of "
+              "3350 GB/s\n");
+    const std::string scenario = file("llama.toml", R"toml([model]
+kind = "profile"
+file = "model.profile.json"
+[training]
+batch = 8
+[pipeline]
+stages = 4
+micro_batches = 8
+schedule = "1f1b"
+[cluster]
+device = "h100-sxm"
+)toml");
+    const Outcome simulated = pipetwin({"simulate", scenario, "--json"});
+    EXPECT_EQ(simulated.code, 0) << simulated.err;
+    EXPECT_EQ(simulated.json().at("cost_source"), "estimated");
+}
+
+TEST_F(ImportHf, AFolderStandsForItsConfig) {
+    std::filesystem::create_directory(path("checkpoint"));
+    file("checkpoint/config.json", testing::llama_config().dump());
+    EXPECT_EQ(imported(path("checkpoint")), imported(path("checkpoint/config.json")));
+}
+
+TEST_F(ImportHf, WhatIsAssumedIsSaid) {
+    const Outcome outcome = import("gpt2-124m");
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("no torch_dtype: costs are for fp32; --precision bf16"),
+                      HasSubstr("% of 67 TFLOP/s"),
+                      HasSubstr("the head's matrix is that of the embedding")));
+    EXPECT_EQ(imported("gpt2-124m", {"--precision", "bf16"}).precision, "bf16");
+    EXPECT_THAT(import("llama-3-8b", {"--sequence", "9000"}).err,
+                HasSubstr("made for 8192 tokens, not for 9000"));
+}
+
+TEST_F(ImportHf, EfficiencyAndMeasuredLayersChangeTheTimes) {
+    const Profile half = imported("llama-3-8b");
+    const Profile full = imported("llama-3-8b", {"--efficiency", "1", "--memory-efficiency", "1"});
+    EXPECT_LT(full.layers[1].samples[0].forward, half.layers[1].samples[0].forward);
+    const std::string points =
+        file("points.json",
+             R"({"schema_version": 1, "points": [{"kind": "attention", "micro_batch_size": 1,
+                 "forward_ns": 5000000, "backward_ns": 9000000}]})");
+    const Profile measured = imported("llama-3-8b", {"--calibrate", points});
+    EXPECT_EQ(measured.layers[1].samples[0].forward, Duration{5'000'000});
+    EXPECT_NEAR(
+        static_cast<double>(measured.layers[63].samples[0].backward().count()), 9'000'000, 2);
+    EXPECT_EQ(measured.layers[2], half.layers[2]);
+}
+
+// --- Refusals. ---
+
+TEST_F(ImportHf, NamesThatAreNotKnownListThoseThatAre) {
+    const Outcome model = import("llama-3-80b");
+    EXPECT_EQ(model.code, 3);
+    EXPECT_THAT(model.err,
+                AllOf(HasSubstr("no model 'llama-3-80b'; known: gpt2-1.5b, gpt2-124m"),
+                      HasSubstr("hint: did you mean 'llama-3-70b'?")));
+    EXPECT_EQ(import(path("nothing.json")).code, 6);
+    const Outcome device = import("llama-3-8b", {"--device", "h100"});
+    EXPECT_EQ(device.code, 3);
+    EXPECT_THAT(device.err, HasSubstr("did you mean 'h100-sxm'?"));
+}
+
+TEST_F(ImportHf, AnUnknownFamilyIsRefusedWithFileAndKey) {
+    const std::string config = file("config.json", R"({"model_type": "bert"})");
+    const Outcome outcome = import(config);
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err,
+                HasSubstr(config + ": /model_type: \"bert\", expected one of llama, mistral"));
+    EXPECT_FALSE(std::filesystem::exists(path("model.profile.json")));
+}
+
+TEST_F(ImportHf, WhatTheModelOrTheDeviceCannotDoIsRefused) {
+    const Outcome positions = import("gpt2-124m", {"--sequence", "1025"});
+    EXPECT_EQ(positions.code, 3);
+    EXPECT_THAT(positions.err, HasSubstr("/n_positions: 1024, but --sequence is 1025"));
+    const Outcome precision = import("llama-3-8b", {"--device", "v100-sxm2"});
+    EXPECT_EQ(precision.code, 3);
+    EXPECT_THAT(precision.err, HasSubstr("no matrix rate at precision 'bf16', only at fp16"));
+    const Outcome size =
+        import("llama-3-8b", {"--sequence", "67108864", "--micro-batch-size", "65536"});
+    EXPECT_EQ(size.code, 3);
+    EXPECT_THAT(size.err,
+                HasSubstr("with --sequence 67108864 --micro-batch-size 65536: /layers/0"));
+}
+
+TEST_F(ImportHf, OptionsBelongToTheirFormat) {
+    for (const char* missing : {"--device", "--sequence", "--micro-batch-size"}) {
+        std::vector<std::string> args{"import", "hf", "llama-3-8b", "--out", path("x")};
+        for (const auto& [option, value] : {std::pair("--device", "h100-sxm"),
+                                            std::pair("--sequence", "512"),
+                                            std::pair("--micro-batch-size", "1")}) {
+            if (std::string_view(option) != missing) {
+                args.insert(args.end(), {option, value});
+            }
+        }
+        const Outcome outcome = pipetwin(args);
+        EXPECT_EQ(outcome.code, 2);
+        EXPECT_THAT(outcome.err, HasSubstr(std::string("'import hf' needs ") + missing));
+    }
+    const Outcome other =
+        pipetwin({"import", "csv", file("x.csv", ""), "--sequence", "4", "--out", path("x")});
+    EXPECT_EQ(other.code, 2);
+    EXPECT_THAT(other.err, HasSubstr("--sequence: a file of format 'csv' has its costs"));
+    EXPECT_EQ(import("llama-3-8b", {"--efficiency", "2"}).code, 2);
+    EXPECT_EQ(import("llama-3-8b", {"--precision", "bf61"}).code, 2);
+}
+
+}  // namespace
+}  // namespace pipetwin::cli
