@@ -225,6 +225,12 @@ void Grammar::add_hf_options(CLI::App& app) {
                    "hf: share of the memory rate (default 0.8)")
         ->type_name("X")
         ->check(CLI::Range(0.001, 1.0));
+    app.add_option("--weights",
+                   hf.weights,
+                   "hf: safetensors files, or their index.json, for exact bytes (repeatable)")
+        ->type_name("FILE")
+        ->take_all()
+        ->expected(1);
     app.add_option("--calibrate", hf.calibration, "hf: measured layers that correct the estimate")
         ->type_name("FILE");
 }
@@ -457,6 +463,7 @@ std::string_view HfOptions::given() const {
            : efficiency           ? "--efficiency"
            : memory_efficiency    ? "--memory-efficiency"
            : !calibration.empty() ? "--calibrate"
+           : !weights.empty()     ? "--weights"
                                   : "";
 }
 

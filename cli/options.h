@@ -110,6 +110,7 @@ struct HfOptions {
     std::optional<double> efficiency;
     std::optional<double> memory_efficiency;
     std::filesystem::path calibration;  ///< empty: none
+    std::vector<std::filesystem::path> weights;
 
     /// The first option that was given; empty: none was.
     std::string_view given() const;

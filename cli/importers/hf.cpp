@@ -10,6 +10,7 @@
 #include "core/estimate.h"
 #include "core/formats/calibration_json.h"
 #include "core/formats/hf_config.h"
+#include "core/formats/hf_weights.h"
 #include "core/formats/json_text.h"
 #include "core/formats/profile_json.h"
 #include "core/shipped_profiles.h"
@@ -113,6 +114,49 @@ void apply_calibration(const ImportOptions& options,
     }
 }
 
+/// The files have to hold what the config.json says; a little more is fine, as they may keep
+/// buffers that it does not mention.
+void expect_same_count(const LayerCost& layer, std::int64_t in_files, const std::string& place) {
+    constexpr double most = 1.01;
+    const auto expected = static_cast<double>(layer.parameter_count);
+    if (in_files < layer.parameter_count || static_cast<double>(in_files) > most * expected) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("layer '{}' has {} numbers in the files, expected the {} of the "
+                                "config.json",
+                                layer.name,
+                                in_files,
+                                layer.parameter_count),
+                    "do the weights belong to this config.json? quantized ones are not for "
+                    "training");
+    }
+}
+
+/// Exact bytes in place of parameters times bytes per number.
+void apply_weights(const ImportOptions& options,
+                   const DecoderModel& model,
+                   Profile& profile,
+                   std::vector<std::string>& notes) {
+    if (options.hf.weights.empty()) {
+        return;
+    }
+    const std::string place = options.hf.weights.front().string();
+    const std::vector<LayerWeights> weights = read_weights(model, options.hf.weights);
+    Bytes before;
+    Bytes after;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        LayerCost& layer = profile.layers[i];
+        expect_same_count(layer, weights[i].count, place);
+        before += layer.parameter_bytes;
+        after += weights[i].bytes;
+        layer.parameter_bytes = weights[i].bytes;
+    }
+    notes.push_back(fmt::format("weights take {} in the files; in {} they would take {}",
+                                format_bytes(after),
+                                profile.precision,
+                                format_bytes(before)));
+}
+
 /// What no profile can hold is due to the sizes that the user chose.
 void check_size(const Profile& profile, const std::string& place, const EstimateOptions& options) {
     try {
@@ -174,6 +218,7 @@ Imported import_hf(const ImportOptions& options) {
     Profile profile = estimated_profile(model, device, estimate);
     profile.tool_version = PIPETWIN_VERSION;
     imported.notes.push_back(estimate_note(device, estimate));
+    apply_weights(options, model, profile, imported.notes);
     apply_calibration(options, estimate.micro_batch_size, profile, imported.notes);
     check_size(profile, place, estimate);
     if (model.tied) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/formats/profile_json.h"
+#include "core/formats/safetensors.h"
 #include "tests/cli/support.h"
 #include "tests/support/hf_texts.h"
 
@@ -90,6 +91,44 @@ TEST_F(ImportHf, EfficiencyAndMeasuredLayersChangeTheTimes) {
     EXPECT_NEAR(
         static_cast<double>(measured.layers[63].samples[0].backward().count()), 9'000'000, 2);
     EXPECT_EQ(measured.layers[2], half.layers[2]);
+}
+
+TEST_F(ImportHf, WeightsTellTheirExactBytes) {
+    const std::string config =
+        file("config.json",
+             testing::with(testing::small_gpt2(), {{"n_layer", 1}, {"n_positions", 512}}).dump());
+    SafetensorsHeader header;
+    header.tensors = {{"wte.weight", "F32", {100, 16}},
+                      {"wpe.weight", "F32", {512, 16}},
+                      {"h.0.attn.all", "F32", {1120}},
+                      {"h.0.mlp.all", "BF16", {2160}},
+                      {"ln_f.weight", "BF16", {32}}};
+    place_tensors(header);
+    const auto written = [&](const char* name) {
+        return file(name,
+                    print_safetensors_header(header) +
+                        std::string(static_cast<std::size_t>(header.tensors.back().end), 'x'));
+    };
+    const std::string weights = written("model.safetensors");
+    const Profile profile = imported(config, {"--weights", weights});
+    EXPECT_EQ(profile.layers[0].parameter_bytes, Bytes{4 * 612 * 16});
+    EXPECT_EQ(profile.layers[1].parameter_bytes, Bytes{4 * 1120});
+    EXPECT_EQ(profile.layers[2].parameter_bytes, Bytes{2 * 2160});
+    EXPECT_EQ(profile.layers[2].parameter_count, 2160);
+    EXPECT_THAT(import(config, {"--weights", weights}).err,
+                HasSubstr("weights take 46.91 KiB in the files; in bf16 they would take"));
+
+    header.tensors[2].shape = {1119};
+    place_tensors(header);
+    const Outcome fewer = import(config, {"--weights", written("fewer.safetensors")});
+    EXPECT_EQ(fewer.code, 3);
+    EXPECT_THAT(fewer.err,
+                HasSubstr("layer 'block0.attention' has 1119 numbers in the files, expected the "
+                          "1120 of the config.json"));
+    std::filesystem::resize_file(weights, 100);
+    const Outcome cut = import(config, {"--weights", weights});
+    EXPECT_EQ(cut.code, 3);
+    EXPECT_THAT(cut.err, HasSubstr("model.safetensors: byte 100: the file ends in its header"));
 }
 
 // --- Refusals. ---

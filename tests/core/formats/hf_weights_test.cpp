@@ -1,0 +1,178 @@
+#include "core/formats/hf_weights.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "core/formats/hf_config.h"
+#include "core/formats/safetensors.h"
+#include "tests/support/error_of.h"
+#include "tests/support/hf_texts.h"
+#include "tests/support/scratch_folder.h"
+
+namespace pipetwin {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+
+/// Two blocks of a Llama, 8 wide, 6 inside, 10 words, a pair of keys and values for two heads.
+DecoderModel small_llama() {
+    return parse_hf_config(testing::with(testing::llama_config(),
+                                         {{"num_hidden_layers", 2},
+                                          {"hidden_size", 8},
+                                          {"intermediate_size", 6},
+                                          {"num_attention_heads", 2},
+                                          {"num_key_value_heads", 1},
+                                          {"vocab_size", 10}})
+                               .dump(),
+                           "config.json");
+}
+
+struct Tensor {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::string dtype = "BF16";
+};
+
+std::vector<Tensor> block(int index) {
+    const std::string prefix = "model.layers." + std::to_string(index);
+    return {{prefix + ".input_layernorm.weight", {8}},
+            {prefix + ".self_attn.q_proj.weight", {8, 8}},
+            {prefix + ".self_attn.k_proj.weight", {4, 8}},
+            {prefix + ".self_attn.v_proj.weight", {4, 8}},
+            {prefix + ".self_attn.o_proj.weight", {8, 8}},
+            {prefix + ".self_attn.rotary_emb.inv_freq", {2}, "F32"},
+            {prefix + ".post_attention_layernorm.weight", {8}, "F32"},
+            {prefix + ".mlp.gate_proj.weight", {6, 8}},
+            {prefix + ".mlp.up_proj.weight", {6, 8}},
+            {prefix + ".mlp.down_proj.weight", {8, 6}}};
+}
+
+std::vector<Tensor> ends() {
+    return {{"model.embed_tokens.weight", {10, 8}},
+            {"model.norm.weight", {8}},
+            {"lm_head.weight", {10, 8}}};
+}
+
+class HfWeights : public ::testing::Test {
+  protected:
+    std::filesystem::path write(const std::string& name, std::vector<Tensor> tensors) const {
+        SafetensorsHeader header;
+        for (Tensor& tensor : tensors) {
+            header.tensors.push_back(
+                {.name = tensor.name, .dtype = tensor.dtype, .shape = std::move(tensor.shape)});
+        }
+        place_tensors(header);
+        const std::filesystem::path file = folder_.path() / name;
+        const std::int64_t bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
+        std::ofstream(file, std::ios::binary) << print_safetensors_header(header)
+                                              << std::string(static_cast<std::size_t>(bytes), '\0');
+        return file;
+    }
+
+    std::filesystem::path text(const std::string& name, const std::string& content) const {
+        std::ofstream(folder_.path() / name) << content;
+        return folder_.path() / name;
+    }
+
+  private:
+    tests::ScratchFolder folder_;
+};
+
+/// Attention: a norm of 8, matrices of 64, 32, 32 and 64. Feed-forward: a norm of 8 in fp32 and
+/// three matrices of 48. The head: a norm of 8 and a matrix of 80.
+const std::vector<LayerWeights> by_hand{{Bytes{160}, 80},
+                                        {Bytes{400}, 200},
+                                        {Bytes{4 * 8 + 2 * 144}, 152},
+                                        {Bytes{400}, 200},
+                                        {Bytes{4 * 8 + 2 * 144}, 152},
+                                        {Bytes{2 * 88}, 88}};
+
+TEST_F(HfWeights, BelongToTheLayersOfTheirNames) {
+    const DecoderModel model = small_llama();
+    const std::vector<std::filesystem::path> files{write("1.safetensors", block(0)),
+                                                   write("2.safetensors", block(1)),
+                                                   write("3.safetensors", ends())};
+    EXPECT_EQ(read_weights(model, files), by_hand);
+    EXPECT_EQ(by_hand[1].count, attention_parameters(model));
+    EXPECT_EQ(by_hand[2].count, feed_forward_parameters(model, 0));
+    EXPECT_EQ(by_hand[5].count, head_parameters(model));
+}
+
+TEST_F(HfWeights, AnIndexNamesItsFiles) {
+    write("1.safetensors", block(0));
+    write("2.safetensors", block(1));
+    write("3.safetensors", ends());
+    nlohmann::json map;
+    for (const auto& [file, tensors] : {std::pair("1.safetensors", block(0)),
+                                        std::pair("2.safetensors", block(1)),
+                                        std::pair("3.safetensors", ends())}) {
+        for (const Tensor& tensor : tensors) {
+            map[tensor.name] = file;
+        }
+    }
+    const nlohmann::json index{{"metadata", {{"total_size", 1}}}, {"weight_map", map}};
+    EXPECT_EQ(read_weights(small_llama(), {text("model.safetensors.index.json", index.dump())}),
+              by_hand);
+    map["model.more"] = "1.safetensors";
+    const auto wrong = text("wrong.json", nlohmann::json{{"weight_map", map}}.dump());
+    EXPECT_THAT(error_of([&] { read_weights(small_llama(), {wrong}); }).what(),
+                HasSubstr("/weight_map/model.more: \"1.safetensors\", expected a file that holds"));
+}
+
+/// GPT-2's own files have no "transformer." in front, a mask per block and no head.
+TEST_F(HfWeights, OfGpt2AreFoundUnderTheirShortNames) {
+    const DecoderModel model = parse_hf_config(
+        testing::with(testing::small_gpt2(), {{"n_layer", 1}}).dump(), "config.json");
+    for (const std::string prefix : {"", "transformer."}) {
+        const auto file = write("gpt2.safetensors",
+                                {{prefix + "wte.weight", {100, 16}},
+                                 {prefix + "wpe.weight", {32, 16}},
+                                 {prefix + "h.0.ln_1.weight", {16}},
+                                 {prefix + "h.0.ln_1.bias", {16}},
+                                 {prefix + "h.0.attn.bias", {1, 1, 32, 32}},
+                                 {prefix + "h.0.attn.c_attn.weight", {16, 48}},
+                                 {prefix + "h.0.attn.c_attn.bias", {48}},
+                                 {prefix + "h.0.attn.c_proj.weight", {16, 16}},
+                                 {prefix + "h.0.attn.c_proj.bias", {16}},
+                                 {prefix + "h.0.ln_2.weight", {16}},
+                                 {prefix + "h.0.ln_2.bias", {16}},
+                                 {prefix + "h.0.mlp.c_fc.weight", {16, 64}},
+                                 {prefix + "h.0.mlp.c_fc.bias", {64}},
+                                 {prefix + "h.0.mlp.c_proj.weight", {64, 16}},
+                                 {prefix + "h.0.mlp.c_proj.bias", {16}},
+                                 {prefix + "ln_f.weight", {16}},
+                                 {prefix + "ln_f.bias", {16}},
+                                 {"lm_head.weight", {100, 16}}});
+        const std::vector<LayerWeights> weights = read_weights(model, {file});
+        ASSERT_EQ(weights.size(), 4U);
+        EXPECT_EQ(weights[0].count, embedding_parameters(model));
+        EXPECT_EQ(weights[1].count, attention_parameters(model));
+        EXPECT_EQ(weights[2].count, feed_forward_parameters(model, 0));
+        EXPECT_EQ(weights[3].count, 32);  // the head's matrix is the embedding's
+    }
+}
+
+TEST_F(HfWeights, OfAnotherModelAreRefused) {
+    const auto refusal = [](const std::vector<std::filesystem::path>& files) {
+        return error_of([&] { read_weights(small_llama(), files); });
+    };
+    const auto first = write("1.safetensors", block(0));
+    const Error third = refusal({write("3.safetensors", block(2))});
+    EXPECT_THAT(third.place(),
+                HasSubstr("3.safetensors: tensor 'model.layers.2.input_layernorm.weight'"));
+    EXPECT_THAT(third.text(), HasSubstr("no part of a llama of 2 blocks"));
+    EXPECT_THAT(refusal({write("4.safetensors", {{"bert.pooler.weight", {1}}})}).place(),
+                HasSubstr("tensor 'bert.pooler.weight'"));
+    EXPECT_THAT(refusal({first, first}).text(), HasSubstr("it stands in"));
+    EXPECT_THAT(refusal({first}).text(), HasSubstr("no weights of layer 'embedding'"));
+    EXPECT_THAT(refusal({first, write("5.safetensors", ends())}).text(),
+                HasSubstr("no weights of layer 'block1.attention'"));
+}
+
+}  // namespace
+}  // namespace pipetwin
