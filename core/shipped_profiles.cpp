@@ -92,6 +92,14 @@ std::filesystem::path find_model(std::string_view name) {
     return find_file("model", name, "models", ".json");
 }
 
+std::vector<std::string> cluster_names() {
+    return names_in("clusters", ".toml");
+}
+
+std::filesystem::path find_cluster(std::string_view name) {
+    return find_file("cluster", name, "clusters", ".toml");
+}
+
 DeviceProfile find_device(std::string_view name) {
     const std::filesystem::path file = find_file("device profile", name, "devices", ".json");
     DeviceProfile device = parse_device_profile(read(file), file.string());

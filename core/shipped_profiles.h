@@ -30,6 +30,12 @@ std::vector<std::string> model_names();
 /// Throws Error(BadInput) with the names known if there is no such file.
 std::filesystem::path find_model(std::string_view name);
 
+/// Names of clusters/*.toml in that folder.
+std::vector<std::string> cluster_names();
+
+/// Throws Error(BadInput) with the names known if there is no such file.
+std::filesystem::path find_cluster(std::string_view name);
+
 /// Those of links.json, in its order.
 std::vector<LinkProfile> all_links();
 

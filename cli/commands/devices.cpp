@@ -5,6 +5,7 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
@@ -85,6 +86,13 @@ std::pair<std::string, double> training_rate(const DeviceProfile& device) {
     return {device.matrix_rates.begin()->first, device.matrix_rates.begin()->second.value};
 }
 
+/// What else is known by name, and who takes the name.
+std::string names_text(std::string_view what,
+                       const std::vector<std::string>& names,
+                       std::string_view use) {
+    return names.empty() ? "" : fmt::format("{:<9} {}  ({})\n", what, fmt::join(names, ", "), use);
+}
+
 std::string profiles_text(const std::vector<DeviceProfile>& devices) {
     std::vector<std::vector<std::string>> rows{
         {"profile", "dense rate", "memory", "memory rate", "to a neighbour", "host link"}};
@@ -132,6 +140,8 @@ Json devices_json(const Machine& machine,
     for (const DeviceProfile& device : devices) {
         json["profiles"].push_back(Json::parse(print_device_profile(device)));
     }
+    json["clusters"] = cluster_names();
+    json["models"] = model_names();
     return json;
 }
 
@@ -155,7 +165,9 @@ std::string devices_text(const Machine& machine,
                             device.compute_capability / 10,
                             device.compute_capability % 10);
     }
-    return text + profiles_text(devices);
+    return text + profiles_text(devices) + "\n" +
+           names_text("clusters", cluster_names(), "cluster.profile = NAME in a scenario") +
+           names_text("models", model_names(), "pipetwin import hf NAME");
 }
 
 }  // namespace

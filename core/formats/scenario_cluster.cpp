@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "core/formats/json_text.h"
 #include "core/formats/scenario_tables.h"
 #include "core/formats/scenario_words.h"
 #include "core/shipped_profiles.h"
@@ -177,28 +178,15 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
 }  // namespace
 
 void read_cluster(const TomlTable& table, Scenario& scenario) {
-    table.expect_keys(std::array<string_view, 22>{"backend",
-                                                  "device",
-                                                  "devices",
-                                                  "speeds",
-                                                  "scale_costs",
-                                                  "count",
-                                                  "per_node",
-                                                  "placement",
-                                                  "link",
-                                                  "node_link",
-                                                  "link_gbps",
-                                                  "node_link_gbps",
-                                                  "link_latency_us",
-                                                  "node_link_latency_us",
-                                                  "host_link",
-                                                  "host_link_gbps",
-                                                  "host_link_latency_us",
-                                                  "memory_limit",
-                                                  "transfer",
-                                                  "cores",
-                                                  "interference",
-                                                  "link_sharing"});
+    table.expect_keys(
+        std::array<string_view, 23>{"backend",        "profile",         "device",
+                                    "devices",        "speeds",          "scale_costs",
+                                    "count",          "per_node",        "placement",
+                                    "link",           "node_link",       "link_gbps",
+                                    "node_link_gbps", "link_latency_us", "node_link_latency_us",
+                                    "host_link",      "host_link_gbps",  "host_link_latency_us",
+                                    "memory_limit",   "transfer",        "cores",
+                                    "interference",   "link_sharing"});
     Scenario::ClusterPart& cluster = scenario.cluster;
     if (const auto backend = table.choice("backend", words::backends)) {
         cluster.backend = static_cast<Backend>(*backend);
@@ -211,6 +199,64 @@ void read_cluster(const TomlTable& table, Scenario& scenario) {
     read_sharing(table, cluster);
     expect_one_per_rank(table, scenario);
     expect_enough_devices(table, scenario);
+}
+
+namespace {
+
+std::filesystem::path cluster_file(const TomlTable& table,
+                                   const std::string& name,
+                                   const std::filesystem::path& scenario) {
+    if (name.ends_with(".toml")) {
+        return resolve(scenario, name);
+    }
+    try {
+        return find_cluster(name);
+    } catch (const Error& error) {
+        throw Error(error.kind(),
+                    table.place("profile"),
+                    error.text(),
+                    error.hint() + "; a file of your own ends in .toml");
+    }
+}
+
+/// As a scenario of nothing else: what is wrong is said with its place in that file.
+void check_cluster_file(const TomlDocument& document) {
+    const TomlTable root = document.root();
+    root.expect_keys(std::array<string_view, 2>{"description", "cluster"});
+    if (!root.has("cluster")) {
+        root.missing("cluster", "a table [cluster] with keys as in a scenario");
+    }
+    const TomlTable cluster = root.table("cluster");
+    if (cluster.has("profile")) {
+        cluster.refuse("profile", "no further one", "write its keys out");
+    }
+    Scenario alone;
+    read_cluster(cluster, alone);
+}
+
+}  // namespace
+
+void fill_in_cluster(TomlDocument& document, const std::filesystem::path& scenario) {
+    const TomlTable table = document.root().table("cluster");
+    const std::optional<std::string> name = table.text("profile");
+    if (!name) {
+        return;
+    }
+    constexpr std::size_t largest_file = std::size_t{1} << 20;
+    const std::filesystem::path file = cluster_file(table, *name, scenario);
+    const TomlDocument cluster(read_file(file, largest_file), file.string(), {});
+    check_cluster_file(cluster);
+    std::vector<string_view> without;  // keys that exclude each other: the scenario's own win
+    if (table.has("device") || table.has("devices")) {
+        without = {"device", "devices"};
+    }
+    if (table.has("devices")) {
+        without.push_back("speeds");
+    }
+    if (table.has("speeds")) {
+        without.push_back("devices");
+    }
+    document.fill_in("cluster", cluster, without);
 }
 
 void expect_host_link(const TomlTable& pipeline, const Scenario& scenario) {

@@ -35,6 +35,10 @@ void read_data(const TomlTable& table, Scenario& scenario);
 /// After the pipeline, as lists have an entry for each of its ranks.
 void read_cluster(const TomlTable& table, Scenario& scenario);
 
+/// Where `cluster.profile` names a cluster, shipped or in a file, its keys are filled in that the
+/// scenario does not write itself. `scenario` anchors the file.
+void fill_in_cluster(TomlDocument& document, const std::filesystem::path& scenario);
+
 /// What is offloaded has to go somewhere. `pipeline` is the table that says what is.
 void expect_host_link(const TomlTable& pipeline, const Scenario& scenario);
 

@@ -210,7 +210,8 @@ Scenario parse_scenario(std::string_view text,
                     file.string(),
                     fmt::format("{} bytes, a scenario has at most {}", text.size(), largest_file));
     }
-    const TomlDocument document(text, file.string(), overrides);
+    TomlDocument document(text, file.string(), overrides);
+    fill_in_cluster(document, file);
     const TomlTable root = document.root();
     root.expect_keys(
         std::array<string_view, 6>{"model", "data", "training", "pipeline", "cluster", "output"});

@@ -193,7 +193,29 @@ TomlTable TomlDocument::root() const {
     return {*this, &table_, ""};
 }
 
+void TomlDocument::fill_in(std::string_view table,
+                           const TomlDocument& other,
+                           std::span<const std::string_view> without) {
+    const toml::table* const from = other.table_[table].as_table();
+    toml::table* const to = table_.insert(table, toml::table{}).first->second.as_table();
+    if (from == nullptr || to == nullptr) {
+        return;
+    }
+    for (const auto& [key, node] : *from) {
+        const bool wanted = std::ranges::find(without, key.str()) == without.end();
+        if (wanted && to->insert(key, node).second) {
+            const std::string path = fmt::format("{}.{}", table, key.str());
+            filled_in_[path] = other.place_of(path, node.source());
+        }
+    }
+}
+
 std::string TomlDocument::place_of(std::string_view path, const toml::source_region& source) const {
+    for (const auto& [key, place] : filled_in_) {
+        if (holds(key, path)) {
+            return place;
+        }
+    }
     // The last override wins, so it is to blame.
     const auto change =
         std::find_if(overridden_.rbegin(), overridden_.rend(), [path](const std::string& key) {

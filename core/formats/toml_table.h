@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +32,12 @@ class TomlDocument {
 
     TomlTable root() const;
 
+    /// Copies every key of `table` in `other` that `table` lacks here, but for those in `without`.
+    /// Errors about them name their place in `other`.
+    void fill_in(std::string_view table,
+                 const TomlDocument& other,
+                 std::span<const std::string_view> without);
+
     /// Where the value of `path` ("pipeline.stages") comes from: "--set ..." or file:line:column.
     std::string place_of(std::string_view path, const toml::source_region& source) const;
 
@@ -39,7 +46,8 @@ class TomlDocument {
 
     std::string place_;
     toml::table table_;
-    std::vector<std::string> overridden_;  ///< keys, as given
+    std::vector<std::string> overridden_;                        ///< keys, as given
+    std::map<std::string, std::string, std::less<>> filled_in_;  ///< place of each such key
 };
 
 /// One table of a document, or the lack of it: a key that is not there reads as empty.

@@ -188,6 +188,8 @@ TEST_F(Failures, DevicesNeverFail) {
     EXPECT_TRUE(result["cuda"].contains("state"));
     EXPECT_THAT(pipetwin({"devices"}).out, HasSubstr("this-machine"));
     EXPECT_GE(result["profiles"].size(), 12U);
+    EXPECT_THAT(result["models"], ::testing::Contains("llama-3-70b"));
+    EXPECT_THAT(result["clusters"], ::testing::Contains("8x-h100-sxm"));
     EXPECT_EQ(result["profiles"][0]["name"], "a100-sxm-80");
     EXPECT_EQ(result["profiles"][0]["context_bytes"]["kind"], "estimated");
     EXPECT_THAT(pipetwin({"devices"}).out, HasSubstr("h100-sxm"));
