@@ -150,10 +150,10 @@ class Reader {
         if (content.starts_with('\t')) {
             const std::vector<Part> ends = split({content.substr(1), 2}, separator);
             if (ends.size() != 2) {
-                line.refuse(2,
-                            fmt::format("'{}' is no edge, expected {}",
-                                        shortened(content.substr(1)),
-                                        edge_form));
+                line.refuse(
+                    2,
+                    fmt::format(
+                        "'{}' is no edge, expected {}", shortened(content.substr(1)), edge_form));
             }
             edges_.push_back({line, ends[0], ends[1]});
             return;
@@ -267,12 +267,11 @@ class Reader {
                 known.push_back(node.name);
             }
             const string_view near = nearest_word(name.text, known);
-            line.refuse(
-                name.column,
-                fmt::format("no line describes node '{}'", shortened(name.text)),
-                near.empty() ? "every end of an edge needs a line of its own, as in " +
-                                   std::string(node_form)
-                             : fmt::format("did you mean '{}'?", near));
+            line.refuse(name.column,
+                        fmt::format("no line describes node '{}'", shortened(name.text)),
+                        near.empty() ? "every end of an edge needs a line of its own, as in " +
+                                           std::string(node_form)
+                                     : fmt::format("did you mean '{}'?", near));
         }
         return found->second;
     }
@@ -409,8 +408,7 @@ class Layers {
     /// Adds the layer of a node behind the layer `before`; returns its name.
     std::string add(std::size_t i, const std::string& before) {
         const Node& node = nodes_[i];
-        LayerCost layer{
-            .name = node.name, .kind = node.kind, .parameter_bytes = node.parameters};
+        LayerCost layer{.name = node.name, .kind = node.kind, .parameter_bytes = node.parameters};
         layer.inputs = layer_inputs(i);
         const Bytes from_outside = model_input(i);
         const bool reads_input = layer.inputs.empty() || from_outside > Bytes{};

@@ -94,12 +94,12 @@ TEST(ParsePipeDreamGraph, ReadsMillisecondsAndBytesOfTheMiniBatch) {
 TEST(ParsePipeDreamGraph, SeveralLayersThatReadTheInputStandBehindOneForIt) {
     const PipeDreamGraph graph = parse_pipedream_graph(
         node("node1", "Input0") + node("node2", "Input1") + node("node3") + node("node4") +
-            node("node5") + "\tnode1 -- node3\n\tnode2 -- node4\n\tnode3 -- node5\n\tnode4 -- "
-                            "node5\n",
+            node("node5") +
+            "\tnode1 -- node3\n\tnode2 -- node4\n\tnode3 -- node5\n\tnode4 -- "
+            "node5\n",
         "graph.txt",
         1);
-    ASSERT_EQ(names(graph.profile),
-              (std::vector<std::string>{"input", "node3", "node4", "node5"}));
+    ASSERT_EQ(names(graph.profile), (std::vector<std::string>{"input", "node3", "node4", "node5"}));
     EXPECT_EQ(graph.profile.layers[0].samples[0].output, Bytes{8 + 8});
     EXPECT_EQ(graph.profile.layers[2].inputs, std::vector<std::string>{"input"});
     EXPECT_EQ(graph.model_inputs, (std::vector<std::string>{"node1", "node2"}));

@@ -1,0 +1,233 @@
+#include "core/formats/torch_trace.h"
+
+#include <zlib.h>
+
+#include <chrono>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/error_of.h"
+#include "tests/support/mutate.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/soak.h"
+
+namespace pipetwin {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::error_of;
+using namespace std::chrono_literals;
+
+std::string range(std::string_view name,
+                  double microseconds,
+                  std::string_view category = "user_annotation",
+                  int lane = 1) {
+    return fmt::format(
+        R"({{"ph": "X", "cat": "{}", "name": "{}", "pid": 7, "tid": {}, "ts": 10.5, "dur": {:.3f}, )"
+        R"("args": {{"External id": 3, "name": "PP:9F9", "dims": [[1, 2], {{"dur": 5}}]}}}})",
+        category,
+        name,
+        lane,
+        microseconds);
+}
+
+std::string trace(const std::vector<std::string>& events, int rank = 0) {
+    return fmt::format(
+        R"({{"schemaVersion": 1, "distributedInfo": {{"backend": "nccl", "rank": {}, "world_size": 2}},
+"deviceProperties": [{{"name": "H100", "rank": 5}}],
+"traceEvents": [
+{}
+], "traceName": "x.json"}})",
+        rank,
+        fmt::join(events, ",\n"));
+}
+
+TorchTrace read(const std::vector<std::string>& events) {
+    return parse_torch_trace(trace(events), "rank0.json");
+}
+
+TEST(ParseTorchTrace, KeepsTheDurationsOfEveryStage) {
+    const TorchTrace found = parse_torch_trace(
+        trace({range("PP:0F0", 1.5),
+               range("PP:0F1", 2.25),
+               range("PP:2F0", 4),
+               range("PP:0SEND_F0", 9),
+               range("PP:2RECV_F0", 9),
+               range("PP:0UNSHARD", 9),
+               range("PP:2REDUCE_GRAD", 9),
+               range("aten::mm", 9, "cpu_op"),
+               R"({"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}})",
+               range("PP:2B0", 8),
+               range("PP:0I0", 3),
+               range("PP:0W0", 0.001)},
+              1),
+        "rank1.json");
+    EXPECT_EQ(found.rank, 1);
+    EXPECT_EQ(found.world_size, 2);
+    EXPECT_FALSE(found.on_gpu);
+    ASSERT_EQ(found.stages.size(), 2U);
+    EXPECT_THAT(found.stages.at(0).forward, ElementsAre(1500ns, 2250ns));
+    EXPECT_THAT(found.stages.at(0).backward_input, ElementsAre(3000ns));
+    EXPECT_THAT(found.stages.at(0).backward_weight, ElementsAre(1ns));
+    EXPECT_THAT(found.stages.at(2).forward, ElementsAre(4000ns));
+    EXPECT_THAT(found.stages.at(2).backward, ElementsAre(8000ns));
+}
+
+TEST(ParseTorchTrace, RangesOnTheGpuCountBeforeThoseThatLaunchedTheWork) {
+    const TorchTrace found = read({range("PP:0F0", 1),
+                                   range("PP:0F0", 50, "gpu_user_annotation", 20),
+                                   range("PP:0B0", 90, "gpu_user_annotation", 20),
+                                   range("PP:0F0", 2, "gpu_user_annotation", 24),  // a copy's stream
+                                   range("PP:0B0", 1)});
+    EXPECT_TRUE(found.on_gpu);
+    EXPECT_THAT(found.stages.at(0).forward, ElementsAre(50'000ns));
+    EXPECT_THAT(found.stages.at(0).backward, ElementsAre(90'000ns));
+}
+
+TEST(ParseTorchTrace, KernelsWithoutRangesOnTheGpuMeanThatOnlyLaunchesWereTimed) {
+    EXPECT_TRUE(read({range("PP:0F0", 1), range("gemm", 5, "kernel")}).only_launches);
+    EXPECT_FALSE(read({range("PP:0F0", 1), range("aten::mm", 5, "cpu_op")}).only_launches);
+}
+
+TEST(ParseTorchTrace, InTheOlderDialectBIsTheInputsBackward) {
+    const TorchTrace found =
+        read({range("PP:0F0", 1), range("PP:0B0", 2), range("PP:0W0", 3), range("PP:1F0", 1),
+              range("PP:1BW0", 5)});
+    EXPECT_THAT(found.stages.at(0).backward_input, ElementsAre(2000ns));
+    EXPECT_THAT(found.stages.at(0).backward_weight, ElementsAre(3000ns));
+    EXPECT_TRUE(found.stages.at(0).backward.empty());
+    EXPECT_THAT(found.stages.at(1).backward, ElementsAre(5000ns));
+}
+
+TEST(ParseTorchTrace, PairsIssuedTogetherAreLeftOutAndCounted) {
+    const TorchTrace found = read({range("PP:0F0", 1), range("PP:(0F1;0B0)OVERLAP_F_B", 4)});
+    EXPECT_EQ(found.overlapped_pairs, 1);
+    EXPECT_THAT(found.stages.at(0).forward, ElementsAre(1000ns));
+}
+
+TEST(ParseTorchTrace, ABareListOfEventsIsATraceToo) {
+    const TorchTrace found =
+        parse_torch_trace(fmt::format("[{}, {}]", range("PP:0F0", 1), range("PP:0B0", 2)), "x");
+    EXPECT_EQ(found.rank, std::nullopt);
+    EXPECT_THAT(found.stages.at(0).backward, ElementsAre(2000ns));
+}
+
+TEST(ReadTorchTrace, ReadsPackedFilesLargerThanABlock) {
+    std::vector<std::string> events{range("PP:0F0", 1), range("PP:0B0", 2)};
+    for (int i = 0; i < 5000; ++i) {
+        events.push_back(range("aten::mm", i, "cpu_op"));
+    }
+    events.push_back(range("PP:0F1", 3));
+    const std::string text = trace(events);
+    ASSERT_GT(text.size(), std::size_t{1} << 19);
+    const tests::ScratchFolder folder;
+    const std::string path = (folder.path() / "rank0.json.gz").string();
+    const gzFile file = gzopen(path.c_str(), "wb");
+    ASSERT_EQ(gzwrite(file, text.data(), static_cast<unsigned>(text.size())),
+              static_cast<int>(text.size()));
+    gzclose(file);
+    EXPECT_THAT(read_torch_trace(path).stages.at(0).forward, ElementsAre(1000ns, 3000ns));
+
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+    const Error cut = error_of([&] { read_torch_trace(path); });
+    EXPECT_EQ(cut.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(cut.text(), HasSubstr("damaged or cut short"));
+    EXPECT_EQ(error_of([&] { read_torch_trace(folder.path() / "none.json"); }).kind(),
+              ErrorKind::Io);
+    EXPECT_EQ(error_of([&] { read_torch_trace(folder.path()); }).kind(), ErrorKind::Io);
+}
+
+TEST(ParseTorchTrace, WithoutRangesItSaysHowToMakeThem) {
+    for (const std::string& text :
+         {trace({range("aten::mm", 1, "cpu_op")}), trace({range("PP:0SEND_F0", 1)}), trace({})}) {
+        const Error error = error_of([&] { parse_torch_trace(text, "rank0.json"); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_EQ(error.text(), "no ranges of a forward, named PP:0F3 (stage 0, micro-batch 3)");
+        EXPECT_THAT(error.hint(), HasSubstr("record_function(\"PP:0F3\")"));
+    }
+    const Error pairs = error_of([] { read({range("PP:(0F1;0B0)OVERLAP_F_B", 4)}); });
+    EXPECT_THAT(pairs.text(), HasSubstr("only ranges of pairs"));
+}
+
+TEST(ParseTorchTrace, RefusesWithThePlace) {
+    const auto refusal = [](const std::string& text) {
+        return error_of([&] { parse_torch_trace(text, "x.json"); });
+    };
+    EXPECT_EQ(refusal("{\n \"traceEvents\": [\n {]}").place(), "x.json:3:3");
+    EXPECT_THAT(refusal("{}").text(), HasSubstr("no \"traceEvents\""));
+    EXPECT_EQ(refusal("").place(), "x.json:1:1");
+    EXPECT_EQ(refusal(std::string(2000, '[')).text(), "nested deeper than 512");
+    for (const std::string_view name : {"PP:0F1x", "PP:F0", "PP:0X0", "PP:", "PP:999999999999F0"}) {
+        const Error error = refusal(trace({range(name, 1)}));
+        EXPECT_EQ(error.text(), fmt::format("range '{}', expected PP: and an action", name));
+        EXPECT_THAT(error.place(), HasSubstr("x.json:4:"));
+    }
+    EXPECT_THAT(refusal(R"([{"ph": "X", "name": "PP:0F0"}])").text(), HasSubstr("no \"dur\""));
+    EXPECT_THAT(refusal(R"([{"ph": "X", "name": "PP:0F0", "dur": -1}])").text(), HasSubstr("dur"));
+}
+
+TEST(ParseTorchTrace, ThrowsNothingButErrorForDamagedTexts) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    std::mt19937_64 random(seed);
+    const std::string text =
+        trace({range("PP:0F0", 1), range("PP:0B0", 2), range("PP:1F0", 3), range("PP:1B0", 4)});
+    for (int round = 0; round < tests::soaked(1000); ++round) {
+        const std::string damaged = testing::mutated(text, random);
+        try {
+            static_cast<void>(stage_profile(parse_torch_trace(damaged, "x").stages, 1, "x"));
+        } catch (const Error& error) {
+            ASSERT_FALSE(error.text().empty()) << damaged;
+        } catch (const std::exception& other) {
+            FAIL() << other.what() << "\nfor\n" << damaged;
+        }
+    }
+}
+
+// --- Costs. ---
+
+TEST(StageProfile, CostsAreMediansAndTheSpreadIsTheWidest) {
+    StageTimes stages;
+    stages[0].forward = {1us, 9us, 2us};
+    stages[0].backward = {5us, 3us};
+    // 11 values of which the second lowest and the second highest are the 10 % marks.
+    stages[1].forward = {10us, 10us, 10us, 10us, 10us, 10us, 10us, 10us, 10us, 10us, 10us};
+    stages[1].backward = {99us};  // the parts count
+    stages[1].backward_input = {6us, 8us, 8us, 8us, 8us, 8us, 8us, 8us, 8us, 12us, 99us};
+    stages[1].backward_weight = {7us};
+    const Profile profile = stage_profile(stages, 4, "x");
+    EXPECT_EQ(profile.source, CostSource::Imported);
+    ASSERT_EQ(profile.layers.size(), 2U);
+    EXPECT_EQ(profile.layers[0].name, "stage0");
+    const LayerSample& first = profile.layers[0].samples[0];
+    EXPECT_EQ(first.micro_batch_size, 4);
+    EXPECT_EQ(first.forward, 2us);
+    EXPECT_EQ(first.backward(), 4us);
+    EXPECT_EQ(first.backward_input, first.backward_weight);
+    const LayerSample& second = profile.layers[1].samples[0];
+    EXPECT_EQ(second.backward_input, 8us);
+    EXPECT_EQ(second.backward_weight, 7us);
+    EXPECT_DOUBLE_EQ(second.spread, (12.0 - 8.0) / 8.0);
+}
+
+TEST(StageProfile, NamesTheStageThatLacksSomething) {
+    const StageDurations whole{.forward = {1us}, .backward = {2us}};
+    const auto text = [](const StageTimes& stages) {
+        return error_of([&] { stage_profile(stages, 1, "x"); }).text();
+    };
+    EXPECT_EQ(text({{0, whole}, {2, whole}}),
+              "stage 1 has no range at all, though there are later stages");
+    EXPECT_EQ(text({{0, {.backward = {1us}}}}), "stage 0 has no forward (F)");
+    EXPECT_EQ(text({{0, {.forward = {1us}}}}), "stage 0 has no backward (B, or I and W)");
+    EXPECT_EQ(text({{0, {.forward = {1us}, .backward_input = {1us}}}}),
+              "stage 0 has no backward of the weights (W), but one of the input (I)");
+}
+
+}  // namespace
+}  // namespace pipetwin
