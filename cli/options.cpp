@@ -211,9 +211,6 @@ void Grammar::add_hf_options(CLI::App& app) {
     app.add_option("--sequence", hf.sequence, "hf: tokens per sample")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 26));
-    app.add_option("--micro-batch-size", hf.micro_batch_size, "hf: samples per micro-batch")
-        ->type_name("N")
-        ->check(CLI::Range(1, 1 << 16));
     app.add_option("--precision", hf.precision, "hf: bf16, fp16 or fp32 (default: the file's)")
         ->type_name("NAME");
     app.add_option(
@@ -237,7 +234,10 @@ void Grammar::add_hf_options(CLI::App& app) {
 
 void Grammar::add_exchange() {
     CLI::App& import = add_command("import", "Another tool's file into ours");
-    import.add_option("format", import_.format, "torch-csv, megatron, csv or hf")
+    import
+        .add_option("format",
+                    import_.format,
+                    "torch-csv, megatron, csv, hf, pipedream, torch-trace or chrome-trace")
         ->type_name("FORMAT")
         ->required();
     import
@@ -245,6 +245,14 @@ void Grammar::add_exchange() {
             "file", import_.file, "The file, or - for standard input; hf: or a model's name")
         ->type_name("FILE")
         ->required();
+    import.add_option("more", import_.more_files, "torch-trace: the files of the other ranks")
+        ->type_name("FILES");
+    import
+        .add_option("--micro-batch-size",
+                    import_.micro_batch_size,
+                    "hf, pipedream, torch-trace: samples that the costs are for")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16));
     import.add_option("--chunks", import_.chunks, "megatron: stages per rank (default 1)")
         ->type_name("V")
         ->check(CLI::Range(1, 64));
@@ -458,7 +466,6 @@ void check_command_word(const std::vector<std::string>& args) {
 std::string_view HfOptions::given() const {
     return device                 ? "--device"
            : sequence             ? "--sequence"
-           : micro_batch_size     ? "--micro-batch-size"
            : precision            ? "--precision"
            : efficiency           ? "--efficiency"
            : memory_efficiency    ? "--memory-efficiency"

@@ -105,7 +105,6 @@ struct CheckOptions {
 struct HfOptions {
     std::optional<std::string> device;
     std::optional<int> sequence;
-    std::optional<int> micro_batch_size;
     std::optional<std::string> precision;
     std::optional<double> efficiency;
     std::optional<double> memory_efficiency;
@@ -120,8 +119,10 @@ struct HfOptions {
 struct ImportOptions {
     CommonOptions common;
     std::string format;
-    std::filesystem::path file;  ///< "-": standard input
-    std::optional<int> chunks;   ///< megatron: stages per rank
+    std::filesystem::path file;                     ///< "-": standard input
+    std::vector<std::filesystem::path> more_files;  ///< torch-trace: those of the other ranks
+    std::optional<int> chunks;                      ///< megatron: stages per rank
+    std::optional<int> micro_batch_size;            ///< samples that the costs are for
     HfOptions hf;
 };
 

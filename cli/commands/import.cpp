@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -84,36 +85,80 @@ Imported megatron(const ImportOptions& options) {
     return imported;
 }
 
-constexpr std::array built{std::string_view{"torch-csv"},
-                           std::string_view{"megatron"},
-                           std::string_view{"csv"},
-                           std::string_view{"hf"}};
-constexpr std::array later{std::string_view{"torch-trace"},
-                           std::string_view{"chrome-trace"},
-                           std::string_view{"pipedream"}};
-constexpr std::array importers{&torch_csv, &megatron, &import_csv, &import_hf};
-static_assert(built.size() == importers.size());
+/// One format, and which options mean something to it.
+struct Importer {
+    std::string_view name;
+    Imported (*read)(const ImportOptions& options);
+    bool chunks = false;
+    bool micro_batch_size = false;
+    bool hf = false;
+    bool several_files = false;
+};
+
+constexpr std::array importers{
+    Importer{.name = "torch-csv", .read = &torch_csv},
+    Importer{.name = "megatron", .read = &megatron, .chunks = true},
+    Importer{.name = "csv", .read = &import_csv},
+    Importer{.name = "hf", .read = &import_hf, .micro_batch_size = true, .hf = true},
+    Importer{.name = "pipedream", .read = &import_pipedream, .micro_batch_size = true},
+    Importer{.name = "torch-trace",
+             .read = &import_torch_trace,
+             .micro_batch_size = true,
+             .several_files = true},
+    Importer{.name = "chrome-trace", .read = &import_chrome_trace, .micro_batch_size = true},
+};
+
+constexpr auto names = [] {
+    std::array<std::string_view, importers.size()> all;
+    std::ranges::transform(importers, all.begin(), &Importer::name);
+    return all;
+}();
+
+/// Throws Error(Usage) for an option that means nothing to the format.
+void expect_options(const Importer& importer, const ImportOptions& options) {
+    const auto refuse = [](std::string_view option, std::string why) {
+        throw Error(ErrorKind::Usage, std::string(option), std::move(why), "leave it out");
+    };
+    if (options.chunks && !importer.chunks) {
+        refuse("--chunks",
+               fmt::format("a file of format '{}' says itself which rank holds which stage",
+                           importer.name));
+    }
+    if (!options.hf.given().empty() && !importer.hf) {
+        refuse(options.hf.given(),
+               fmt::format("a file of format '{}' has its costs, or none", importer.name));
+    }
+    if (options.micro_batch_size && !importer.micro_batch_size) {
+        refuse("--micro-batch-size",
+               fmt::format("format '{}' has no use for a number of samples", importer.name));
+    }
+    if (!options.more_files.empty() && !importer.several_files) {
+        refuse(options.more_files.front().string(),
+               fmt::format("'import {}' reads one file, and {} was given before",
+                           importer.name,
+                           input_name(options.file)));
+    }
+}
 
 }  // namespace
 
+int required_micro_batch_size(const ImportOptions& options, std::string why) {
+    if (!options.micro_batch_size) {
+        throw Error(ErrorKind::Usage,
+                    "",
+                    fmt::format("'import {}' needs --micro-batch-size N", options.format),
+                    std::move(why));
+    }
+    return *options.micro_batch_size;
+}
+
 void execute(const ImportOptions& options, Console& console) {
     const std::size_t index =
-        format_index(options.format, {.command = "import", .built = built, .later = later});
-    if (options.chunks && importers.at(index) != &megatron) {
-        throw Error(ErrorKind::Usage,
-                    "--chunks",
-                    fmt::format("a file of format '{}' says itself which rank holds which stage",
-                                options.format),
-                    "leave it out");
-    }
-    if (!options.hf.given().empty() && importers.at(index) != &import_hf) {
-        throw Error(ErrorKind::Usage,
-                    std::string(options.hf.given()),
-                    fmt::format("a file of format '{}' has its costs, or none", options.format),
-                    "leave it out");
-    }
+        format_index(options.format, {.command = "import", .built = names, .later = {}});
+    const Importer& importer = importers.at(index);
+    expect_options(importer, options);
     require_free(options.common.out, options.common.force);
-    Imported imported = importers.at(index)(options);
+    Imported imported = importer.read(options);
     write_file(options.common.out, imported.content);
     imported.result.format = options.format;
     imported.result.source = input_name(options.file);

@@ -200,7 +200,7 @@ Imported import_hf(const ImportOptions& options) {
         required(options.hf.device, "--device NAME", "'pipetwin devices' lists the names");
     estimate.sequence =
         required(options.hf.sequence, "--sequence N", "the tokens of a sample, such as 4096");
-    estimate.micro_batch_size = required(options.hf.micro_batch_size,
+    estimate.micro_batch_size = required(options.micro_batch_size,
                                          "--micro-batch-size N",
                                          "the samples of a micro-batch, such as 1");
     estimate.efficiency = options.hf.efficiency.value_or(estimate.efficiency);

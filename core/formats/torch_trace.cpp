@@ -61,8 +61,7 @@ class Source {
         const auto end = block_.begin() + static_cast<std::ptrdiff_t>(at_);
         const auto lines = std::count(block_.begin(), end, '\n');
         const auto line_begin = std::find(std::reverse_iterator(end), block_.rend(), '\n').base();
-        const std::int64_t column =
-            end - line_begin + (lines == 0 ? columns_before_ : 0);
+        const std::int64_t column = end - line_begin + (lines == 0 ? columns_before_ : 0);
         return fmt::format(
             "{}:{}:{}", place_, 1 + lines_before_ + lines, std::max(column, std::int64_t{1}));
     }
@@ -229,13 +228,14 @@ class TraceReader final : public nlohmann::json_sax<json> {
 
     TorchTrace take() {
         if (!has_events_) {
-            throw Error(ErrorKind::BadInput,
-                        std::string(place_),
-                        "no \"traceEvents\", expected Chrome trace JSON as torch.profiler writes it",
-                        "in Python: profile.export_chrome_trace(\"rank0.json.gz\")");
+            throw Error(
+                ErrorKind::BadInput,
+                std::string(place_),
+                "no \"traceEvents\", expected Chrome trace JSON as torch.profiler writes it",
+                "in Python: profile.export_chrome_trace(\"rank0.json.gz\")");
         }
-        const auto longest = std::ranges::max_element(
-            gpu_, {}, [](const auto& lane) { return lane.second.total; });
+        const auto longest =
+            std::ranges::max_element(gpu_, {}, [](const auto& lane) { return lane.second.total; });
         trace_.on_gpu = longest != gpu_.end();
         trace_.only_launches = !trace_.on_gpu && has_kernels_;
         trace_.stages = (trace_.on_gpu ? longest->second : cpu_).take();
@@ -251,7 +251,9 @@ class TraceReader final : public nlohmann::json_sax<json> {
     bool boolean(bool) override { return true; }
     bool binary(json::binary_t&) override { return true; }
     bool number_integer(std::int64_t value) override { return number(static_cast<double>(value)); }
-    bool number_unsigned(std::uint64_t value) override { return number(static_cast<double>(value)); }
+    bool number_unsigned(std::uint64_t value) override {
+        return number(static_cast<double>(value));
+    }
     bool number_float(double value, const std::string&) override { return number(value); }
 
     bool string(std::string& text) override {
@@ -385,23 +387,25 @@ class TraceReader final : public nlohmann::json_sax<json> {
         constexpr double longest = 9e12;  // microseconds; 2^53 nanoseconds
         const double duration = event_.microseconds.value_or(-1);
         if (!(duration >= 0 && duration <= longest)) {
-            throw Error(ErrorKind::BadInput,
-                        source_.position(),
-                        fmt::format("range '{}' has no \"dur\", expected microseconds", event_.name),
-                        "only complete events (\"ph\": \"X\") say how long they took");
+            throw Error(
+                ErrorKind::BadInput,
+                source_.position(),
+                fmt::format("range '{}' has no \"dur\", expected microseconds", event_.name),
+                "only complete events (\"ph\": \"X\") say how long they took");
         }
         Lane& lane = event_.category == "gpu_user_annotation" ? gpu_[event_.lane] : cpu_;
         lane.add(*range, Duration{std::llround(duration * 1000)});
     }
 
     [[noreturn]] void refuse_without_ranges() const {
-        throw Error(ErrorKind::BadInput,
-                    std::string(place_),
-                    trace_.overlapped_pairs > 0
-                        ? "only ranges of pairs (OVERLAP_F_B), which do not say what each of the two "
-                          "took, expected ranges of a forward, named PP:0F3"
-                        : "no ranges of a forward, named PP:0F3 (stage 0, micro-batch 3)",
-                    std::string(how_to_record));
+        throw Error(
+            ErrorKind::BadInput,
+            std::string(place_),
+            trace_.overlapped_pairs > 0
+                ? "only ranges of pairs (OVERLAP_F_B), which do not say what each of the two "
+                  "took, expected ranges of a forward, named PP:0F3"
+                : "no ranges of a forward, named PP:0F3 (stage 0, micro-batch 3)",
+            std::string(how_to_record));
     }
 
     const Source& source_;
@@ -429,8 +433,8 @@ TorchTrace read_source(string_view place, Source::Read read) {
 
 /// The value at `share` of the sorted ones.
 Duration percentile(std::vector<Duration> values, double share) {
-    const auto index = static_cast<std::ptrdiff_t>(
-        std::llround(share * static_cast<double>(values.size() - 1)));
+    const auto index =
+        static_cast<std::ptrdiff_t>(std::llround(share * static_cast<double>(values.size() - 1)));
     std::ranges::nth_element(values, values.begin() + index);
     return values[static_cast<std::size_t>(index)];
 }
@@ -448,9 +452,9 @@ Duration median(const std::vector<Duration>& values) {
 
 double spread(const std::vector<Duration>& values) {
     const Duration middle = median(values);
-    return middle <= Duration{} ? 0
-                                : to_seconds(percentile(values, 0.9) - percentile(values, 0.1)) /
-                                      to_seconds(middle);
+    return middle <= Duration{}
+               ? 0
+               : to_seconds(percentile(values, 0.9) - percentile(values, 0.1)) / to_seconds(middle);
 }
 
 [[noreturn]] void refuse_stage(int stage, string_view place, string_view what) {
@@ -479,9 +483,8 @@ LayerSample stage_sample(int stage, const StageDurations& durations, string_view
     if (in_parts) {
         sample.backward_input = median(durations.backward_input);
         sample.backward_weight = median(durations.backward_weight);
-        sample.spread = std::max({sample.spread,
-                                  spread(durations.backward_input),
-                                  spread(durations.backward_weight)});
+        sample.spread = std::max(
+            {sample.spread, spread(durations.backward_input), spread(durations.backward_weight)});
     } else {
         const Duration whole = median(durations.backward);
         sample.backward_input = whole / 2;
@@ -509,7 +512,8 @@ TorchTrace read_torch_trace(const std::filesystem::path& file) {
                     place,
                     fmt::format("cannot read: {}", std::generic_category().message(code)));
     };
-    const std::unique_ptr<gzFile_s, int (*)(gzFile)> open(::gzopen(place.c_str(), "rb"), &::gzclose);
+    const std::unique_ptr<gzFile_s, int (*)(gzFile)> open(::gzopen(place.c_str(), "rb"),
+                                                          &::gzclose);
     if (open == nullptr) {
         refuse_io();
     }

@@ -20,8 +20,8 @@ namespace pipetwin {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
 std::string range(std::string_view name,
@@ -80,11 +80,12 @@ TEST(ParseTorchTrace, KeepsTheDurationsOfEveryStage) {
 }
 
 TEST(ParseTorchTrace, RangesOnTheGpuCountBeforeThoseThatLaunchedTheWork) {
-    const TorchTrace found = read({range("PP:0F0", 1),
-                                   range("PP:0F0", 50, "gpu_user_annotation", 20),
-                                   range("PP:0B0", 90, "gpu_user_annotation", 20),
-                                   range("PP:0F0", 2, "gpu_user_annotation", 24),  // a copy's stream
-                                   range("PP:0B0", 1)});
+    const TorchTrace found =
+        read({range("PP:0F0", 1),
+              range("PP:0F0", 50, "gpu_user_annotation", 20),
+              range("PP:0B0", 90, "gpu_user_annotation", 20),
+              range("PP:0F0", 2, "gpu_user_annotation", 24),  // a copy's stream
+              range("PP:0B0", 1)});
     EXPECT_TRUE(found.on_gpu);
     EXPECT_THAT(found.stages.at(0).forward, ElementsAre(50'000ns));
     EXPECT_THAT(found.stages.at(0).backward, ElementsAre(90'000ns));
@@ -96,9 +97,11 @@ TEST(ParseTorchTrace, KernelsWithoutRangesOnTheGpuMeanThatOnlyLaunchesWereTimed)
 }
 
 TEST(ParseTorchTrace, InTheOlderDialectBIsTheInputsBackward) {
-    const TorchTrace found =
-        read({range("PP:0F0", 1), range("PP:0B0", 2), range("PP:0W0", 3), range("PP:1F0", 1),
-              range("PP:1BW0", 5)});
+    const TorchTrace found = read({range("PP:0F0", 1),
+                                   range("PP:0B0", 2),
+                                   range("PP:0W0", 3),
+                                   range("PP:1F0", 1),
+                                   range("PP:1BW0", 5)});
     EXPECT_THAT(found.stages.at(0).backward_input, ElementsAre(2000ns));
     EXPECT_THAT(found.stages.at(0).backward_weight, ElementsAre(3000ns));
     EXPECT_TRUE(found.stages.at(0).backward.empty());

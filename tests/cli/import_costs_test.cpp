@@ -1,0 +1,179 @@
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "core/formats/profile_json.h"
+#include "tests/cli/support.h"
+
+/// `import` of other tools' measurements: PipeDream's graphs, PyTorch's traces, ours.
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ImportCosts : public InFolder {
+  protected:
+    Outcome refused(std::vector<std::string> args) const {
+        args.insert(args.end(), {"--out", path("refused")});
+        const Outcome outcome = pipetwin(args);
+        EXPECT_FALSE(std::filesystem::exists(path("refused")));
+        EXPECT_EQ(outcome.out, "");
+        return outcome;
+    }
+
+    /// A scenario of two stages whose model is "x.profile.json" here.
+    std::string scenario(const std::string& partition) const {
+        return file("x.toml",
+                    "[model]\nkind = \"profile\"\nfile = \"x.profile.json\"\n"
+                    "[training]\nbatch = 8\n"
+                    "[pipeline]\nstages = 2\nmicro_batches = 2\nschedule = \"gpipe\"\n"
+                    "recompute = \"none\"\npartition = " +
+                        partition +
+                        "\n[cluster]\ncount = 2\nlink_gbps = 8.0\nlink_latency_us = 0.0\n");
+    }
+};
+
+// --- pipedream. ---
+
+/// a -> (b, c) -> d: F 2 + 1 | 1 + 2 ms, B twice that, and 1 MB + 0.5 MB between the halves.
+constexpr std::string_view diamond =
+    "node1 -- Input0 -- forward_compute_time=0.0, backward_compute_time=0.0, "
+    "activation_size=4000.0, parameter_size=0.0 -- stage_id=0\n"
+    "d -- Add() -- forward_compute_time=2.0, backward_compute_time=4.0, "
+    "activation_size=[8.0; 8.0], parameter_size=0.0 -- stage_id=1\n"
+    "a -- Conv2d(3, 64, kernel_size=(7, 7)) -- forward_compute_time=2.0, "
+    "backward_compute_time=4.0, activation_size=1000000.0, parameter_size=400.0 -- stage_id=0\n"
+    "c -- ReLU() -- forward_compute_time=1.0, backward_compute_time=2.0, "
+    "activation_size=7.0, parameter_size=0.0 -- stage_id=1\n"
+    "b -- ReLU() -- forward_compute_time=1.0, backward_compute_time=2.0, "
+    "activation_size=500000.0, parameter_size=0.0 -- stage_id=0\n"
+    "\tnode1 -- a\n\ta -- b\n\ta -- c\n\tb -- d\n\tc -- d\n";
+
+TEST_F(ImportCosts, ABranchingGraphGoesThroughSimulate) {
+    const Outcome outcome = pipetwin({"import",
+                                      "pipedream",
+                                      file("graph.txt", diamond),
+                                      "--micro-batch-size",
+                                      "4",
+                                      "--out",
+                                      path("x.profile.json")});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("x.profile.json: 4 layers"));
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("one node is the model's input and no layer: node1"),
+                      HasSubstr("the file's stages are pipeline.partition = [2, 2]"),
+                      HasSubstr("a lower bound")));
+    const Outcome simulated = pipetwin({"simulate", scenario("[2, 2]"), "--json"});
+    ASSERT_EQ(simulated.code, 0) << simulated.err;
+    // 8 Gbit/s carry what b and c read, 1.5 MB, in 1.5 ms. The second rank begins at 3 + 1.5, its
+    // forwards end at 10.5 and its backwards at 22.5; the first rank's last one then takes from 24
+    // to 30.
+    EXPECT_DOUBLE_EQ(simulated.json().at("makespan_ms"), 30);
+    EXPECT_EQ(simulated.json().at("cost_source"), "imported");
+}
+
+TEST_F(ImportCosts, AGraphNeedsTheSizeOfItsMiniBatch) {
+    const Outcome outcome = refused({"import", "pipedream", file("graph.txt", diamond)});
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("'import pipedream' needs --micro-batch-size N"),
+                      HasSubstr("whole mini-batch")));
+    const Outcome broken = refused(
+        {"import", "pipedream", file("bad.txt", "\ta -- b\n"), "--micro-batch-size", "4"});
+    EXPECT_EQ(broken.code, 3);
+    EXPECT_THAT(broken.err, HasSubstr("bad.txt:1:2: no line describes node 'a'"));
+}
+
+// --- torch-trace. ---
+
+std::string torch_trace(int rank, std::string_view events) {
+    return "{\"distributedInfo\": {\"rank\": " + std::to_string(rank) +
+           ", \"world_size\": 2},\n\"traceEvents\": [" + std::string(events) + "]}";
+}
+
+std::string range(const std::string& name, int microseconds) {
+    return "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"PP:" + name +
+           "\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": " + std::to_string(microseconds) + "}";
+}
+
+TEST_F(ImportCosts, TracesOfTwoRanksBecomeAStageEach) {
+    const std::string first =
+        file("rank0.json", torch_trace(0, range("0F0", 3000) + "," + range("0B0", 6000)));
+    // The median of three forwards and of two backwards: 3 ms and 6 ms.
+    const std::string second =
+        file("rank1.json",
+             torch_trace(1,
+                         range("1F0", 3000) + "," + range("1F1", 2000) + "," + range("1F2", 90000) +
+                             "," + range("1B0", 5000) + "," + range("1B1", 7000)));
+    const Outcome outcome = pipetwin({"import",
+                                      "torch-trace",
+                                      second,
+                                      first,
+                                      "--micro-batch-size",
+                                      "4",
+                                      "--out",
+                                      path("x.profile.json")});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("2 ranks, 2 stages, 2 layers"));
+    EXPECT_THAT(outcome.err, HasSubstr("times and no sizes"));
+    const Outcome simulated = pipetwin({"simulate", scenario("[1, 1]"), "--json"});
+    ASSERT_EQ(simulated.code, 0) << simulated.err;
+    // (micro-batches + stages - 1) * (F + B), nothing to send.
+    EXPECT_DOUBLE_EQ(simulated.json().at("makespan_ms"), (2 + 2 - 1) * (3 + 6));
+
+    const Outcome half = refused({"import", "torch-trace", second, "--micro-batch-size", "4"});
+    EXPECT_EQ(half.code, 3);
+    EXPECT_THAT(half.err, HasSubstr("stage 0 has no range at all"));
+    const Outcome twice =
+        refused({"import", "torch-trace", first, first, "--micro-batch-size", "4"});
+    EXPECT_EQ(twice.code, 3);
+    EXPECT_THAT(twice.err, HasSubstr("is of rank 0, and so is"));
+    EXPECT_EQ(refused({"import", "torch-trace", first, second}).code, 2);
+}
+
+TEST_F(ImportCosts, ATraceWithoutRangesSaysHowToMakeThem) {
+    const Outcome outcome = refused({"import",
+                                     "torch-trace",
+                                     file("rank0.json", torch_trace(0, "")),
+                                     "--micro-batch-size",
+                                     "4"});
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("rank0.json: no ranges of a forward, named PP:0F3"),
+                      HasSubstr("hint: the schedules of torch.distributed.pipelining")));
+}
+
+// --- chrome-trace. ---
+
+TEST_F(ImportCosts, OurOwnTraceComesBackAsTheCostsThatMadeIt) {
+    const std::string costs =
+        "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\n"
+        "one,1.5,4,0,0,0\ntwo,2.5,3,0,0,0\n";
+    file("x.profile.json", print_profile(read_profile(file("costs.csv", costs))));
+    const std::string trace = path("x.trace.json");
+    const std::string own = scenario("[1, 1]");
+    const Outcome exported = pipetwin(
+        {"export", "chrome-trace", own, "--set", "training.batch=2", "--out", trace});
+    ASSERT_EQ(exported.code, 0) << exported.err;
+    const std::string out = path("back.profile.json");
+    const Outcome outcome = pipetwin(
+        {"import", "chrome-trace", trace, "--micro-batch-size", "1", "--out", out});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Profile profile = read_profile(out);
+    ASSERT_EQ(profile.layers.size(), 2U);
+    EXPECT_EQ(profile.layers[0].samples[0].forward, std::chrono::microseconds(1500));
+    EXPECT_EQ(profile.layers[1].samples[0].backward(), std::chrono::milliseconds(3));
+}
+
+TEST_F(ImportCosts, OptionsOfOtherFormatsAreUsageErrors) {
+    const std::string csv = file("x.csv", "0F0,0B0\n");
+    const Outcome more = refused({"import", "torch-csv", csv, csv});
+    EXPECT_EQ(more.code, 2);
+    EXPECT_THAT(more.err, HasSubstr("'import torch-csv' reads one file"));
+    EXPECT_EQ(refused({"import", "torch-csv", csv, "--micro-batch-size", "2"}).code, 2);
+}
+
+}  // namespace
+}  // namespace pipetwin::cli
