@@ -58,8 +58,9 @@ MemoryGap gap_of(const ChainTimes& times) {
 ///           least largest
 ///
 /// A table made for a limit shows the left end of the step that the limit is on: the largest stage
-/// of its split. Between two known places the sum is no smaller than at the right one, and the
-/// limit no smaller than at the left one, so most of the range need not be looked at.
+/// of its split. Everything further left has at least this sum, so it is of interest only as far as
+/// limits go that are smaller by more than the best value allows: the walk from right to left takes
+/// long steps.
 class ShortestSum {
   public:
     ShortestSum(const ChainTimes& times, std::int64_t weight)
@@ -70,7 +71,8 @@ class ShortestSum {
         const std::int64_t least = least_largest_of_table(table_, times_).largest;
         if (least < never) {
             look_at(least);
-            search(least + 1, times_.most(), times_.least_sum());
+            look_right_of(least);
+            walk(least + 1);
         }
         return best_sizes_;
     }
@@ -96,20 +98,30 @@ class ShortestSum {
         return step;
     }
 
-    /// Limits from `low` to `high`, where no sum is below `least_sum`.
-    void search(std::int64_t low, std::int64_t high, std::int64_t least_sum) {
-        if (weight_ > 0) {
-            high = std::min(high, (best_ - least_sum) / weight_);
+    /// No limit above this is of interest, if the sums are at least `sum`.
+    std::int64_t last_limit(std::int64_t sum) const {
+        return weight_ == 0 ? times_.most() : std::min(times_.most(), (best_ - sum) / weight_);
+    }
+
+    /// Goes away from `least` as long as that pays: a good value early spares tables later.
+    void look_right_of(std::int64_t least) {
+        std::int64_t before = best_ + 1;
+        for (std::int64_t step = std::max<std::int64_t>(1, least / 64);
+             best_ < before && least + step < last_limit(times_.least_sum());
+             step *= 2) {
+            before = best_;
+            look_at(least + step);
         }
-        if (low > high || least_sum > best_) {
-            return;
-        }
-        const bool is_unbounded = weight_ == 0;  // the largest limit alone says it all
-        const std::int64_t middle = is_unbounded ? high : low + (high - low) / 2;
-        const Step step = look_at(middle);
-        if (!is_unbounded) {
-            search(low, step.left - 1, step.sum);
-            search(middle + 1, high, least_sum);
+    }
+
+    /// Every limit from `low` on.
+    void walk(std::int64_t low) {
+        std::int64_t sum = times_.least_sum();
+        std::int64_t limit = last_limit(sum);
+        while (limit >= low && sum <= best_) {
+            const Step step = look_at(limit);
+            sum = step.sum;
+            limit = weight_ == 0 ? 0 : std::min(step.left - 1, last_limit(sum));
         }
     }
 

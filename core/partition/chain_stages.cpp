@@ -97,8 +97,16 @@ ChainTimes::ChainTimes(const ChainProblem& problem)
       stages_(static_cast<int>(problem.device_of_stage.size())),
       problem_(problem) {
     check_stage_count(stages_, layers_);
+    const auto all_below = [](const std::vector<int>& kinds, std::size_t count) {
+        return std::ranges::all_of(kinds, [count](int kind) {
+            return kind >= 0 && static_cast<std::size_t>(kind) < count;
+        });
+    };
+    PIPETWIN_EXPECT(all_below(problem.device_of_stage, problem.devices.size()),
+                    "every stage has a device");
     PIPETWIN_EXPECT(problem.link_of_boundary.empty() ||
-                        problem.link_of_boundary.size() + 1 == problem.device_of_stage.size(),
+                        (problem.link_of_boundary.size() + 1 == problem.device_of_stage.size() &&
+                         all_below(problem.link_of_boundary, problem.links.size())),
                     "one link between two stages");
     if (problem.memory) {
         bytes_.emplace(*problem.memory, layers_, stages_);
@@ -106,14 +114,17 @@ ChainTimes::ChainTimes(const ChainProblem& problem)
     for (const DeviceWork& device : problem.devices) {
         devices_.push_back(device_of(device, bytes_ ? bytes_->keep() : Keep::Everything));
     }
-    nothing_.assign(static_cast<std::size_t>(layers_) + 1, 0);
     for (const CutCost& link : problem.links) {
         links_.push_back(link_of(link));
     }
-    if (links_.empty()) {
-        links_.push_back({.sender = nothing_, .receiver = nothing_});
-    }
+    const Numbers nothing(static_cast<std::size_t>(layers_) + 1, 0);
+    links_.push_back({.sender = nothing, .receiver = nothing});
     most_ = largest_cost();
+    for (const Device& device : devices_) {
+        for (const Link& link : links_) {
+            sides_.push_back(side_of(device, link));
+        }
+    }
 }
 
 ChainTimes::Device ChainTimes::device_of(const DeviceWork& work, Keep keep) const {
@@ -137,19 +148,41 @@ ChainTimes::Link ChainTimes::link_of(const CutCost& cut) const {
         return costs;
     };
     const auto layers = static_cast<std::size_t>(layers_);
-    Link link{.sender = ends_for_nothing(numbers(cut.sender, layers)),
-              .receiver = ends_for_nothing(numbers(cut.receiver, layers))};
-    if (layers_ > 1) {
-        link.least_sender = *std::min_element(link.sender.begin() + 1, link.sender.end() - 1);
-        link.least_receiver = *std::min_element(link.receiver.begin() + 1, link.receiver.end() - 1);
-    }
-    return link;
+    return {.sender = ends_for_nothing(numbers(cut.sender, layers)),
+            .receiver = ends_for_nothing(numbers(cut.receiver, layers))};
 }
 
-const ChainTimes::Link& ChainTimes::link_behind(int stage) const {
-    const std::vector<int>& links = problem_.link_of_boundary;
-    return links_.at(
-        links.empty() ? 0 : static_cast<std::size_t>(links.at(static_cast<std::size_t>(stage))));
+ChainTimes::Side ChainTimes::side_of(const Device& device, const Link& link) {
+    Side side;
+    for (std::size_t layer = 0; layer < device.work.size(); ++layer) {
+        side.starts.push_back(device.work[layer] - link.receiver[layer]);
+        side.ends.push_back(device.work[layer] + link.sender[layer]);
+    }
+    // Neither end of the chain is a boundary: the first start is for stage 0 alone, the last end
+    // for the last stage.
+    side.latest_start = side.starts;
+    side.least_ends = side.ends;
+    for (std::size_t layer = 2; layer < side.starts.size(); ++layer) {
+        side.latest_start[layer] = std::max(side.starts[layer], side.latest_start[layer - 1]);
+    }
+    for (std::size_t layer = side.ends.size() - 1; layer-- > 1;) {
+        const bool is_last = layer + 2 == side.ends.size();
+        side.least_ends[layer] =
+            is_last ? side.ends[layer] : std::min(side.ends[layer], side.least_ends[layer + 1]);
+    }
+    return side;
+}
+
+const ChainTimes::Side& ChainTimes::side(int stage, bool behind) const {
+    const std::vector<int>& kinds = problem_.link_of_boundary;
+    const int boundary = behind ? stage : stage - 1;
+    std::size_t link = links_.size() - 1;
+    if (boundary >= 0 && boundary + 1 < stages_ && link > 0) {
+        link =
+            kinds.empty() ? 0 : static_cast<std::size_t>(kinds[static_cast<std::size_t>(boundary)]);
+    }
+    const int device = problem_.device_of_stage[static_cast<std::size_t>(stage)];
+    return sides_[static_cast<std::size_t>(device) * links_.size() + link];
 }
 
 std::int64_t ChainTimes::largest_cost() const {
@@ -159,27 +192,30 @@ std::int64_t ChainTimes::largest_cost() const {
         const double again = may_recompute ? static_cast<double>(device.recompute.back()) : 0;
         work = std::max(work, static_cast<double>(device.work.back()) + again);
     }
-    double boundary = 0;
+    double sender = 0;
+    double receiver = 0;  // of a stage between links of two kinds
     for (const Link& link : links_) {
-        boundary = std::max(boundary, largest_of(link.sender) + largest_of(link.receiver));
+        sender = std::max(sender, largest_of(link.sender));
+        receiver = std::max(receiver, largest_of(link.receiver));
     }
-    bounded(stages_ * (work + boundary), too_long);
-    return bounded(work + boundary, too_long);
+    bounded(stages_ * (work + sender + receiver), too_long);
+    return bounded(work + sender + receiver, too_long);
 }
 
 std::int64_t ChainTimes::least_sum() const {
     std::int64_t sum = 0;
     std::vector<std::int64_t> boundaries;
-    for (std::size_t layer = 0; layer < nothing_.size() - 1; ++layer) {
+    for (std::size_t layer = 0; layer < static_cast<std::size_t>(layers_); ++layer) {
         std::int64_t work = never;
         for (const int device : problem_.device_of_stage) {
             const Numbers& sums = devices_.at(static_cast<std::size_t>(device)).work;
             work = std::min(work, sums[layer + 1] - sums[layer]);
         }
         sum += work;
-        std::int64_t boundary = never;
-        for (const Link& link : links_) {
-            boundary = std::min(boundary, link.sender[layer] + link.receiver[layer]);
+        std::int64_t boundary = links_.size() > 1 ? never : 0;
+        for (std::size_t link = 0; link + 1 < links_.size(); ++link) {
+            boundary =
+                std::min(boundary, links_[link].sender[layer] + links_[link].receiver[layer]);
         }
         boundaries.push_back(boundary);
     }
@@ -191,24 +227,16 @@ std::int64_t ChainTimes::least_sum() const {
 ChainTimes::Row::Row(const ChainTimes& times, int stage, int first)
     : keep_(times.bytes_ ? times.bytes_->keep() : Keep::Everything) {
     const auto at = static_cast<std::size_t>(first);
+    const Side& front = times.side(stage, false);
+    const Side& back = times.side(stage, true);
+    start_ = front.starts[at];
+    latest_start_ = front.latest_start[at];
+    ends_ = back.ends.data();
+    least_ends_ = back.least_ends.data();
     const int kind = times.problem_.device_of_stage[static_cast<std::size_t>(stage)];
     const Device& device = times.devices_[static_cast<std::size_t>(kind)];
-    work_ = device.work.data();
-    floor_ = -device.work[at];
-    base_ = floor_;
-    sender_ = times.nothing_.data();
     recompute_ = device.recompute.data();
     first_recompute_ = keep_ == Keep::Everything ? 0 : device.recompute[at];
-    if (stage > 0) {
-        const Link& link = times.link_behind(stage - 1);
-        floor_ += link.least_receiver;
-        base_ += link.receiver[at];
-    }
-    if (stage + 1 < times.stages_) {
-        const Link& link = times.link_behind(stage);
-        floor_ += link.least_sender;
-        sender_ = link.sender.data();
-    }
     if (times.bytes_) {
         memory_.emplace(times.bytes_->row(stage, first));
     }

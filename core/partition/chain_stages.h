@@ -113,10 +113,10 @@ class ChainTimes {
             if (memory_ && memory_->least(end) > 0) {
                 return never;
             }
-            return floor_ + work_[end];
+            return least_ends_[end] - latest_start_;
         }
         std::int64_t cost(int end) const {
-            const std::int64_t time = base_ + work_[end] + sender_[end];
+            const std::int64_t time = ends_[end] - start_;
             return memory_ ? fitting(end, time) : time;
         }
         /// Whether a stage that fits keeps its input only.
@@ -125,12 +125,12 @@ class ChainTimes {
       private:
         std::int64_t fitting(int end, std::int64_t time) const;
 
-        const std::int64_t* work_;
-        const std::int64_t* sender_;
+        const std::int64_t* ends_;
+        const std::int64_t* least_ends_;
         const std::int64_t* recompute_;  ///< where it is a choice
+        std::int64_t start_;
+        std::int64_t latest_start_;
         std::int64_t first_recompute_;
-        std::int64_t floor_;
-        std::int64_t base_;
         Keep keep_;
         std::optional<ChainBytes::Row> memory_;
     };
@@ -152,13 +152,27 @@ class ChainTimes {
     struct Link {
         std::vector<std::int64_t> sender;  ///< [0 .. layers], 0 at both ends
         std::vector<std::int64_t> receiver;
-        std::int64_t least_sender = 0;  ///< of all places of a boundary
-        std::int64_t least_receiver = 0;
+    };
+    /// A device and a link, or none at an end of the chain. The time of a stage is the difference
+    /// of two terms, since work is a difference of sums:
+    ///
+    ///     cost(i, j)  = (work before j + sender(j)) - (work before i - receiver(i))
+    ///                 = end(j) - start(i)
+    ///     least(i, j) = smallest end from j on - largest start up to i
+    ///
+    /// which never falls when the stage grows.
+    struct Side {
+        std::vector<std::int64_t> starts;        ///< [0 .. layers]
+        std::vector<std::int64_t> ends;          ///< [0 .. layers]
+        std::vector<std::int64_t> latest_start;  ///< [0 .. layers] the largest up to here
+        std::vector<std::int64_t> least_ends;    ///< [0 .. layers] the smallest from here on
     };
 
     Device device_of(const DeviceWork& work, Keep keep) const;
     Link link_of(const CutCost& cut) const;
-    const Link& link_behind(int stage) const;
+    static Side side_of(const Device& device, const Link& link);
+    /// Of the stage and the link in front of it or behind it.
+    const Side& side(int stage, bool behind) const;
     std::int64_t largest_cost() const;
 
     int layers_;
@@ -166,8 +180,8 @@ class ChainTimes {
     const ChainProblem& problem_;
     std::optional<ChainBytes> bytes_;
     std::vector<Device> devices_;
-    std::vector<Link> links_;
-    std::vector<std::int64_t> nothing_;  ///< [0 .. layers] what the ends of the chain cost
+    std::vector<Link> links_;  ///< the last one costs nothing
+    std::vector<Side> sides_;  ///< [device][link]
     std::int64_t most_ = 0;
 };
 

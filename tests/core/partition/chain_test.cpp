@@ -323,6 +323,18 @@ TEST(ChainPartition, ThreeHundredLayersEqualTheRecurrence) {
     }
 }
 
+// The bound on all costs once took sender and receiver from one link: the soak found this chain,
+// for which no split was below the bound.
+TEST(ChainPartition, AStageBetweenTwoLinksPaysForBoth) {
+    ChainProblem problem = plain({0, 3, 0}, 3);
+    problem.links = {{.sender = nanoseconds_of({1, 1, 1}), .receiver = nanoseconds_of({1, 3, 1})},
+                     {.sender = nanoseconds_of({1, 0, 3}), .receiver = nanoseconds_of({2, 1, 0})}};
+    problem.link_of_boundary = {0, 1};
+    const ChainAnswer answer = smallest_largest_stage(problem);
+    ASSERT_TRUE(answer.split.has_value());
+    EXPECT_EQ(answer.split->largest, Duration{3 + 3 + 3});
+}
+
 TEST(ChainPartition, OneStagePaysForNoBoundary) {
     ChainProblem problem = plain({1, 2, 3}, 1);
     problem.links = {{.sender = nanoseconds_of({9, 9, 9}), .receiver = nanoseconds_of({9, 9, 9})}};
