@@ -1,0 +1,41 @@
+#include "core/partition/ideals.h"
+
+#include <algorithm>
+
+namespace pipetwin {
+
+std::optional<Ideals> Ideals::of(const Model& model, int most) {
+    std::vector<std::vector<int>> inputs;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        inputs.push_back(model.inputs_of(layer));
+    }
+    Ideals ideals(model.layer_count());
+    ideals.words_.assign(ideals.words_per_ideal_, 0);
+    ideals.sizes_.push_back(0);
+    std::vector<int> behind{0};  // [ideal]: the layers that come after all of its own
+    for (int ideal = 0; ideal < ideals.count(); ++ideal) {
+        for (int layer = behind[static_cast<std::size_t>(ideal)]; layer < model.layer_count();
+             ++layer) {
+            if (std::ranges::all_of(inputs[static_cast<std::size_t>(layer)],
+                                    [&](int input) { return ideals.holds(ideal, input); })) {
+                if (ideals.count() >= most) {
+                    return std::nullopt;
+                }
+                ideals.append(ideal, layer);
+                behind.push_back(layer + 1);
+            }
+        }
+    }
+    return ideals;
+}
+
+void Ideals::append(int ideal, int layer) {
+    const auto bit = static_cast<std::size_t>(layer);
+    for (std::size_t word = 0; word < words_per_ideal_; ++word) {
+        words_.push_back(words_[place(ideal) + word]);
+    }
+    words_[words_.size() - words_per_ideal_ + bit / 64] |= std::uint64_t{1} << (bit % 64);
+    sizes_.push_back(size(ideal) + 1);
+}
+
+}  // namespace pipetwin
