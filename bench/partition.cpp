@@ -1,0 +1,453 @@
+// How fast the partition of models is, and how good beside that of other systems.
+//
+//   build/release/bench/partition_bench [repetitions]
+//
+// Times are processor time of this process, the median of the repetitions; each repetition is asked
+// about other random numbers. "least" is the fastest of them: what the work takes while nobody else
+// uses the machine.
+#include "core/partition.h"
+
+#include "bench/partition_baselines.h"
+#include <time.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/formats/profile_json.h"
+#include "core/partition/chain.h"
+#include "core/partition/feasible_splits.h"
+#include "core/partition/graph.h"
+#include "core/partition/ideals.h"
+#include "core/partition/interval_cost.h"
+#include "core/partition/replicated.h"
+
+namespace {
+
+using namespace pipetwin;
+
+double now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+std::mt19937_64& random_numbers() {
+    static std::mt19937_64 random(1);
+    return random;
+}
+
+/// Not below `low`, below `high`.
+template <class Value>
+std::vector<Value> several(int count, std::int64_t low, std::int64_t high) {
+    std::vector<Value> values;
+    for (int i = 0; i < count; ++i) {
+        const auto width = static_cast<std::uint64_t>(high - low);
+        values.push_back(Value{low + static_cast<std::int64_t>(random_numbers()() % width)});
+    }
+    return values;
+}
+
+/// Of four.
+std::vector<int> kinds(int count) {
+    std::vector<int> kinds;
+    for (int i = 0; i < count; ++i) {
+        kinds.push_back(static_cast<int>(random_numbers()() % 4));
+    }
+    return kinds;
+}
+
+constexpr std::int64_t ms = 1'000'000;
+constexpr std::int64_t mb = 1'000'000;
+
+/// Layers of 1 to 30 ms, boundaries of up to so many on either side.
+ChainProblem chain(int layers, int stages, int most_cut_ms) {
+    ChainProblem problem{.devices = {{.work = several<Duration>(layers, ms, 30 * ms),
+                                      .recompute = several<Duration>(layers, ms / 3, 10 * ms)}},
+                         .device_of_stage = std::vector<int>(static_cast<std::size_t>(stages), 0)};
+    if (most_cut_ms > 0) {
+        problem.links = {{.sender = several<Duration>(layers, 0, most_cut_ms * ms),
+                          .receiver = several<Duration>(layers, 0, most_cut_ms * ms)}};
+    }
+    return problem;
+}
+
+/// 1f1b with many micro-batches; `tightness` times what an even share of the first stage takes.
+ChainMemory memory_of(int layers, int stages, double tightness, Keep keep) {
+    ChainMemory memory{.states = several<Bytes>(layers, 100 * mb, 400 * mb),
+                       .saved = several<Bytes>(layers, 5 * mb, 50 * mb),
+                       .workspace = several<Bytes>(layers, mb, 200 * mb),
+                       .input = several<Bytes>(layers + 1, mb, 5 * mb),
+                       .received = several<Bytes>(layers + 1, mb, 10 * mb),
+                       .sent = several<Bytes>(layers + 1, mb, 10 * mb),
+                       .in_flight = {},
+                       .limit = {},
+                       .keep = keep};
+    const double share = static_cast<double>(layers) / stages;
+    for (int stage = 0; stage < stages; ++stage) {
+        memory.in_flight.push_back(stages - stage);
+        const double even = share * static_cast<double>(mb) * (250 + 27.5 * stages);
+        memory.limit.push_back(Bytes{static_cast<std::int64_t>(tightness * even)});
+    }
+    return memory;
+}
+
+/// `make` is not counted, `call` on what it made is.
+template <class Make, class Call>
+void measure(std::string_view what,
+             std::string_view bar,
+             int repetitions,
+             const Make& make,
+             const Call& call) {
+    std::vector<double> seconds;
+    for (int i = 0; i < repetitions; ++i) {
+        const auto input = make();
+        const double begin = now();
+        call(input);
+        seconds.push_back(now() - begin);
+    }
+    std::ranges::sort(seconds);
+    fmt::print("  {:<66}{:>11.3f} ms{:>11.3f} ms   {}\n",
+               what,
+               1e3 * seconds[seconds.size() / 2],
+               1e3 * seconds.front(),
+               bar);
+}
+
+void require(bool holds, const char* what) {
+    if (!holds) {
+        throw Error(ErrorKind::Other, "bench", what);
+    }
+}
+
+void measure_chains(int repetitions) {
+    const auto largest = [](const ChainProblem& problem) {
+        require(smallest_largest_stage(problem).split.has_value(), "a split was expected");
+    };
+    for (const int stages : {16, 64, 128, 256}) {
+        measure(
+            fmt::format("L 1000, K {}: cut costs", stages),
+            stages >= 64 ? "under 5 ms" : "",
+            repetitions,
+            [=] { return chain(1000, stages, 5); },
+            largest);
+    }
+    measure(
+        "L 1000, K 256: ... of up to 50 ms, layers of 1 to 30",
+        "",
+        repetitions,
+        [] { return chain(1000, 256, 50); },
+        largest);
+    const auto limited = [](double tightness, Keep keep) {
+        return [=] {
+            ChainProblem problem = chain(1000, 64, 5);
+            problem.memory = memory_of(1000, 64, tightness, keep);
+            return problem;
+        };
+    };
+    const char* const bar = "under 100 ms";
+    measure("... K 64, memory limits that bind",
+            bar,
+            repetitions,
+            limited(0.6, Keep::Everything),
+            largest);
+    measure("... K 64, memory limits far away",
+            bar,
+            repetitions,
+            limited(4, Keep::Everything),
+            largest);
+    measure("... K 64, recompute where needed",
+            bar,
+            repetitions,
+            limited(0.35, Keep::WhatFits),
+            largest);
+    measure("... K 64, nothing fits: the closest split",
+            bar,
+            repetitions,
+            limited(0.2, Keep::Everything),
+            [](const ChainProblem& problem) {
+                require(smallest_largest_stage(problem).gap.has_value(), "no split was expected");
+            });
+    for (const int micro_batches : {2, 8, 64, 512}) {
+        measure(
+            fmt::format("L 1000, K 64, cut costs: sum + (M - 1) * max, M {}", micro_batches),
+            "a peer: 3.4 ms",
+            repetitions,
+            [] { return chain(1000, 64, 5); },
+            [=](const ChainProblem& problem) { shortest_pipeline(problem, micro_batches); });
+    }
+    measure(
+        "L 1000, K 64, four kinds of devices and links, memory",
+        "",
+        repetitions,
+        [] {
+            ChainProblem problem = chain(1000, 64, 5);
+            problem.devices.resize(4, problem.devices.front());
+            problem.links.resize(4, problem.links.front());
+            for (std::size_t kind = 1; kind < 4; ++kind) {
+                problem.devices[kind].work = several<Duration>(1000, ms, 30 * ms);
+            }
+            problem.device_of_stage = kinds(64);
+            problem.link_of_boundary = kinds(63);
+            problem.memory = memory_of(1000, 64, 0.6, Keep::WhatFits);
+            return problem;
+        },
+        largest);
+}
+
+void measure_intervals(int repetitions) {
+    const auto prefix = [] { return prefix_sums(several<Duration>(200, ms, 30 * ms)); };
+    const auto bound_of = [](const std::vector<std::int64_t>& before) {
+        return [&before](int stage, int first, int end) {
+            const std::int64_t start = before[static_cast<std::size_t>(first)];
+            return start + 64 * (before[static_cast<std::size_t>(end)] - start) + stage * ms;
+        };
+    };
+    measure("L 200, K 16: least_largest, a pipeline's bound",
+            "10 to 50 us",
+            repetitions,
+            prefix,
+            [&](const auto& before) {
+                const auto cost = bound_of(before);
+                require(least_largest(200, 16, cost, LaterStage::NeverCheaper) > 0, "a bound");
+            });
+    measure("... with the split", "", repetitions, prefix, [&](const auto& before) {
+        const auto cost = bound_of(before);
+        least_largest_split(200, 16, cost, LaterStage::NeverCheaper);
+    });
+    measure(
+        "... where later stages may be cheaper", "", repetitions, prefix, [&](const auto& before) {
+            const auto cost = bound_of(before);
+            least_largest(200, 16, cost, LaterStage::Any);
+        });
+    measure("L 200, K 16: all splits within 2 % of it, counted",
+            "",
+            repetitions,
+            prefix,
+            [&](const auto& before) {
+                const auto cost = bound_of(before);
+                const std::int64_t limit =
+                    least_largest(200, 16, cost, LaterStage::NeverCheaper) * 51 / 50;
+                const auto keeps = [&](int stage, int first, int end) {
+                    return cost(stage, first, end) <= limit;
+                };
+                require(FeasibleSplits(200, 16, keeps, LongerStage::NeverFits).count() > 0,
+                        "a split");
+            });
+}
+
+ReplicationProblem replication(int layers, int devices, bool powers) {
+    return {.work = several<Duration>(layers, ms, 30 * ms),
+            .weights = several<Bytes>(layers, mb, 100 * mb),
+            .boundary = several<Duration>(layers, 0, 5 * ms),
+            .all_reduce = pipedream_all_reduce(12.5e9),
+            .devices = devices,
+            .replicas = powers ? powers_of_two(devices) : std::vector<int>{}};
+}
+
+void measure_replication(int repetitions) {
+    const auto call = [](const ReplicationProblem& problem) {
+        require(replicated_partition(problem).devices_used > 0, "devices");
+    };
+    measure(
+        "L 1000, 64 devices, any replicas",
+        "under 600 ms",
+        repetitions,
+        [] { return replication(1000, 64, false); },
+        call);
+    measure(
+        "L 1000, 1,024 devices, powers of two",
+        "under 1,000 ms",
+        repetitions,
+        [] { return replication(1000, 1024, true); },
+        call);
+    measure(
+        "L 1000, 1,024 devices, any replicas",
+        "",
+        repetitions,
+        [] { return replication(1000, 1024, false); },
+        call);
+}
+
+/// `arms` chains of `length` layers between a first and a last layer.
+Model parallel_arms(int arms, int length) {
+    std::vector<Model::Named> named{{.name = "first"}};
+    Model::Named last{.name = "last"};
+    for (int arm = 0; arm < arms; ++arm) {
+        std::string before = "first";
+        for (int layer = 0; layer < length; ++layer) {
+            named.push_back({.name = fmt::format("{}.{}", arm, layer), .inputs = {before}});
+            before = named.back().name;
+        }
+        last.inputs.push_back(before);
+    }
+    named.push_back(last);
+    return Model::opaque(named);
+}
+
+void measure_graphs(int repetitions) {
+    struct Case {
+        int arms;
+        int length;
+        const char* bar;
+    };
+    for (const Case& one :
+         {Case{2, 38, "under 1,000 ms"}, Case{3, 11, "under 1,000 ms"}, Case{2, 139, ""}}) {
+        const Model model = parallel_arms(one.arms, one.length);
+        const int layers = model.layer_count();
+        const auto costs = [=] {
+            return GraphCosts{.work = several<Duration>(layers, ms, 30 * ms),
+                              .sender = several<Duration>(layers, 0, 5 * ms),
+                              .receiver = several<Duration>(layers, 0, 5 * ms)};
+        };
+        measure(fmt::format("graph of {} layers, {} ideals, 16 devices",
+                            layers,
+                            Ideals::of(model, most_ideals)->count()),
+                one.bar,
+                std::min(repetitions, one.bar[0] == '\0' ? 5 : repetitions),
+                costs,
+                [&](const GraphCosts& input) {
+                    require(graph_partition(model, input, 16).is_exact, "an exact split");
+                });
+    }
+}
+
+/// The largest stage of a split, boundaries included, over the optimum.
+double over_optimum(const ChainProblem& problem, const std::vector<int>& sizes, Duration best) {
+    const auto cost_at = [](const std::vector<Duration>& costs, std::size_t at) {
+        return at == 0 || at >= costs.size() ? Duration{} : costs[at];
+    };
+    const std::vector<Duration>& work = problem.devices.front().work;
+    const CutCost cut = problem.links.empty() ? CutCost{} : problem.links.front();
+    Duration largest{};
+    std::size_t first = 0;
+    for (const int size : sizes) {
+        const std::size_t end = first + static_cast<std::size_t>(size);
+        const auto begin = work.begin();
+        const Duration cost = std::accumulate(begin + static_cast<std::ptrdiff_t>(first),
+                                              begin + static_cast<std::ptrdiff_t>(end),
+                                              Duration{});
+        largest = std::max(largest, cost + cost_at(cut.receiver, first) + cost_at(cut.sender, end));
+        first = end;
+    }
+    return static_cast<double>(largest.count()) / static_cast<double>(best.count()) - 1;
+}
+
+/// How far each way is above the optimum.
+struct Quality {
+    std::vector<double> ours;
+    std::vector<double> balanced;
+    std::vector<double> uniform;
+    std::vector<double> blocks;
+
+    void add(const ChainProblem& problem) {
+        const auto stages = static_cast<int>(problem.device_of_stage.size());
+        const std::vector<Duration>& costs = problem.devices.front().work;
+        std::vector<std::int64_t> work;
+        for (const Duration cost : costs) {
+            work.push_back(cost.count());
+        }
+        const ChainSplit best = smallest_largest_stage(problem).split.value();
+        ours.push_back(over_optimum(problem, best.partition.layers_per_stage(), best.largest));
+        const auto add_to = [&](std::vector<double>& list, const std::vector<int>& sizes) {
+            list.push_back(over_optimum(problem, sizes, best.largest));
+            require(list.back() >= 0, "nothing is below the optimum");
+        };
+        add_to(balanced, bench::deepspeed_balanced(work, stages));
+        add_to(uniform, bench::deepspeed_uniform(static_cast<int>(work.size()), stages));
+        add_to(blocks, bench::block_partition(work, stages));
+    }
+
+    void print(std::string_view what) const {
+        fmt::print("  {:<44}", what);
+        for (const auto& list : {ours, balanced, uniform, blocks}) {
+            const double sum = std::accumulate(list.begin(), list.end(), 0.0);
+            fmt::print("{:>11.2f}{:>9.2f}",
+                       100 * sum / static_cast<double>(list.size()),
+                       100 * std::ranges::max(list));
+        }
+        fmt::print("\n");
+    }
+};
+
+void compare_on_random_chains(int chains) {
+    struct Case {
+        int layers;
+        int stages;
+        bool cuts;
+    };
+    for (const Case& one : {Case{24, 4, false},
+                            Case{24, 8, false},
+                            Case{100, 16, false},
+                            Case{1000, 64, false},
+                            Case{24, 4, true},
+                            Case{100, 16, true},
+                            Case{1000, 64, true}}) {
+        Quality quality;
+        for (int i = 0; i < chains; ++i) {
+            quality.add(chain(one.layers, one.stages, one.cuts ? 5 : 0));
+        }
+        quality.print(fmt::format(
+            "random, L {}, K {}{}", one.layers, one.stages, one.cuts ? ", cut costs" : ""));
+    }
+}
+
+void compare_on_profiles() {
+    std::vector<std::filesystem::path> paths;
+    for (const auto& entry : std::filesystem::directory_iterator("profiles/papers")) {
+        paths.push_back(entry.path());
+    }
+    std::ranges::sort(paths);
+    for (const auto& path : paths) {
+        const Profile profile = read_profile(path);
+        ChainProblem problem{.devices = {{.work = {}}}, .device_of_stage = {}};
+        for (const LayerCost& layer : profile.layers) {
+            const LayerSample& sample = layer.samples.front();
+            problem.devices.front().work.push_back(sample.forward + sample.backward());
+        }
+        Quality quality;
+        const auto layers = static_cast<int>(profile.layers.size());
+        for (int stages = 2; stages <= std::min(layers, 32); ++stages) {
+            problem.device_of_stage.assign(static_cast<std::size_t>(stages), 0);
+            quality.add(problem);
+        }
+        if (!quality.ours.empty()) {
+            quality.print(
+                fmt::format("{}, K 2..{}", path.stem().stem().string(), std::min(layers, 32)));
+        }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        const int repetitions = argc > 1 ? std::max(1, std::atoi(argv[1])) : 21;
+        fmt::print("  {:<66}{:>14}{:>14}   bar\n", "", "median", "least");
+        measure_chains(repetitions);
+        measure_intervals(10 * repetitions);
+        measure_replication(repetitions);
+        measure_graphs(repetitions);
+        fmt::print(
+            "\nlargest stage above the optimum, in %: mean and worst\n  "
+            "{:<44}{:>20}{:>20}{:>20}{:>20}\n",
+            "",
+            "pipetwin",
+            "DeepSpeed balanced",
+            "uniform",
+            "block partition");
+        compare_on_random_chains(10 * repetitions);
+        compare_on_profiles();
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "{}\n", error.what());
+        return 1;
+    }
+    return 0;
+}
