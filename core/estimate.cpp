@@ -451,7 +451,9 @@ std::vector<CalibrationFactor> calibrate(Profile& profile,
 std::vector<CalibrationPoint> points_of(const Profile& measured, int micro_batch_size) {
     std::vector<CalibrationPoint> points;
     for (const std::string& kind : kinds_of(measured)) {
-        points.push_back(*mean_of(measured, kind, micro_batch_size));
+        if (const auto point = mean_of(measured, kind, micro_batch_size)) {
+            points.push_back(*point);
+        }
     }
     return points;
 }

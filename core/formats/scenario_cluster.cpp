@@ -251,10 +251,10 @@ void fill_in_cluster(TomlDocument& document, const std::filesystem::path& scenar
         without = {"device", "devices"};
     }
     if (table.has("devices")) {
-        without.push_back("speeds");
+        without.emplace_back("speeds");
     }
     if (table.has("speeds")) {
-        without.push_back("devices");
+        without.emplace_back("devices");
     }
     document.fill_in("cluster", cluster, without);
 }
