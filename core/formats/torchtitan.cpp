@@ -1,0 +1,86 @@
+#include "core/formats/torchtitan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// Of the layer at `index` in a transformer of `count` layers.
+std::string layer_name(std::size_t index, std::size_t count) {
+    if (index == 0) {
+        return "embedding";
+    }
+    if (index + 1 == count) {
+        return "head";
+    }
+    return fmt::format(
+        "block{}.{}", (index - 1) / 2, index % 2 == 1 ? "attention" : "feed_forward");
+}
+
+[[noreturn]] void refuse(std::string text) {
+    throw Error(ErrorKind::Infeasible,
+                "model",
+                std::move(text),
+                "only models of the layers embedding, block0.attention, block0.feed_forward, ..., "
+                "head have stages of whole blocks: a gpt, or a profile by 'pipetwin import hf'");
+}
+
+}  // namespace
+
+int transformer_blocks(std::span<const std::string> layer_names) {
+    for (std::size_t i = 0; i < layer_names.size(); ++i) {
+        const std::string expected = layer_name(i, layer_names.size());
+        if (layer_names[i] != expected) {
+            refuse(fmt::format("layer {} is '{}', expected '{}'", i, layer_names[i], expected));
+        }
+    }
+    if (layer_names.size() < 4 || layer_names.size() % 2 == 1) {
+        refuse(fmt::format("{} layers, expected an embedding, two per block, and a head",
+                           layer_names.size()));
+    }
+    return static_cast<int>(layer_names.size() / 2) - 1;
+}
+
+std::vector<std::vector<std::string>> torchtitan_modules(const Partition& partition) {
+    const int last = partition.layer_count() - 1;
+    std::vector<std::vector<std::string>> modules;
+    for (int stage = 0; stage < partition.stage_count(); ++stage) {
+        std::vector<std::string>& names = modules.emplace_back();
+        const int begin = partition.first_layer(stage);
+        const int end = begin + partition.layers_in(stage);
+        for (int layer = begin; layer < end; ++layer) {
+            if (layer == 0) {
+                names.emplace_back("tok_embeddings");
+            } else if (layer == last) {
+                names.emplace_back("norm");
+                names.emplace_back("output");
+            } else if (layer % 2 == 1) {
+                names.push_back(fmt::format("layers.{}", layer / 2));
+            } else if (layer == begin) {
+                throw Error(ErrorKind::Infeasible,
+                            "partition",
+                            fmt::format("stage {} begins with block{}.feed_forward, but torchtitan "
+                                        "does not cut a block in two",
+                                        stage,
+                                        layer / 2 - 1),
+                            "set pipeline.partition so that stages begin with an attention, or "
+                            "with whole blocks");
+            }
+        }
+    }
+    return modules;
+}
+
+std::string print_torchtitan_modules(const std::vector<std::vector<std::string>>& modules) {
+    std::vector<std::string> stages;
+    for (const std::vector<std::string>& names : modules) {
+        stages.push_back("  [\"" + fmt::format("{}", fmt::join(names, "\", \"")) + "\"]");
+    }
+    return fmt::format("[\n{}\n]\n", fmt::join(stages, ",\n"));
+}
+
+}  // namespace pipetwin
