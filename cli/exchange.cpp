@@ -19,7 +19,7 @@ namespace {
 
 /// The name that was meant: one that begins alike ("megatron" for "megatron-layout"), or the
 /// nearest.
-std::string_view meant(std::string_view word, const std::vector<std::string_view>& known) {
+std::string_view meant(std::string_view word, std::span<const std::string_view> known) {
     const auto begins_alike = [word](std::string_view name) {
         return !word.empty() && (name.starts_with(word) || word.starts_with(name));
     };
@@ -46,25 +46,19 @@ std::string with_separators(std::int64_t number) {
 
 }  // namespace
 
-std::size_t format_index(std::string_view word, const FormatNames& names) {
-    const auto found = std::ranges::find(names.built, word);
-    if (found != names.built.end()) {
-        return static_cast<std::size_t>(found - names.built.begin());
+std::size_t format_index(std::string_view command,
+                         std::string_view word,
+                         std::span<const std::string_view> known) {
+    const auto found = std::ranges::find(known, word);
+    if (found != known.end()) {
+        return static_cast<std::size_t>(found - known.begin());
     }
     const std::string those =
-        fmt::format("this version can {} {}", names.command, fmt::join(names.built, ", "));
-    if (std::ranges::find(names.later, word) != names.later.end()) {
-        throw Error(ErrorKind::BadInput,
-                    std::string(word),
-                    fmt::format("this version cannot {} this format yet", names.command),
-                    those);
-    }
-    std::vector<std::string_view> known(names.built.begin(), names.built.end());
-    known.insert(known.end(), names.later.begin(), names.later.end());
+        fmt::format("this version can {} {}", command, fmt::join(known, ", "));
     const std::string_view near = meant(word, known);
     throw Error(ErrorKind::Usage,
                 "",
-                fmt::format("'{}' is not a format that can be {}ed", word, names.command),
+                fmt::format("'{}' is not a format that can be {}ed", word, command),
                 near.empty() ? those : fmt::format("did you mean '{}'? {}", near, those));
 }
 

@@ -13,16 +13,11 @@
 /// What `import` and `export` have in common: names of formats, output, result.
 namespace pipetwin::cli {
 
-/// The formats that a command knows.
-struct FormatNames {
-    std::string_view command;                 ///< "export"
-    std::span<const std::string_view> built;  ///< in the order in which they are listed
-    std::span<const std::string_view> later;  ///< named by the documentation, not there yet
-};
-
-/// The index of `word` in `built`. Throws Error(Usage) with the nearest name and those that are
-/// built; Error(BadInput) for one that this version cannot.
-std::size_t format_index(std::string_view word, const FormatNames& names);
+/// The index of `word` in the formats that a command ("export") knows, in the order in which they
+/// are listed. Throws Error(Usage) with the nearest name and all of them.
+std::size_t format_index(std::string_view command,
+                         std::string_view word,
+                         std::span<const std::string_view> known);
 
 /// Throws Error(Io) if something stands where the result shall go and `force` does not allow to
 /// replace it. Called before any work.

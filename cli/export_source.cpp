@@ -10,6 +10,10 @@
 #include "cli/schedule_source.h"
 #include "cli/unit_costs.h"
 #include "core/error.h"
+#include "core/formats/json_text.h"
+#include "core/formats/plan_json.h"
+#include "core/formats/torchtitan.h"
+#include "core/model.h"
 #include "core/plan.h"
 
 namespace pipetwin::cli {
@@ -111,33 +115,64 @@ ExportSource::Predicted ExportSource::predicted_file() const {
     return with_unit_costs(std::move(costs));
 }
 
-ExportSource::Layout ExportSource::layout() const {
+void ExportSource::require_model(std::string_view what) const {
     if (kind_ == Kind::File) {
         throw Error(ErrorKind::Infeasible,
                     path_.string(),
-                    "a schedule file does not say which layers a stage holds",
+                    fmt::format("a schedule file does not say {}", what),
                     "export the scenario or the run folder that it belongs to");
     }
+}
+
+ExportSource::Placed ExportSource::placed() const {
+    require_model("which layers a stage holds");
     const Scenario read = scenario();
-    if (read.model.kind != ModelKind::Gpt) {
-        throw Error(ErrorKind::Infeasible,
-                    read.file.string(),
-                    fmt::format("model.kind = \"{}\", but a Megatron layout is that of a gpt",
-                                to_string(read.model.kind)),
-                    "export a scenario with model.kind = \"gpt\"");
+    const bool is_profile = read.model.kind == ModelKind::Profile;
+    if (read.model.kind != ModelKind::Gpt && !is_profile) {
+        throw Error(
+            ErrorKind::Infeasible,
+            read.file.string(),
+            fmt::format("model.kind = \"{}\", but the stages of this format are those of a "
+                        "decoder-only transformer",
+                        to_string(read.model.kind)),
+            "export a scenario with model.kind = \"gpt\", or \"profile\" with what 'pipetwin "
+            "import hf' wrote");
     }
-    const Schedule schedule = scenario_rows(read);
-    const Model model = scenario_model(read);
+    std::optional<FoundProfile> found;
+    if (is_profile) {
+        found = find_profile(read, profile_, folder());
+    }
+    const Model model = scenario_model(read, found ? &found->profile : nullptr);
+    if (is_profile) {
+        std::vector<std::string> names;
+        for (int layer = 0; layer < model.layer_count(); ++layer) {
+            names.push_back(model.layer(layer).spec.name);
+        }
+        try {
+            transformer_blocks(names);
+        } catch (const Error& error) {
+            throw error.at(found->file.string());
+        }
+    }
     std::optional<Partition> partition = scenario_partition(read, model);
     if (!partition) {  // the balancer's, which follows the costs
-        const FoundProfile found = find_profile(read, profile_, folder());
-        partition = make_plan(read, model, found.profile)->partition;
+        if (!found) {
+            found = find_profile(read, profile_, folder());
+        }
+        partition = make_plan(read, model, found->profile)->partition;
     }
-    try {
-        return {.layout = megatron_layout(*partition, schedule), .ranks = schedule.rank_count()};
-    } catch (const Error& error) {
-        throw error.at(read.file.string());
+    return {.scenario = read, .schedule = scenario_rows(read), .partition = *partition};
+}
+
+std::string ExportSource::plan_json() const {
+    require_model("what a plan says besides its rows");
+    if (kind_ == Kind::Run) {
+        return read_file(path_ / run_file::plan, JsonLimits{}.max_bytes);
     }
+    const Scenario read = scenario();
+    require_settled(read);
+    const FoundProfile found = find_profile(read, profile_, folder());
+    return print_plan(settled_plan(read, scenario_model(read, &found.profile), found.profile));
 }
 
 }  // namespace pipetwin::cli

@@ -6,7 +6,7 @@
 
 #include "cli/console.h"
 #include "core/formats/chrome_trace.h"
-#include "core/formats/megatron_layout.h"
+#include "core/partition.h"
 #include "core/scenario.h"
 #include "core/schedule.h"
 
@@ -38,17 +38,24 @@ class ExportSource {
     };
     Predicted predicted() const;
 
-    /// The layers of every stage of a scenario's or a run's gpt. Throws Error(Infeasible) where the
-    /// model is another or the plan cannot be written this way.
-    struct Layout {
-        MegatronLayout layout;
-        int ranks = 0;
+    /// Which layers a scenario or run puts where, of a model whose layers are those of a
+    /// decoder-only transformer (see core/formats/torchtitan.h): a gpt, or a profile with such
+    /// layers. Throws Error(Infeasible) for any other.
+    struct Placed {
+        Scenario scenario;
+        Schedule schedule;
+        Partition partition;
     };
-    Layout layout() const;
+    Placed placed() const;
+
+    /// What print_plan writes. Throws Error(Infeasible) for a schedule file.
+    std::string plan_json() const;
 
   private:
     Scenario scenario() const;
     std::filesystem::path folder() const;
+    /// Throws Error(Infeasible) for a schedule file, which does not say `what`.
+    void require_model(std::string_view what) const;
     Predicted predicted_scenario() const;
     Predicted predicted_file() const;
 

@@ -261,7 +261,10 @@ void Grammar::add_exchange() {
 
     CLI::App& exporter = add_command("export", "Ours into another tool's, or into a picture");
     exporter
-        .add_option("format", export_.format, "torch-csv, chrome-trace, megatron-layout or svg")
+        .add_option("format",
+                    export_.format,
+                    "torch-csv, chrome-trace, megatron-layout, megatron-flags, torchtitan, json or "
+                    "svg")
         ->type_name("FORMAT")
         ->required();
     exporter.add_option("source", export_.source, "A scenario, a run folder or a schedule file")

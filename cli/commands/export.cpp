@@ -6,6 +6,7 @@
 #include "cli/commands/commands.h"
 #include "cli/exchange.h"
 #include "cli/export_source.h"
+#include "cli/exporters/exporters.h"
 #include "cli/text_output.h"
 #include "core/error.h"
 #include "core/formats/json_text.h"
@@ -15,12 +16,6 @@
 namespace pipetwin::cli {
 
 namespace {
-
-/// What an exporter hands back: the file, and the rest of the result.
-struct Exported {
-    std::string content;
-    Exchanged result;
-};
 
 Exported of_schedule(const Schedule& schedule, std::string content) {
     Exported exported{.content = std::move(content), .result = {}};
@@ -107,27 +102,26 @@ Exported chrome_trace(const ExportSource& source, const ExportOptions&, Console&
     return exported;
 }
 
-Exported megatron(const ExportSource& source, const ExportOptions&, Console&) {
-    const ExportSource::Layout found = source.layout();
-    Exported exported{.content = print_megatron_layout(found.layout) + '\n', .result = {}};
-    exported.result.ranks = found.ranks;
-    exported.result.stages = static_cast<int>(found.layout.stages.size());
-    return exported;
-}
-
 constexpr std::array built{std::string_view{"torch-csv"},
                            std::string_view{"chrome-trace"},
                            std::string_view{"megatron-layout"},
+                           std::string_view{"megatron-flags"},
+                           std::string_view{"torchtitan"},
+                           std::string_view{"json"},
                            std::string_view{"svg"}};
-constexpr std::array later{std::string_view{"torchtitan"}};
-constexpr std::array exporters{&torch_csv, &chrome_trace, &megatron, &svg};
+constexpr std::array exporters{&torch_csv,
+                               &chrome_trace,
+                               &export_megatron_layout,
+                               &export_megatron_flags,
+                               &export_torchtitan,
+                               &export_json,
+                               &svg};
 static_assert(built.size() == exporters.size());
 
 }  // namespace
 
 void execute(const ExportOptions& options, Console& console) {
-    const std::size_t index =
-        format_index(options.format, {.command = "export", .built = built, .later = later});
+    const std::size_t index = format_index("export", options.format, built);
     if (options.compute_only && exporters.at(index) != &torch_csv) {
         throw Error(ErrorKind::Usage,
                     "--compute-only",

@@ -2,7 +2,6 @@
 #include <array>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cli/commands/commands.h"
 #include "cli/exchange.h"
@@ -11,14 +10,11 @@
 #include "cli/schedule_source.h"
 #include "core/error.h"
 #include "core/formats/json_text.h"
-#include "core/formats/megatron_layout.h"
 #include "core/formats/schedule_csv.h"
 
 namespace pipetwin::cli {
 
 namespace {
-
-constexpr std::size_t largest_layout_file = std::size_t{1} << 20;
 
 /// Refuses what `check` refuses; the file itself stays as it is, with or without communication.
 Imported torch_csv(const ImportOptions& options) {
@@ -28,60 +24,6 @@ Imported torch_csv(const ImportOptions& options) {
     imported.result.ranks = schedule.rank_count();
     imported.result.stages = schedule.stage_count();
     imported.result.micro_batches = schedule.micro_batches;
-    return imported;
-}
-
-/// What the numbers of the partition count, for whoever reads the fragment.
-std::string unit_words(const LayoutPartition& partition) {
-    switch (partition.unit) {
-        case LayoutUnit::Blocks:
-            return fmt::format("whole blocks of a gpt with layers = {}", partition.decoder_layers);
-        case LayoutUnit::GptUnits:
-            return fmt::format(
-                "units of a gpt with layers = {}: embedding, two halves of each "
-                "block, head",
-                partition.decoder_layers);
-        case LayoutUnit::AllLayers:
-            return "layers one by one, E and m and L among them: for a model of kind \"profile\" "
-                   "or \"layers\", since a gpt has no m";
-    }
-    PIPETWIN_EXPECT(false, "unit of a layout out of range");
-}
-
-int ranks_of(const MegatronLayout& layout, const ImportOptions& options) {
-    const auto stages = static_cast<int>(layout.stages.size());
-    const int chunks = options.chunks.value_or(1);
-    if (stages % chunks != 0) {
-        throw Error(ErrorKind::Infeasible,
-                    input_name(options.file),
-                    fmt::format("{} stages are not a multiple of {} chunks", stages, chunks),
-                    "--chunks is what Megatron calls the virtual pipeline size");
-    }
-    return stages / chunks;
-}
-
-Imported megatron(const ImportOptions& options) {
-    const std::string place = input_name(options.file);
-    const MegatronLayout layout =
-        parse_megatron_layout(read_input(options.file, largest_layout_file), place);
-    const int ranks = ranks_of(layout, options);
-    LayoutPartition partition;
-    try {
-        partition = layout_partition(layout);
-    } catch (const Error& error) {
-        throw error.at(place);
-    }
-    Imported imported;
-    imported.content = fmt::format(
-        "# Megatron's pipeline layout {}\n# partition counts {}\n[pipeline]\nstages = {}\nchunks = "
-        "{}\npartition = [{}]\n",
-        print_megatron_layout(layout),
-        unit_words(partition),
-        ranks,
-        options.chunks.value_or(1),
-        fmt::join(partition.sizes, ", "));
-    imported.result.ranks = ranks;
-    imported.result.stages = static_cast<int>(layout.stages.size());
     return imported;
 }
 
@@ -97,7 +39,7 @@ struct Importer {
 
 constexpr std::array importers{
     Importer{.name = "torch-csv", .read = &torch_csv},
-    Importer{.name = "megatron", .read = &megatron, .chunks = true},
+    Importer{.name = "megatron", .read = &import_megatron, .chunks = true},
     Importer{.name = "csv", .read = &import_csv},
     Importer{.name = "hf", .read = &import_hf, .micro_batch_size = true, .hf = true},
     Importer{.name = "pipedream", .read = &import_pipedream, .micro_batch_size = true},
@@ -153,8 +95,7 @@ int required_micro_batch_size(const ImportOptions& options, std::string why) {
 }
 
 void execute(const ImportOptions& options, Console& console) {
-    const std::size_t index =
-        format_index(options.format, {.command = "import", .built = names, .later = {}});
+    const std::size_t index = format_index("import", options.format, names);
     const Importer& importer = importers.at(index);
     expect_options(importer, options);
     require_free(options.common.out, options.common.force);

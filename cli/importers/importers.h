@@ -26,6 +26,9 @@ Imported import_csv(const ImportOptions& options);
 /// costs.
 Imported import_hf(const ImportOptions& options);
 
+/// Megatron's layout, or the flags of its command line: tables of a scenario.
+Imported import_megatron(const ImportOptions& options);
+
 /// A graph.txt of PipeDream's profiler: a profile with branches.
 Imported import_pipedream(const ImportOptions& options);
 

@@ -17,10 +17,10 @@ Imported import_pipedream(const ImportOptions& options) {
     Imported imported{.content = print_profile(graph.profile), .result = {}};
     imported.result.layers = static_cast<int>(graph.profile.layers.size());
     if (!graph.model_inputs.empty()) {
-        imported.notes.push_back(fmt::format("{} the model's input and no layer: {}",
-                                             graph.model_inputs.size() == 1 ? "one node is"
-                                                                            : "some nodes are",
-                                             fmt::join(graph.model_inputs, ", ")));
+        imported.notes.push_back(
+            fmt::format("{} the model's input and no layer: {}",
+                        graph.model_inputs.size() == 1 ? "one node is" : "some nodes are",
+                        fmt::join(graph.model_inputs, ", ")));
     }
     if (!graph.partition.empty()) {
         imported.notes.push_back(fmt::format("the file's stages are pipeline.partition = [{}]",

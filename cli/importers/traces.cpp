@@ -73,7 +73,8 @@ class Ranks {
         if (only_launches_) {
             notes.emplace_back(
                 "the traces hold GPU kernels, but ranges only of the CPU: the times are those of "
-                "launching the work, not of the work (a later torch records ranges of the GPU, too)");
+                "launching the work, not of the work (a later torch records ranges of the GPU, "
+                "too)");
         } else if (!on_gpu_) {
             notes.emplace_back(
                 "the ranges are those of the CPU: where a range waits for its message, the wait is "
@@ -118,8 +119,7 @@ Imported import_torch_trace(const ImportOptions& options) {
 Imported import_chrome_trace(const ImportOptions& options) {
     const int size = required_micro_batch_size(options, why_size);
     const Trace trace = read_chrome_trace(options.file);
-    Imported imported =
-        imported_stages(stage_times(trace), size, options.file.string());
+    Imported imported = imported_stages(stage_times(trace), size, options.file.string());
     imported.result.ranks = trace.schedule.rank_count();
     return imported;
 }

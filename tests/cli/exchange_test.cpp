@@ -315,6 +315,120 @@ TEST_F(Exchange, PlansThatNoLayoutCanHoldAreRefused) {
     EXPECT_EQ(refused({"export", "megatron-layout", file("x.csv", "0F0,0B0\n")}).code, 4);
 }
 
+TEST_F(Exchange, MegatronsFlagsSayWhatTheScenarioSays) {
+    const std::string gpt = file("gpt.toml", gpt_scenario);
+    // 8 samples in 4 micro-batches; stages of 2, 1, 2 and 1 blocks have no larger divisor than 1.
+    EXPECT_EQ(written({"export", "megatron-flags", gpt, "--set", "pipeline.recompute=always"}),
+              "--num-layers 6 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
+              "--micro-batch-size 2 --global-batch-size 8 --pipeline-model-parallel-layout "
+              "\"Ett|t|tt|tL\" --recompute-granularity full --recompute-method uniform "
+              "--recompute-num-layers 1\n");
+    EXPECT_EQ(written({"export",
+                       "megatron-flags",
+                       gpt,
+                       "--set",
+                       "model.layers=8",
+                       "--set",
+                       "pipeline.partition=[2, 2, 2, 2]"}),
+              "--num-layers 8 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
+              "--num-layers-per-virtual-pipeline-stage 2 --micro-batch-size 2 "
+              "--global-batch-size 8\n");
+    const Outcome uneven = refused({"export", "megatron-flags", gpt, "--set", "training.batch=9"});
+    EXPECT_EQ(uneven.code, 4);
+    EXPECT_THAT(uneven.err, HasSubstr("micro-batches of 3 and of 2 samples"));
+    const Outcome last =
+        refused({"export", "megatron-flags", gpt, "--set", "pipeline.recompute=except-last"});
+    EXPECT_EQ(last.code, 4);
+    EXPECT_THAT(last.err, HasSubstr("which Megatron has no flag for"));
+}
+
+TEST_F(Exchange, MegatronsFlagsBecomeAScenarioAndComeBack) {
+    const std::string script =
+        "#!/bin/bash\ntorchrun --nproc_per_node 8 pretrain_gpt.py \\\n"
+        "  --num-layers 8 --hidden-size=64 --num-attention-heads 4 --seq-length 32 \\\n"
+        "  --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 \\\n"
+        "  --num-layers-per-virtual-pipeline-stage 2 --micro-batch-size 2 --global-batch-size 16 "
+        "\\\n"
+        "  --lr 1e-4 --bf16\n";
+    const std::string fragment = written({"import", "megatron", file("train.sh", script)});
+    EXPECT_THAT(fragment, HasSubstr("# not looked at: --nproc_per_node --lr --bf16\n"));
+    const std::string flags = written({"export", "megatron-flags", file("pasted.toml", fragment)});
+    EXPECT_EQ(flags,
+              "--num-layers 8 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
+              "--num-layers-per-virtual-pipeline-stage 2 --micro-batch-size 2 "
+              "--global-batch-size 16\n");
+    const Outcome variable = refused(
+        {"import", "megatron", file("bad.sh", "x \\\n --pipeline-model-parallel-size $PP\n")});
+    EXPECT_EQ(variable.code, 3);
+    EXPECT_THAT(variable.err, AllOf(HasSubstr("bad.sh:2:33: "), HasSubstr("shell's variable")));
+    const Outcome odd = refused(
+        {"import", "megatron", file("odd.sh", "--pipeline-model-parallel-size 2 --num-layers 7")});
+    EXPECT_EQ(odd.code, 4);
+    EXPECT_THAT(odd.err, HasSubstr("--num-layers 7 cannot be shared out to 2 stages"));
+}
+
+// --- torchtitan, and profiles of transformers. ---
+
+/// What `import hf` calls the layers of a model of two blocks.
+constexpr std::string_view transformer_profile =
+    "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\n"
+    "embedding,1,2,8,8,8\nblock0.attention,1,2,8,8,8\nblock0.feed_forward,1,2,8,8,8\n"
+    "block1.attention,1,2,8,8,8\nblock1.feed_forward,1,2,8,8,8\nhead,1,2,0,8,8\n";
+constexpr std::string_view transformer_scenario =
+    "[model]\nkind = \"profile\"\nfile = \"costs.csv\"\n[training]\nbatch = 4\n"
+    "[pipeline]\nstages = 2\nmicro_batches = 4\nschedule = \"1f1b\"\npartition = [3, 3]\n";
+
+TEST_F(Exchange, StagesBecomeTorchtitansLists) {
+    const std::string gpt = file("gpt.toml", gpt_scenario);
+    EXPECT_EQ(written({"export", "torchtitan", gpt}),
+              "[\n  [\"tok_embeddings\", \"layers.0\", \"layers.1\"],\n  [\"layers.2\"],\n"
+              "  [\"layers.3\", \"layers.4\"],\n  [\"layers.5\", \"norm\", \"output\"]\n]\n");
+    EXPECT_THAT(pipetwin({"export", "torchtitan", gpt, "--out", path("titan.json")}).err,
+                AllOf(HasSubstr("pipeline_parallel_degree = 2"),
+                      HasSubstr("pipeline_parallel_schedule = \"Interleaved1F1B\"")));
+    const Outcome halves =
+        refused({"export", "torchtitan", gpt, "--set", "pipeline.partition=[4, 3, 4, 3]"});
+    EXPECT_EQ(halves.code, 4);
+    EXPECT_THAT(halves.err, HasSubstr("stage 1 begins with block1.feed_forward"));
+    EXPECT_EQ(refused({"export", "torchtitan", file("x.csv", "0F0,0B0\n")}).code, 4);
+}
+
+TEST_F(Exchange, AProfileOfATransformerIsExportedAsAGptIs) {
+    file("costs.csv", transformer_profile);
+    const std::string scenario = file("profile.toml", transformer_scenario);
+    EXPECT_EQ(
+        written({"export", "torchtitan", scenario}),
+        "[\n  [\"tok_embeddings\", \"layers.0\"],\n  [\"layers.1\", \"norm\", \"output\"]\n]\n");
+    EXPECT_EQ(written({"export", "megatron-layout", scenario}), "Et|tL\n");
+    EXPECT_EQ(written({"export", "megatron-flags", scenario}),
+              "--num-layers 2 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
+              "--micro-batch-size 1 --global-batch-size 4\n");
+    const std::string layout = file("layout.txt", "Et|tL\n");
+    EXPECT_THAT(written({"import", "megatron", layout}), HasSubstr("counts units: [3, 3]\n"));
+
+    std::string other(transformer_profile);
+    other.replace(other.find("block1.attention"), 16, "convolution");
+    file("costs.csv", other);
+    const Outcome outcome = refused({"export", "torchtitan", scenario});
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("layer 3 is 'convolution', expected 'block1.attention'"),
+                      HasSubstr("import hf")));
+}
+
+// --- json. ---
+
+TEST_F(Exchange, ThePlanOfAScenarioIsThatOfItsRun) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string costs = file("costs.csv", small_profile);
+    const std::string run = path("run");
+    ASSERT_EQ(pipetwin({"simulate", scenario, "--profile", costs, "--out", run}).code, 0);
+    const std::string plan = content_of(std::filesystem::path(run) / "plan.json");
+    EXPECT_EQ(written({"export", "json", run}), plan);
+    EXPECT_EQ(written({"export", "json", scenario, "--profile", costs}), plan);
+    EXPECT_EQ(refused({"export", "json", file("x.csv", "0F0,0B0\n")}).code, 4);
+}
+
 // --- What both commands refuse. ---
 
 TEST_F(Exchange, UnknownFormatsNameTheNearestAndWhatThereIs) {
@@ -324,17 +438,12 @@ TEST_F(Exchange, UnknownFormatsNameTheNearestAndWhatThereIs) {
     EXPECT_EQ(misspelt.err,
               "error: 'torch-cvs' is not a format that can be exported\n"
               "hint: did you mean 'torch-csv'? this version can export torch-csv, chrome-trace, "
-              "megatron-layout, svg\n");
+              "megatron-layout, megatron-flags, torchtitan, json, svg\n");
     EXPECT_THAT(refused({"export", "megatron", csv}).err,
                 HasSubstr("did you mean 'megatron-layout'?"));
     const Outcome strange = refused({"import", "visio", csv});
     EXPECT_EQ(strange.code, 2);
     EXPECT_THAT(strange.err, HasSubstr("hint: this version can import torch-csv, megatron"));
-}
-
-TEST_F(Exchange, FormatsThatAreNotBuiltYetAreNoUsageErrors) {
-    const std::string csv = file("x.csv", "0F0,0B0\n");
-    EXPECT_EQ(refused({"export", "torchtitan", csv}).code, 3);
 }
 
 TEST_F(Exchange, WhatIsThereIsKeptUnlessForced) {

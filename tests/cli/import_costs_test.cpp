@@ -80,8 +80,8 @@ TEST_F(ImportCosts, AGraphNeedsTheSizeOfItsMiniBatch) {
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("'import pipedream' needs --micro-batch-size N"),
                       HasSubstr("whole mini-batch")));
-    const Outcome broken = refused(
-        {"import", "pipedream", file("bad.txt", "\ta -- b\n"), "--micro-batch-size", "4"});
+    const Outcome broken =
+        refused({"import", "pipedream", file("bad.txt", "\ta -- b\n"), "--micro-batch-size", "4"});
     EXPECT_EQ(broken.code, 3);
     EXPECT_THAT(broken.err, HasSubstr("bad.txt:1:2: no line describes node 'a'"));
 }
@@ -154,12 +154,12 @@ TEST_F(ImportCosts, OurOwnTraceComesBackAsTheCostsThatMadeIt) {
     file("x.profile.json", print_profile(read_profile(file("costs.csv", costs))));
     const std::string trace = path("x.trace.json");
     const std::string own = scenario("[1, 1]");
-    const Outcome exported = pipetwin(
-        {"export", "chrome-trace", own, "--set", "training.batch=2", "--out", trace});
+    const Outcome exported =
+        pipetwin({"export", "chrome-trace", own, "--set", "training.batch=2", "--out", trace});
     ASSERT_EQ(exported.code, 0) << exported.err;
     const std::string out = path("back.profile.json");
-    const Outcome outcome = pipetwin(
-        {"import", "chrome-trace", trace, "--micro-batch-size", "1", "--out", out});
+    const Outcome outcome =
+        pipetwin({"import", "chrome-trace", trace, "--micro-batch-size", "1", "--out", out});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const Profile profile = read_profile(out);
     ASSERT_EQ(profile.layers.size(), 2U);

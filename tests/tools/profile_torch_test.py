@@ -8,6 +8,7 @@ import importlib.util
 import io
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -263,6 +264,34 @@ class Program(unittest.TestCase):
                 self.assertIn(word, err)
             self.assertFalse(os.path.exists(self.out))
         self.assertEqual(self.run_tool(f"{self.model}:build", "--input", "2,x", "--out", self.out)[0], 2)
+
+
+class Traces(unittest.TestCase):
+
+    def test_a_trace_of_torchs_profiler_becomes_the_medians_of_its_ranges(self):
+        layer = nn.Linear(64, 64)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
+            for micro_batch in range(5):
+                with torch.profiler.record_function(f"PP:0F{micro_batch}"):
+                    output = layer(torch.randn(16, 64))
+                with torch.profiler.record_function(f"PP:0B{micro_batch}"):
+                    output.sum().backward()
+        with tempfile.TemporaryDirectory() as folder:
+            trace, out = os.path.join(folder, "rank0.json"), os.path.join(folder, "x.profile.json")
+            recorded.export_chrome_trace(trace)
+            done = subprocess.run([PIPETWIN, "import", "torch-trace", trace, "--micro-batch-size", "16", "--out", out],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(trace, encoding="utf-8") as file:
+                events = json.load(file)
+            with open(out, encoding="utf-8") as file:
+                sample = json.load(file)["layers"][0]["samples"][0]
+        events = events["traceEvents"] if isinstance(events, dict) else events
+        for action, measured in [("F", sample["forward_ns"]),
+                                 ("B", sample["backward_input_ns"] + sample["backward_weight_ns"])]:
+            durations = [event["dur"] for event in events if str(event.get("name")).startswith(f"PP:0{action}")]
+            self.assertEqual(len(durations), 5)
+            self.assertAlmostEqual(measured, 1000 * statistics.median(durations), delta=1)
 
 
 if __name__ == "__main__":
