@@ -28,8 +28,7 @@ Exported exported(const ExportSource::Placed& placed, std::string content) {
 }
 
 [[noreturn]] void refuse(const Scenario& scenario, std::string what, std::string hint) {
-    throw Error(
-        ErrorKind::Infeasible, scenario.file.string(), std::move(what), std::move(hint));
+    throw Error(ErrorKind::Infeasible, scenario.file.string(), std::move(what), std::move(hint));
 }
 
 /// Decoder layers of every stage.
@@ -62,9 +61,10 @@ void set_recompute(const Scenario& scenario, const MegatronLayout& layout, Megat
         case Recompute::Always: {
             const std::vector<int> blocks = blocks_of(layout);
             flags.recompute_full = true;
-            flags.recompute_layers = std::max(1, std::reduce(blocks.begin(), blocks.end(), 0, [](int a, int b) {
-                                         return std::gcd(a, b);
-                                     }));
+            flags.recompute_layers =
+                std::max(1, std::reduce(blocks.begin(), blocks.end(), 0, [](int a, int b) {
+                             return std::gcd(a, b);
+                         }));
             return;
         }
         case Recompute::ExceptLast:
@@ -95,9 +95,7 @@ Exported export_megatron_layout(const ExportSource& source, const ExportOptions&
     return exported(placed, print_megatron_layout(layout_of(placed)) + '\n');
 }
 
-Exported export_megatron_flags(const ExportSource& source,
-                               const ExportOptions&,
-                               Console& console) {
+Exported export_megatron_flags(const ExportSource& source, const ExportOptions&, Console& console) {
     const ExportSource::Placed placed = source.placed();
     const Scenario& scenario = placed.scenario;
     const MegatronLayout layout = layout_of(placed);

@@ -12,7 +12,8 @@ namespace {
 /// The other settings that belong to the lists.
 std::string settings(const ExportSource::Placed& placed) {
     std::string text = fmt::format(
-        "for torchtitan's parallelism.module_fqns_per_model_part, with pipeline_parallel_degree = {}",
+        "for torchtitan's parallelism.module_fqns_per_model_part, with pipeline_parallel_degree = "
+        "{}",
         placed.schedule.rank_count());
     for (const ScheduleName& known : known_schedules()) {
         if (known.name == *placed.scenario.pipeline.schedule && !known.torch_name.empty()) {

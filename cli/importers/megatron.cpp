@@ -1,5 +1,3 @@
-#include "core/formats/megatron_layout.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -9,6 +7,7 @@
 #include "cli/input.h"
 #include "core/error.h"
 #include "core/formats/megatron_flags.h"
+#include "core/formats/megatron_layout.h"
 
 namespace pipetwin::cli {
 
@@ -157,17 +156,17 @@ std::string partition_lines(const MegatronFlags& flags, int pieces, const std::s
         return {};
     }
     if (*flags.layers % pieces != 0) {
-        refuse(place,
-               fmt::format("--num-layers {} cannot be shared out to {} stages", *flags.layers, pieces),
-               "give a multiple, or --pipeline-model-parallel-layout");
+        refuse(
+            place,
+            fmt::format("--num-layers {} cannot be shared out to {} stages", *flags.layers, pieces),
+            "give a multiple, or --pipeline-model-parallel-layout");
     }
     const LayoutPartition partition{
         .unit = LayoutUnit::Blocks,
         .sizes = std::vector<int>(static_cast<std::size_t>(pieces), *flags.layers / pieces),
         .decoder_layers = *flags.layers};
-    return fmt::format("{}partition = [{}]\n",
-                       in_units(partition),
-                       fmt::join(partition.sizes, ", "));
+    return fmt::format(
+        "{}partition = [{}]\n", in_units(partition), fmt::join(partition.sizes, ", "));
 }
 
 /// Micro-batches of one replica: as many as there are, for one replica.
@@ -179,7 +178,8 @@ std::string micro_batches_line(const MegatronFlags& flags, const std::string& pl
     const int size = *flags.micro_batch_size;
     if (batch % size != 0) {
         refuse(place,
-               fmt::format("--global-batch-size {} is no multiple of --micro-batch-size {}", batch, size),
+               fmt::format(
+                   "--global-batch-size {} is no multiple of --micro-batch-size {}", batch, size),
                "Megatron refuses this, too");
     }
     return fmt::format(

@@ -18,7 +18,7 @@ using std::string_view;
 
 struct Number {
     string_view flag;
-    std::optional<int> MegatronFlags::* value;
+    std::optional<int> MegatronFlags::*value;
 };
 
 /// In the order in which they are written.
@@ -59,7 +59,7 @@ class Flags {
 
     MegatronFlags read() {
         for (std::size_t i = 0; i < words_.size(); ++i) {
-            std::string& text = words_[i].text;
+            const std::string text = words_[i].text;  // a copy: words are inserted below
             if (!text.starts_with("--")) {
                 continue;
             }
@@ -79,21 +79,19 @@ class Flags {
         const string_view before = text_.substr(0, at);
         const std::size_t line_end = before.rfind('\n');
         const std::size_t begin = line_end == string_view::npos ? 0 : line_end + 1;
-        throw Error(ErrorKind::BadInput,
-                    fmt::format("{}:{}:{}",
-                                place_,
-                                1 + std::ranges::count(before, '\n'),
-                                at - begin + 1),
-                    std::move(what),
-                    std::move(hint));
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format("{}:{}:{}", place_, 1 + std::ranges::count(before, '\n'), at - begin + 1),
+            std::move(what),
+            std::move(hint));
     }
 
     void split() {
         for (std::size_t i = 0; i < text_.size();) {
-            if (is_space(text_[i]) || text_.substr(i, 2) == "\\\n" ||
-                text_.substr(i, 3) == "\\\r\n") {
-                ++i;
-            } else if (text_[i] == '\\' && i + 1 == text_.size()) {
+            const string_view rest = text_.substr(i);
+            const bool line_goes_on =
+                rest == "\\" || rest.starts_with("\\\n") || rest.starts_with("\\\r\n");
+            if (is_space(text_[i]) || line_goes_on) {
                 ++i;
             } else if (text_[i] == '#') {
                 i = std::min(text_.find('\n', i), text_.size());

@@ -25,8 +25,9 @@ struct MegatronFlags {
     std::optional<int> vocabulary;            ///< --vocab-size
     std::optional<int> recompute_layers;      ///< --recompute-num-layers
     std::optional<MegatronLayout> layout;     ///< --pipeline-model-parallel-layout
-    bool recompute_full = false;       ///< --recompute-granularity full
-    bool recompute_selective = false;  ///< --recompute-granularity selective, or --recompute-activations
+    bool recompute_full = false;              ///< --recompute-granularity full
+    bool recompute_selective =
+        false;  ///< --recompute-granularity selective, or --recompute-activations
     std::vector<std::string> unused{};  ///< flags that say nothing about the pipeline
 
     bool operator==(const MegatronFlags&) const = default;

@@ -27,7 +27,7 @@ constexpr string_view separator = " -- ";
 constexpr string_view node_form =
     "node1 -- description -- forward_compute_time=1.5, backward_compute_time=3.0, "
     "activation_size=1024, parameter_size=0";
-constexpr string_view edge_form = "a TAB and two nodes, as in \"\\tnode1 -- node2\"";
+constexpr string_view edge_form = R"(a TAB and two nodes, as in "\tnode1 -- node2")";
 constexpr std::array keys{string_view{"forward_compute_time"},
                           string_view{"backward_compute_time"},
                           string_view{"activation_size"},
@@ -263,6 +263,7 @@ class Reader {
         const auto found = index_.find(name.text);
         if (found == index_.end()) {
             std::vector<string_view> known;
+            known.reserve(nodes_.size());
             for (const Node& node : nodes_) {
                 known.push_back(node.name);
             }
@@ -328,13 +329,12 @@ std::vector<std::size_t> ordered(const std::vector<Node>& nodes, string_view pla
         at = *std::ranges::find_if(nodes[at].inputs,
                                    [&](std::size_t input) { return waits_for[input] > 0; });
     }
-    std::vector<string_view> cycle{nodes[at].name};
-    for (auto i = path.rbegin(); i != path.rend(); ++i) {
-        cycle.push_back(nodes[*i].name);
-        if (*i == at) {
-            break;
-        }
-    }
+    path.erase(path.begin(), std::ranges::find(path, at));
+    path.push_back(at);
+    std::ranges::reverse(path);  // it was found against the edges
+    std::vector<string_view> cycle(path.size());
+    std::ranges::transform(
+        path, cycle.begin(), [&](std::size_t node) -> string_view { return nodes[node].name; });
     throw Error(ErrorKind::BadInput,
                 std::string(place),
                 fmt::format("the edges make a cycle: {}", fmt::join(cycle, " -- ")),

@@ -391,7 +391,7 @@ class TraceReader final : public nlohmann::json_sax<json> {
                 ErrorKind::BadInput,
                 source_.position(),
                 fmt::format("range '{}' has no \"dur\", expected microseconds", event_.name),
-                "only complete events (\"ph\": \"X\") say how long they took");
+                R"(only complete events ("ph": "X") say how long they took)");
         }
         Lane& lane = event_.category == "gpu_user_annotation" ? gpu_[event_.lane] : cpu_;
         lane.add(*range, Duration{std::llround(duration * 1000)});

@@ -77,6 +77,7 @@ std::vector<std::vector<std::string>> torchtitan_modules(const Partition& partit
 
 std::string print_torchtitan_modules(const std::vector<std::vector<std::string>>& modules) {
     std::vector<std::string> stages;
+    stages.reserve(modules.size());
     for (const std::vector<std::string>& names : modules) {
         stages.push_back("  [\"" + fmt::format("{}", fmt::join(names, "\", \"")) + "\"]");
     }

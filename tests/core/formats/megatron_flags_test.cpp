@@ -26,7 +26,8 @@ TEST(ParseMegatronFlags, ReadsALaunchScript) {
         "    --pipeline-model-parallel-size 16 --tensor-model-parallel-size 2 \\\n"
         "    --pipeline-model-parallel-layout \"Et*3|(tt|)*29,m|L\" \\\n"
         "    --micro-batch-size '4' --global-batch-size 1024 --bf16 \\\n"
-        "    --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 \\\n");
+        "    --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+        "\\\n");
     EXPECT_EQ(flags.layers, 61);
     EXPECT_EQ(flags.hidden_size, 7168);
     EXPECT_EQ(flags.pipeline_size, 16);

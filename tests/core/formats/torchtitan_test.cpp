@@ -13,20 +13,16 @@
 namespace pipetwin {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using Modules = std::vector<std::vector<std::string>>;
 
 /// What torchtitan's own tests expect of its default split: 4 layers in 1 and in 2 stages.
 TEST(TorchtitanModules, AreThoseOfTorchtitansOwnSplit) {
-    EXPECT_EQ(torchtitan_modules(Partition({10}, 10)),
-              (Modules{{"tok_embeddings",
-                        "layers.0",
-                        "layers.1",
-                        "layers.2",
-                        "layers.3",
-                        "norm",
-                        "output"}}));
+    EXPECT_EQ(
+        torchtitan_modules(Partition({10}, 10)),
+        (Modules{
+            {"tok_embeddings", "layers.0", "layers.1", "layers.2", "layers.3", "norm", "output"}}));
     EXPECT_EQ(torchtitan_modules(Partition({5, 5}, 10)),
               (Modules{{"tok_embeddings", "layers.0", "layers.1"},
                        {"layers.2", "layers.3", "norm", "output"}}));
@@ -50,7 +46,8 @@ TEST(TorchtitanModules, ThePrintedListIsJson) {
 }
 
 TEST(TransformerBlocks, AreCountedWhereTheLayersAreThoseOfAGpt) {
-    const Model model = gpt_model({.layers = 3, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 9});
+    const Model model =
+        gpt_model({.layers = 3, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 9});
     std::vector<std::string> names;
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         names.push_back(model.layer(layer).spec.name);
@@ -59,9 +56,10 @@ TEST(TransformerBlocks, AreCountedWhereTheLayersAreThoseOfAGpt) {
     names[2] = "block0.experts";
     EXPECT_EQ(error_of([&] { transformer_blocks(names); }).text(),
               "layer 2 is 'block0.experts', expected 'block0.feed_forward'");
-    for (const std::vector<std::string>& few :
-         {std::vector<std::string>{}, {"embedding"}, {"embedding", "head"},
-          {"embedding", "block0.attention", "head"}}) {
+    for (const std::vector<std::string>& few : {std::vector<std::string>{},
+                                                {"embedding"},
+                                                {"embedding", "head"},
+                                                {"embedding", "block0.attention", "head"}}) {
         EXPECT_EQ(error_of([&] { transformer_blocks(few); }).kind(), ErrorKind::Infeasible);
     }
 }
