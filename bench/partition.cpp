@@ -58,6 +58,7 @@ std::vector<Value> several(int count, std::int64_t low, std::int64_t high) {
 /// Of four.
 std::vector<int> kinds(int count) {
     std::vector<int> kinds;
+    kinds.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) {
         kinds.push_back(static_cast<int>(random_numbers()() % 4));
     }
@@ -351,13 +352,16 @@ struct Quality {
         const auto stages = static_cast<int>(problem.device_of_stage.size());
         const std::vector<Duration>& costs = problem.devices.front().work;
         std::vector<std::int64_t> work;
+        work.reserve(costs.size());
         for (const Duration cost : costs) {
             work.push_back(cost.count());
         }
-        const ChainSplit best = smallest_largest_stage(problem).split.value();
-        ours.push_back(over_optimum(problem, best.partition.layers_per_stage(), best.largest));
+        const ChainAnswer answer = smallest_largest_stage(problem);
+        require(answer.split.has_value(), "a split was expected");
+        const Duration optimum = answer.split->largest;
+        ours.push_back(over_optimum(problem, answer.split->partition.layers_per_stage(), optimum));
         const auto add_to = [&](std::vector<double>& list, const std::vector<int>& sizes) {
-            list.push_back(over_optimum(problem, sizes, best.largest));
+            list.push_back(over_optimum(problem, sizes, optimum));
             require(list.back() >= 0, "nothing is below the optimum");
         };
         add_to(balanced, bench::deepspeed_balanced(work, stages));

@@ -60,6 +60,7 @@ class Blocks {
 
     std::vector<int> sizes() const {
         std::vector<int> sizes;
+        sizes.reserve(bounds_.size());
         for (int block = 0; block < count(); ++block) {
             sizes.push_back(bound(block + 1) - bound(block));
         }

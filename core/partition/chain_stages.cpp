@@ -73,7 +73,7 @@ ChainBytes::ChainBytes(const ChainMemory& memory, int layers, int stages)
 
 std::int64_t ChainBytes::largest_use() const {
     const double in_flight = *std::ranges::max_element(memory_.in_flight);
-    const double workspace = static_cast<double>(workspace_(0, saved_.size() - 1));
+    const auto workspace = static_cast<double>(workspace_(0, saved_.size() - 1));
     const double stashes = std::max(static_cast<double>(saved_.back()), largest_of(input_));
     const double held = static_cast<double>(states_.back()) + (in_flight + 1) * stashes;
     return bounded(held + largest_of(received_) + largest_of(sent_) + workspace,
@@ -142,7 +142,7 @@ ChainTimes::Device ChainTimes::device_of(const DeviceWork& work, Keep keep) cons
 }
 
 ChainTimes::Link ChainTimes::link_of(const CutCost& cut) const {
-    const auto ends_for_nothing = [this](Numbers costs) {
+    const auto ends_for_nothing = [](Numbers costs) {
         costs.front() = 0;
         costs.push_back(0);
         return costs;
@@ -242,22 +242,24 @@ ChainTimes::Row::Row(const ChainTimes& times, int stage, int first)
     }
 }
 
-std::int64_t ChainTimes::Row::fitting(int end, std::int64_t time) const {
+std::int64_t ChainTimes::Row::fitting(const ChainBytes::Row& memory,
+                                      int end,
+                                      std::int64_t time) const {
     if (keep_ == Keep::Everything) {
-        return memory_->keeping_everything(end) <= 0 ? time : never;
+        return memory.keeping_everything(end) <= 0 ? time : never;
     }
     if (keep_ == Keep::InputOnly) {
-        return memory_->keeping_input(end) <= 0 ? time : never;
+        return memory.keeping_input(end) <= 0 ? time : never;
     }
-    if (memory_->keeping_everything(end) <= 0) {
+    if (memory.keeping_everything(end) <= 0) {
         return time;
     }
-    return memory_->keeping_input(end) <= 0 ? time + recompute_[end] - first_recompute_ : never;
+    return memory.keeping_input(end) <= 0 ? time + recompute_[end] - first_recompute_ : never;
 }
 
 bool ChainTimes::Row::recomputes(int end) const {
     return keep_ == Keep::InputOnly ||
-           (keep_ == Keep::WhatFits && memory_->keeping_everything(end) > 0);
+           (keep_ == Keep::WhatFits && memory_ && memory_->keeping_everything(end) > 0);
 }
 
 }  // namespace pipetwin

@@ -117,13 +117,13 @@ class ChainTimes {
         }
         std::int64_t cost(int end) const {
             const std::int64_t time = ends_[end] - start_;
-            return memory_ ? fitting(end, time) : time;
+            return memory_ ? fitting(*memory_, end, time) : time;
         }
         /// Whether a stage that fits keeps its input only.
         bool recomputes(int end) const;
 
       private:
-        std::int64_t fitting(int end, std::int64_t time) const;
+        std::int64_t fitting(const ChainBytes::Row& memory, int end, std::int64_t time) const;
 
         const std::int64_t* ends_;
         const std::int64_t* least_ends_;

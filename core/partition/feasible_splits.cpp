@@ -15,7 +15,7 @@ FeasibleSplits::FeasibleSplits(int layers, int stages)
 }
 
 void FeasibleSplits::allow(int stage, int first, int end) {
-    const std::size_t bit = static_cast<std::size_t>(end);
+    const auto bit = static_cast<std::size_t>(end);
     ends_[place(stage, first) * words_ + bit / 64] |= std::uint64_t{1} << (bit % 64);
     std::uint64_t& count = counts_[place(stage, first)];
     const std::uint64_t more = count_from(stage + 1, end);

@@ -56,7 +56,7 @@ class FeasibleSplits {
 
     /// Whether the stage may hold these layers and the layers behind them can be completed.
     bool allows(int stage, int first, int end) const {
-        const std::size_t bit = static_cast<std::size_t>(end);
+        const auto bit = static_cast<std::size_t>(end);
         return ((row(stage, first)[bit / 64] >> (bit % 64)) & 1U) != 0;
     }
 

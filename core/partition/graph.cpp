@@ -64,12 +64,11 @@ GraphSplit split_of_chain(const Crossing& crossing, const GraphCosts& costs, int
         .devices = {{.work = costs.work}},
         .device_of_stage = std::vector<int>(static_cast<std::size_t>(std::max(stages, 0)), 0),
         .links = {std::move(cut)}};
-    ChainSplit split = smallest_largest_stage(problem).split.value();
+    const std::optional<ChainSplit> split = smallest_largest_stage(problem).split;
+    PIPETWIN_EXPECT(split.has_value(), "only memory forbids a split");
     std::vector<int> order(costs.work.size());
     std::iota(order.begin(), order.end(), 0);
-    return {.order = std::move(order),
-            .partition = std::move(split.partition),
-            .largest = split.largest};
+    return {.order = std::move(order), .partition = split->partition, .largest = split->largest};
 }
 
 /// Dynamic programming over ideals, from the whole graph down to the empty one.

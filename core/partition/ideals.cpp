@@ -6,6 +6,7 @@ namespace pipetwin {
 
 std::optional<Ideals> Ideals::of(const Model& model, int most) {
     std::vector<std::vector<int>> inputs;
+    inputs.reserve(static_cast<std::size_t>(model.layer_count()));
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         inputs.push_back(model.inputs_of(layer));
     }

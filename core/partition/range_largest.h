@@ -25,9 +25,10 @@ class RangeLargest {
 
     /// Of the numbers `first` to `end` - 1, at least one.
     std::int64_t operator()(std::size_t first, std::size_t end) const {
-        const auto level = static_cast<std::size_t>(std::bit_width(end - first)) - 1;
+        const std::size_t width = std::bit_floor(end - first);
+        const auto level = static_cast<std::size_t>(std::countr_zero(width));
         const std::int64_t* const row = &largest_[level * count_];
-        return std::max(row[first], row[end - (std::size_t{1} << level)]);
+        return std::max(row[first], row[end - width]);
     }
 
   private:

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "core/units.h"
@@ -32,6 +34,20 @@ inline std::vector<Sizes> all_splits(int layers, int stages) {
     Sizes begun;
     append_splits(layers, stages, begun, splits);
     return splits;
+}
+
+/// What is there; an exception, and so a failed test, if nothing is.
+template <class Value>
+const Value& the(const std::optional<Value>& value) {
+    if (!value) {
+        throw std::logic_error("nothing is there");
+    }
+    return *value;
+}
+
+template <class Value>
+Value& the(std::optional<Value>& value) {
+    return const_cast<Value&>(the(std::as_const(value)));
 }
 
 struct BestSplit {
@@ -75,6 +91,7 @@ class Dice {
     template <class Value>
     std::vector<Value> several(int count, int bound) {
         std::vector<Value> values;
+        values.reserve(static_cast<std::size_t>(count));
         for (int i = 0; i < count; ++i) {
             values.push_back(Value{below(bound)});
         }

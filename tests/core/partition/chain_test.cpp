@@ -21,6 +21,7 @@ using testing::Dice;
 using testing::error_of;
 using testing::nanoseconds_of;
 using testing::Sizes;
+using testing::the;
 
 ChainProblem plain(const std::vector<int>& work, int stages) {
     return {.devices = {{.work = nanoseconds_of(work)}},
@@ -63,7 +64,7 @@ struct Definition {
     }
 
     Bytes excess(int stage, int first, int end, bool recomputes) const {
-        const ChainMemory& memory = *problem.memory;
+        const ChainMemory& memory = the(problem.memory);
         Bytes peak;
         for (int layer = first; layer < end; ++layer) {
             peak = std::max(peak, entry(memory.workspace, layer));
@@ -90,10 +91,10 @@ struct Definition {
             return {{false, time, Bytes{}}};
         }
         std::vector<Way> ways;
-        if (problem.memory->keep != Keep::InputOnly) {
+        if (the(problem.memory).keep != Keep::InputOnly) {
             ways.push_back({false, time, excess(stage, first, end, false)});
         }
-        if (problem.memory->keep != Keep::Everything) {
+        if (the(problem.memory).keep != Keep::Everything) {
             const Duration again = sum_of(device(stage).recompute, first, end);
             ways.push_back({true, time + again, excess(stage, first, end, true)});
         }
@@ -159,27 +160,27 @@ void expect_brute_force(const ChainProblem& problem,
             });
         ASSERT_FALSE(answer.split.has_value());
         ASSERT_TRUE(answer.gap.has_value());
-        EXPECT_EQ(answer.gap->excess.count, closest->value);
-        EXPECT_EQ(answer.gap->partition.layers_per_stage(), closest->sizes);
-        const int first = answer.gap->partition.first_layer(answer.gap->stage);
-        const int end = first + answer.gap->partition.layers_in(answer.gap->stage);
+        EXPECT_EQ(the(answer.gap).excess.count, the(closest).value);
+        EXPECT_EQ(the(answer.gap).partition.layers_per_stage(), the(closest).sizes);
+        const int first = the(answer.gap).partition.first_layer(the(answer.gap).stage);
+        const int end = first + the(answer.gap).partition.layers_in(the(answer.gap).stage);
         Bytes least{std::numeric_limits<std::int64_t>::max()};
-        for (const auto& way : definition.ways(answer.gap->stage, first, end)) {
+        for (const auto& way : definition.ways(the(answer.gap).stage, first, end)) {
             least = std::min(least, way.excess);
         }
-        EXPECT_EQ(least, answer.gap->excess);
+        EXPECT_EQ(least, the(answer.gap).excess);
         return;
     }
     ASSERT_TRUE(answer.split.has_value());
     ASSERT_FALSE(answer.gap.has_value());
-    const Sizes& sizes = answer.split->partition.layers_per_stage();
-    EXPECT_EQ(sizes, best->sizes) << fmt::format("{} beside {}", sizes, best->sizes);
-    EXPECT_EQ(answer.split->largest.count(), *definition.value(sizes, std::nullopt));
-    EXPECT_EQ((answer.split->sum + weight.value_or(0) * answer.split->largest).count(),
-              *definition.value(sizes, weight.value_or(0)));
+    const Sizes& sizes = the(answer.split).partition.layers_per_stage();
+    EXPECT_EQ(sizes, the(best).sizes) << fmt::format("{} beside {}", sizes, the(best).sizes);
+    EXPECT_EQ(the(answer.split).largest.count(), the(definition.value(sizes, std::nullopt)));
+    EXPECT_EQ((the(answer.split).sum + weight.value_or(0) * the(answer.split).largest).count(),
+              the(definition.value(sizes, weight.value_or(0))));
     testing::for_each_stage(sizes, [&](int stage, int first, int end) {
-        EXPECT_EQ(answer.split->recomputes.at(static_cast<std::size_t>(stage)),
-                  definition.best_way(stage, first, end)->recomputes);
+        EXPECT_EQ(the(answer.split).recomputes.at(static_cast<std::size_t>(stage)),
+                  the(definition.best_way(stage, first, end)).recomputes);
     });
 }
 
@@ -271,9 +272,9 @@ TEST(ChainPartition, ChecksEveryBoundaryAndNotOnlyTheLatest) {
     problem.links = {
         {.sender = nanoseconds_of({0, 100, 0, 100}), .receiver = nanoseconds_of({0, 100, 0, 100})}};
     const ChainAnswer answer = smallest_largest_stage(problem);
-    EXPECT_EQ(answer.split->partition.layers_per_stage(), (std::vector<int>{2, 2}));
-    EXPECT_EQ(answer.split->largest, Duration{50});
-    EXPECT_EQ(answer.split->sum, Duration{70});
+    EXPECT_EQ(the(answer.split).partition.layers_per_stage(), (std::vector<int>{2, 2}));
+    EXPECT_EQ(the(answer.split).largest, Duration{50});
+    EXPECT_EQ(the(answer.split).sum, Duration{70});
 }
 
 TEST(ChainPartition, WithoutBoundariesAgreesWithTheBalancedAndTheUnequalPartition) {
@@ -285,11 +286,11 @@ TEST(ChainPartition, WithoutBoundariesAgreesWithTheBalancedAndTheUnequalPartitio
         const ChainProblem problem{
             .devices = {{.work = costs.of_layer[0]}, {.work = costs.of_layer[1]}},
             .device_of_stage = costs.kind_of_stage};
-        EXPECT_EQ(smallest_largest_stage(problem).split->partition, unequal_partition(costs));
+        EXPECT_EQ(the(smallest_largest_stage(problem).split).partition, unequal_partition(costs));
         const ChainProblem alike{
             .devices = {{.work = costs.of_layer[0]}},
             .device_of_stage = std::vector<int>(static_cast<std::size_t>(stages), 0)};
-        EXPECT_EQ(smallest_largest_stage(alike).split->partition,
+        EXPECT_EQ(the(smallest_largest_stage(alike).split).partition,
                   balanced_partition(costs.of_layer[0], stages));
     }
 }
@@ -319,7 +320,7 @@ TEST(ChainPartition, ThreeHundredLayersEqualTheRecurrence) {
             }
             best = std::move(next);
         }
-        EXPECT_EQ(smallest_largest_stage(problem).split->largest.count(), best[0]) << stages;
+        EXPECT_EQ(the(smallest_largest_stage(problem).split).largest.count(), best[0]) << stages;
     }
 }
 
@@ -332,20 +333,20 @@ TEST(ChainPartition, AStageBetweenTwoLinksPaysForBoth) {
     problem.link_of_boundary = {0, 1};
     const ChainAnswer answer = smallest_largest_stage(problem);
     ASSERT_TRUE(answer.split.has_value());
-    EXPECT_EQ(answer.split->largest, Duration{3 + 3 + 3});
+    EXPECT_EQ(the(answer.split).largest, Duration{3 + 3 + 3});
 }
 
 TEST(ChainPartition, OneStagePaysForNoBoundary) {
     ChainProblem problem = plain({1, 2, 3}, 1);
     problem.links = {{.sender = nanoseconds_of({9, 9, 9}), .receiver = nanoseconds_of({9, 9, 9})}};
-    EXPECT_EQ(smallest_largest_stage(problem).split->largest, Duration{6});
-    EXPECT_EQ(shortest_pipeline(problem, 5).split->largest, Duration{6});
+    EXPECT_EQ(the(smallest_largest_stage(problem).split).largest, Duration{6});
+    EXPECT_EQ(the(shortest_pipeline(problem, 5).split).largest, Duration{6});
 }
 
 TEST(ChainPartition, AsManyStagesAsLayersLeaveNoChoice) {
     const ChainAnswer answer = smallest_largest_stage(plain({5, 0, 7}, 3));
-    EXPECT_EQ(answer.split->partition.layers_per_stage(), (std::vector<int>{1, 1, 1}));
-    EXPECT_EQ(answer.split->largest, Duration{7});
+    EXPECT_EQ(the(answer.split).partition.layers_per_stage(), (std::vector<int>{1, 1, 1}));
+    EXPECT_EQ(the(answer.split).largest, Duration{7});
 }
 
 TEST(ChainPartition, MoreStagesThanLayersAreRefusedNamingBoth) {
@@ -357,16 +358,18 @@ TEST(ChainPartition, MoreStagesThanLayersAreRefusedNamingBoth) {
 }
 
 TEST(ChainPartition, NothingCostsNothingAndCoversEveryLayer) {
-    EXPECT_EQ(smallest_largest_stage(plain({0, 0, 0, 0, 0}, 3)).split->partition.layers_per_stage(),
-              (std::vector<int>{1, 1, 3}));
-    EXPECT_EQ(shortest_pipeline(plain({0, 0, 0, 0, 0}, 3), 9).split->partition.layers_per_stage(),
-              (std::vector<int>{1, 1, 3}));
+    EXPECT_EQ(
+        the(smallest_largest_stage(plain({0, 0, 0, 0, 0}, 3)).split).partition.layers_per_stage(),
+        (std::vector<int>{1, 1, 3}));
+    EXPECT_EQ(
+        the(shortest_pipeline(plain({0, 0, 0, 0, 0}, 3), 9).split).partition.layers_per_stage(),
+        (std::vector<int>{1, 1, 3}));
 }
 
 TEST(ChainPartition, OneHugeLayerIsTheLargestStageAlone) {
     const ChainAnswer answer = smallest_largest_stage(plain({1, 1, 1'000'000'000, 1, 1}, 3));
-    EXPECT_EQ(answer.split->largest, Duration{1'000'000'000});
-    EXPECT_EQ(answer.split->partition.layers_per_stage(), (std::vector<int>{2, 1, 2}));
+    EXPECT_EQ(the(answer.split).largest, Duration{1'000'000'000});
+    EXPECT_EQ(the(answer.split).partition.layers_per_stage(), (std::vector<int>{2, 1, 2}));
 }
 
 TEST(ChainPartition, TimesThatAddUpToMoreThanAnIntegerHoldsAreRefused) {
@@ -396,30 +399,29 @@ ChainProblem tight() {
 }
 
 TEST(ChainPartition, StashesInFlightDecideWhatFits) {
-    EXPECT_EQ(smallest_largest_stage(tight()).split->partition.layers_per_stage(),
+    EXPECT_EQ(the(smallest_largest_stage(tight()).split).partition.layers_per_stage(),
               (std::vector<int>{1, 3}));
 }
 
 TEST(ChainPartition, WhatDoesNotFitSaysHowMuchIsMissingAndWhere) {
     ChainProblem problem = tight();
-    problem.memory->limit = {Bytes{20}, Bytes{23}};
+    the(problem.memory).limit = {Bytes{20}, Bytes{23}};
     const ChainAnswer answer = smallest_largest_stage(problem);
-    ASSERT_TRUE(answer.gap.has_value());
-    EXPECT_EQ(answer.gap->excess, Bytes{7});  // [1, 3]: 30 of 23; [2, 2] would miss 40 - 20
-    EXPECT_EQ(answer.gap->stage, 1);
-    EXPECT_EQ(answer.gap->partition.layers_per_stage(), (std::vector<int>{1, 3}));
+    EXPECT_EQ(the(answer.gap).excess, Bytes{7});  // [1, 3]: 30 of 23; [2, 2] would miss 40 - 20
+    EXPECT_EQ(the(answer.gap).stage, 1);
+    EXPECT_EQ(the(answer.gap).partition.layers_per_stage(), (std::vector<int>{1, 3}));
 }
 
 TEST(ChainPartition, RecomputesWhereItMustAndNowhereElse) {
     ChainProblem problem = tight();
-    problem.memory->keep = Keep::WhatFits;
-    problem.memory->limit = {Bytes{20}, Bytes{20}};
+    the(problem.memory).keep = Keep::WhatFits;
+    the(problem.memory).limit = {Bytes{20}, Bytes{20}};
     const ChainAnswer answer = smallest_largest_stage(problem);
     ASSERT_TRUE(answer.split.has_value());
-    EXPECT_EQ(answer.split->partition.layers_per_stage(), (std::vector<int>{2, 2}));
-    EXPECT_EQ(answer.split->recomputes, (std::vector<bool>{true, false}));
-    EXPECT_EQ(answer.split->largest, Duration{4});
-    EXPECT_EQ(answer.split->sum, Duration{6});
+    EXPECT_EQ(the(answer.split).partition.layers_per_stage(), (std::vector<int>{2, 2}));
+    EXPECT_EQ(the(answer.split).recomputes, (std::vector<bool>{true, false}));
+    EXPECT_EQ(the(answer.split).largest, Duration{4});
+    EXPECT_EQ(the(answer.split).sum, Duration{6});
 }
 
 }  // namespace

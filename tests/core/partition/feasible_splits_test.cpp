@@ -18,6 +18,10 @@ using testing::Dice;
 using testing::error_of;
 using testing::Sizes;
 
+std::size_t place_of(int stage, int first) {
+    return static_cast<std::size_t>(stage) * 13 + static_cast<std::size_t>(first);
+}
+
 const auto anything = [](int, int, int) { return true; };
 
 std::vector<Sizes> walked(const FeasibleSplits& splits, int stages) {
@@ -54,7 +58,7 @@ TEST(FeasibleSplits, AreThoseOfBruteForceInLexicographicOrder) {
         const int shares = dice.between(1, 4);
         const auto coins = dice.several<int>(stages * 13 * 13, 4);
         const auto feasible = [&](int stage, int first, int end) {
-            return coins[static_cast<std::size_t>((stage * 13 + first) * 13 + end)] < shares;
+            return coins.at(place_of(stage, first) * 13 + static_cast<std::size_t>(end)) < shares;
         };
         const FeasibleSplits splits(layers, stages, feasible, LongerStage::MayFit);
         const std::vector<Sizes> expected = brute_force(layers, stages, feasible);
@@ -71,7 +75,7 @@ TEST(FeasibleSplits, KnowThatLongerStagesNeverFit) {
         const int stages = dice.between(1, std::min(layers, 6));
         const auto longest = dice.several<int>(stages * 13, 7);
         const auto feasible = [&](int stage, int first, int end) {
-            return end - first <= longest[static_cast<std::size_t>(stage * 13 + first)];
+            return end - first <= longest.at(place_of(stage, first));
         };
         const FeasibleSplits splits(layers, stages, feasible, LongerStage::NeverFits);
         ASSERT_EQ(walked(splits, stages), brute_force(layers, stages, feasible)) << round;

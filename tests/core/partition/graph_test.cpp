@@ -66,8 +66,10 @@ class Assignments {
         assign(0);
     }
 
-    std::int64_t largest() const { return best_.value().first; }
-    const std::vector<std::vector<int>>& layers_of_stage() const { return best_.value().second; }
+    std::int64_t largest() const { return testing::the(best_).first; }
+    const std::vector<std::vector<int>>& layers_of_stage() const {
+        return testing::the(best_).second;
+    }
 
   private:
     using Stages = std::vector<std::vector<int>>;
@@ -240,8 +242,8 @@ TEST(GraphPartition, AChainIsAChain) {
 TEST(GraphPartition, MoreIdealsThanTheLimitFallBackToTheModelsOrderAndSaySo) {
     // Three arms of 10: 11^3 ideals between the first layer and the last, and one at either end.
     const Model model = parallel_arms(3, 10);
-    EXPECT_EQ(Ideals::of(model, 2000)->count(), 1331 + 2);
-    EXPECT_EQ(Ideals::of(model, 1333)->count(), 1333);
+    EXPECT_EQ(testing::the(Ideals::of(model, 2000)).count(), 1331 + 2);
+    EXPECT_EQ(testing::the(Ideals::of(model, 1333)).count(), 1333);
     EXPECT_FALSE(Ideals::of(model, 1332).has_value());
     const GraphCosts costs{.work = std::vector<Duration>(32, Duration{1})};
     const GraphSplit split = graph_partition(model, costs, 4, 1332);

@@ -18,6 +18,7 @@ namespace {
 using testing::Dice;
 using testing::error_of;
 using testing::Sizes;
+using testing::the;
 
 template <class Cost>
 std::optional<testing::BestSplit> brute_force(int layers, int stages, const Cost& cost) {
@@ -37,11 +38,11 @@ std::vector<std::int64_t> prefix_of(const std::vector<int>& numbers) {
 template <class Cost>
 void expect_brute_force(int layers, int stages, const Cost& cost, LaterStage later) {
     const auto expected = brute_force(layers, stages, cost);
-    ASSERT_TRUE(expected.has_value());
-    EXPECT_EQ(least_largest(layers, stages, cost, later), expected->value);
+    EXPECT_EQ(least_largest(layers, stages, cost, later), the(expected).value);
     const IntervalSplit split = least_largest_split(layers, stages, cost, later);
-    EXPECT_EQ(split.largest, expected->value);
-    EXPECT_EQ(split.layers_per_stage, expected->sizes) << fmt::format("{}", split.layers_per_stage);
+    EXPECT_EQ(split.largest, the(expected).value);
+    EXPECT_EQ(split.layers_per_stage, the(expected).sizes)
+        << fmt::format("{}", split.layers_per_stage);
 }
 
 // A rank begins when the work of the layers before it has passed, and has `micro_batches` of its
@@ -57,7 +58,7 @@ TEST(IntervalCost, BoundOfAPipelineEqualsBruteForce) {
         const auto cost = [&](int stage, int first, int end) -> std::int64_t {
             const auto i = static_cast<std::size_t>(first);
             const auto j = static_cast<std::size_t>(end);
-            return before[i] + micro_batches * (before[j] - before[i]) + stage * hop;
+            return before[i] + micro_batches * (before[j] - before[i]) + std::int64_t{stage} * hop;
         };
         SCOPED_TRACE(fmt::format("round {}: {}, {} stages, {} micro-batches, hop {}",
                                  round,
@@ -87,10 +88,10 @@ TEST(IntervalCost, StagesOfAnySpeedEqualBruteForce) {
         };
         SCOPED_TRACE(fmt::format("round {}: {}, slower {}", round, before, slower));
         const auto expected = brute_force(layers, stages, cost);
-        if (expected->value < never) {
+        if (the(expected).value < never) {
             ASSERT_NO_FATAL_FAILURE(expect_brute_force(layers, stages, cost, LaterStage::Any));
         } else {
-            EXPECT_EQ(least_largest(layers, stages, cost, LaterStage::Any), expected->value);
+            EXPECT_EQ(least_largest(layers, stages, cost, LaterStage::Any), the(expected).value);
             EXPECT_TRUE(least_largest_split(layers, stages, cost, LaterStage::Any)
                             .layers_per_stage.empty());
         }

@@ -1,5 +1,6 @@
 #include "core/partition/replicated.h"
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -32,7 +33,7 @@ std::vector<Bytes> bytes_of(const std::vector<int>& numbers) {
 /// Rounded up, as a whole number of nanoseconds.
 AllReduceTime ring(int nanoseconds_per_byte) {
     return [nanoseconds_per_byte](Bytes weights, int replicas) {
-        const std::int64_t whole = 4 * (replicas - 1) * weights.count * nanoseconds_per_byte;
+        const std::int64_t whole = weights.count * 4 * (replicas - 1) * nanoseconds_per_byte;
         return Duration{(whole + replicas - 1) / replicas};
     };
 }
@@ -93,7 +94,7 @@ Value brute_force(const ReplicationProblem& problem) {
             try_replicas(problem, sizes, replicas, best);
         }
     }
-    return best.value();
+    return testing::the(best);
 }
 
 TEST(ReplicatedPartition, EqualsBruteForce) {
