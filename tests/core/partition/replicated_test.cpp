@@ -24,6 +24,7 @@ using testing::Sizes;
 
 std::vector<Bytes> bytes_of(const std::vector<int>& numbers) {
     std::vector<Bytes> bytes;
+    bytes.reserve(numbers.size());
     for (const int number : numbers) {
         bytes.push_back(Bytes{number});
     }
