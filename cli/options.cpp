@@ -26,6 +26,7 @@ constexpr std::string_view exit_code_text =
 
 constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"simulate"},
+                                   std::string_view{"plan"},
                                    std::string_view{"profile"},
                                    std::string_view{"train"},
                                    std::string_view{"compare"},
@@ -173,6 +174,7 @@ class Grammar {
     RawCommon raw_;
     RunOptions run_;
     SimulateOptions simulate_;
+    PlanOptions plan_;
     ProfileOptions profile_;
     CompareOptions compare_;
     CheckOptions check_;
@@ -301,6 +303,18 @@ Grammar::Grammar() {
     add_plain(simulate, simulate_.plain);
     add_uncertain(simulate, simulate_.uncertainty);
 
+    CLI::App& plan = add_command(
+        "plan", "Find the fastest plan for everything that the scenario leaves open, and prove it");
+    plan.add_option("scenario", plan_.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+    plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or .csv")
+        ->type_name("FILE");
+    plan.add_option("--heatmap",
+                    plan_.heat_map,
+                    "Draw the best plan of every number of stages and micro-batches")
+        ->type_name("FILE.svg");
+
     add_command("profile",
                 "Measure the costs of every layer on this machine; writes NAME.profile.json")
         .add_option("scenario", profile_.scenario, "Scenario file")
@@ -373,6 +387,9 @@ Command Grammar::selected() const {
     }
     if (name == "simulate") {
         return with_common(simulate_);
+    }
+    if (name == "plan") {
+        return with_common(plan_);
     }
     if (name == "profile") {
         return with_common(profile_);

@@ -84,6 +84,14 @@ struct SimulateOptions {
     UncertaintyOptions uncertainty;
 };
 
+struct PlanOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+    std::filesystem::path profile;
+    std::string largest;  ///< "layers": the largest model that fits; empty: the fastest plan
+    std::filesystem::path heat_map;  ///< *.svg; empty: not asked for
+};
+
 struct ProfileOptions {
     CommonOptions common;
     std::filesystem::path scenario;
@@ -145,6 +153,7 @@ struct ViewOptions {
 
 using Command = std::variant<RunOptions,
                              SimulateOptions,
+                             PlanOptions,
                              ProfileOptions,
                              TrainOptions,
                              CompareOptions,

@@ -144,15 +144,21 @@ struct Override {
     std::string value;
 };
 
+/// What a key of [pipeline] means that is planned, but not written down: its default, or "auto".
+/// tensor_parallel is 1 either way: it cannot be trained with.
+enum class Unwritten { Default, Auto };
+
 /// Reads a scenario. Throws Error(BadInput) with file:line:column, what was found, what was
 /// expected and the nearest known key; for an override the place is "--set key".
 Scenario read_scenario(const std::filesystem::path& file,
-                       const std::vector<Override>& overrides = {});
+                       const std::vector<Override>& overrides = {},
+                       Unwritten unwritten = Unwritten::Default);
 
 /// The same from text; `file` names it in errors and anchors relative paths.
 Scenario parse_scenario(std::string_view text,
                         const std::filesystem::path& file,
-                        const std::vector<Override>& overrides = {});
+                        const std::vector<Override>& overrides = {},
+                        Unwritten unwritten = Unwritten::Default);
 
 /// The scenario as TOML with every default written out and absolute paths, so that it means the
 /// same wherever it is put; parse(print(x)) = x.

@@ -9,6 +9,8 @@ namespace pipetwin::cli {
 
 void execute(const RunOptions& options, Console& console);
 void execute(const SimulateOptions& options, Console& console);
+/// Throws Error(Infeasible) with the plan that misses by the least where nothing fits.
+void execute(const PlanOptions& options, Console& console);
 void execute(const ProfileOptions& options, Console& console);
 void execute(const TrainOptions& options, Console& console);
 void execute(const CompareOptions& options, Console& console);

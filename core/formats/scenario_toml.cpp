@@ -104,14 +104,18 @@ void read_schedule_file(const TomlTable& table,
 void read_order(const TomlTable& table,
                 const std::filesystem::path& scenario,
                 Scenario::PipelinePart& pipeline) {
-    pipeline.stages = read_planned(table, "stages", stage_range, 1);
-    pipeline.micro_batches = read_planned(table, "micro_batches", micro_batch_range, 1);
-    pipeline.chunks = read_planned(table, "chunks", {1, 64}, 1);
+    pipeline.stages = read_planned(table, "stages", stage_range, pipeline.stages);
+    pipeline.micro_batches =
+        read_planned(table, "micro_batches", micro_batch_range, pipeline.micro_batches);
+    pipeline.chunks = read_planned(table, "chunks", {1, 64}, pipeline.chunks);
+    if (!table.has("schedule")) {
+        return;
+    }
     if (table.is_auto("schedule")) {
         pipeline.schedule = std::nullopt;
         return;
     }
-    const std::string name = table.text("schedule").value_or("gpipe");
+    const std::string name = *table.text("schedule");
     if (is_schedule_file(name)) {
         read_schedule_file(table, resolve(scenario, name), pipeline);
     } else {
@@ -129,7 +133,9 @@ void read_order_options(const TomlTable& table, Scenario::PipelinePart& pipeline
 }
 
 void read_recompute(const TomlTable& table, Scenario::PipelinePart& pipeline) {
-    pipeline.recompute_auto = table.is_auto("recompute");
+    if (table.has("recompute")) {
+        pipeline.recompute_auto = table.is_auto("recompute");
+    }
     if (!pipeline.recompute_auto) {
         const auto recompute = table.choice("recompute", words::recomputes);
         if (recompute) {
@@ -174,12 +180,14 @@ void read_pipeline(const TomlTable& table,
     }
     pipeline.channel_capacity =
         read_planned(table, "channel_capacity", {0, micro_batch_range.high}, std::nullopt);
-    pipeline.data_parallel = read_planned(table, "data_parallel", stage_range, 1);
+    pipeline.data_parallel =
+        read_planned(table, "data_parallel", stage_range, pipeline.data_parallel);
     if (const auto kind = table.choice("all_reduce", words::all_reduces)) {
         pipeline.all_reduce = static_cast<AllReduceKind>(*kind);
     }
     pipeline.overlap_reduction = table.boolean("overlap_reduction").value_or(false);
-    pipeline.tensor_parallel = read_planned(table, "tensor_parallel", stage_range, 1);
+    pipeline.tensor_parallel =
+        read_planned(table, "tensor_parallel", stage_range, pipeline.tensor_parallel);
 }
 
 void read_output(const TomlTable& table, Scenario::OutputPart& output) {
@@ -200,11 +208,22 @@ void check_whole(const Scenario& scenario) {
     }
 }
 
+/// Whatever is not written is planned.
+void leave_open(Scenario::PipelinePart& pipeline) {
+    pipeline.stages.reset();
+    pipeline.micro_batches.reset();
+    pipeline.schedule.reset();
+    pipeline.chunks.reset();
+    pipeline.recompute_auto = true;
+    pipeline.data_parallel.reset();
+}
+
 }  // namespace
 
 Scenario parse_scenario(std::string_view text,
                         const std::filesystem::path& file,
-                        const std::vector<Override>& overrides) {
+                        const std::vector<Override>& overrides,
+                        Unwritten unwritten) {
     if (text.size() > largest_file) {
         throw Error(ErrorKind::BadInput,
                     file.string(),
@@ -218,6 +237,9 @@ Scenario parse_scenario(std::string_view text,
 
     Scenario scenario;
     scenario.file = file;
+    if (unwritten == Unwritten::Auto) {
+        leave_open(scenario.pipeline);
+    }
     if (!root.has("model")) {
         root.missing("model", "a table [model] with the kind of the model");
     }
@@ -232,8 +254,10 @@ Scenario parse_scenario(std::string_view text,
     return scenario;
 }
 
-Scenario read_scenario(const std::filesystem::path& file, const std::vector<Override>& overrides) {
-    return parse_scenario(read_file(file, largest_file), file, overrides);
+Scenario read_scenario(const std::filesystem::path& file,
+                       const std::vector<Override>& overrides,
+                       Unwritten unwritten) {
+    return parse_scenario(read_file(file, largest_file), file, overrides, unwritten);
 }
 
 }  // namespace pipetwin

@@ -32,6 +32,8 @@ constexpr std::string_view patterns = R"svg(<defs>
 </defs>
 )svg";
 
+}  // namespace
+
 std::string escaped(std::string_view text) {
     std::string result;
     for (const char c : text) {
@@ -55,8 +57,6 @@ std::string escaped(std::string_view text) {
     }
     return result;
 }
-
-}  // namespace
 
 const Style& style_of(Look look) {
     return styles.at(static_cast<std::size_t>(look));

@@ -46,6 +46,9 @@ constexpr std::string_view group_fill = "#F3F5F8";
 /// The patterns that `swatch` refers to; once per picture.
 std::string_view definitions();
 
+/// As it stands in XML.
+std::string escaped(std::string_view text);
+
 enum class Anchor { Start, Middle, End };
 
 struct TextStyle {

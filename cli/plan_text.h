@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "cli/console.h"
+#include "cli/json_output.h"
+#include "core/scenario.h"
+#include "sim/search/plan_search.h"
+
+/// What a plan search found, for people and for programs.
+namespace pipetwin::cli {
+
+/// A ranked table, what was searched and what is proven, in words.
+std::string search_text(const Scenario& scenario,
+                        const sim::SearchResult& result,
+                        const Console& console);
+
+/// `best` is what `simulate` says of the best plan.
+Json search_json(const sim::SearchResult& result, Json best);
+
+/// One plan, without its timeline.
+Json found_plan_json(const sim::FoundPlan& plan);
+
+/// What fits least badly, and what is missing, as the text of an error: nothing fits.
+Error nothing_fits(const Scenario& scenario, const sim::SearchResult& result);
+
+/// "stages = 4, micro_batches = 8, ...": to paste into [pipeline].
+std::string pipeline_keys(const sim::FoundPlan& plan);
+
+}  // namespace pipetwin::cli

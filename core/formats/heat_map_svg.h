@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pipetwin {
+
+/// A table whose cells are coloured by a value.
+struct HeatMapPicture {
+    struct Cell {
+        std::optional<double> value{};     ///< more is better; none: infeasible, drawn hatched
+        std::vector<std::string> lines{};  ///< written into the cell, top to bottom, three at most
+        std::string tooltip{};
+        bool best = false;  ///< framed
+    };
+
+    std::string title{};
+    std::string row_axis{};     ///< "stages"
+    std::string column_axis{};  ///< "micro-batches"
+    std::vector<std::string> rows{};
+    std::vector<std::string> columns{};
+    std::vector<std::vector<Cell>> cells{};  ///< [row][column]
+    std::string legend{};                    ///< what the colour, and the lines of a cell, mean
+};
+
+/// From pale to dark blue in as many steps as the eye tells apart, by the rank of the value between
+/// the least and the largest; every cell says its value in letters, too, and infeasible ones are
+/// hatched, so that colour is never the only carrier of meaning.
+std::string render_heat_map(const HeatMapPicture& picture);
+
+}  // namespace pipetwin

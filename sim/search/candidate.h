@@ -1,0 +1,58 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/lower.h"
+#include "core/model.h"
+#include "core/scenario.h"
+
+/// What a plan search chooses from: every value of every key of a scenario that is "auto".
+namespace pipetwin::sim {
+
+/// How many devices do what, and how the mini-batch is cut.
+struct Shape {
+    int stages = 1;  ///< p of one replica: stages * chunks pieces
+    int data_parallel = 1;
+    int tensor_parallel = 1;
+    int micro_batches = 1;
+
+    int devices() const { return stages * data_parallel * tensor_parallel; }
+    auto operator<=>(const Shape&) const = default;
+};
+
+/// In which order, and what is kept.
+struct Style {
+    std::string schedule;
+    int chunks = 1;
+    Recompute recompute = Recompute::None;
+
+    auto operator<=>(const Style&) const = default;
+};
+
+struct Candidate {
+    Shape shape;
+    Style style;
+
+    auto operator<=>(const Candidate&) const = default;
+};
+
+/// The scenario with the candidate in place of every "auto" but the partition.
+Scenario with_candidate(Scenario scenario, const Candidate& candidate);
+
+/// Every shape that the scenario leaves open, ascending. What is "auto" takes these values:
+///
+///     stages            1 to the number of devices, and of layers
+///     tensor_parallel   powers of two that divide the devices of a node
+///     data_parallel     divisors of the mini-batch
+///     micro_batches     divisors of a replica's part of the mini-batch
+///
+/// as far as the devices go: fewer than all may be used. Throws Error(BadInput) if nothing says how
+/// many devices there are, or the mini-batch cannot be shared out to a stated number of replicas.
+std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model);
+
+/// Every style that the scenario leaves open for a shape. Schedules with stale gradients, without a
+/// backward, and zb-auto, which searches by itself, are taken only where the scenario names them.
+std::vector<Style> styles_of(const Scenario& scenario, const Model& model, const Shape& shape);
+
+}  // namespace pipetwin::sim

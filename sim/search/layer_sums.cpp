@@ -1,0 +1,85 @@
+#include "sim/search/layer_sums.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/cost_table.h"
+#include "core/partition.h"
+#include "core/plan.h"
+#include "core/stage_costs.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+/// The fastest device for each layer; every device for a machine of one kind.
+LayerSamples fastest(const std::vector<LayerSamples>& of_kind) {
+    LayerSamples result = of_kind.front();
+    for (const LayerSamples& samples : of_kind) {
+        for (std::size_t layer = 0; layer < result.size(); ++layer) {
+            for (const auto time : {&LayerSample::forward,
+                                    &LayerSample::backward_input,
+                                    &LayerSample::backward_weight}) {
+                result[layer].*time = std::min(result[layer].*time, samples[layer].*time);
+            }
+        }
+    }
+    return result;
+}
+
+Bytes least_boundary(const LayerSamples& samples) {
+    if (samples.size() < 2) {
+        return {};
+    }
+    Bytes least{std::numeric_limits<std::int64_t>::max()};
+    for (std::size_t layer = 0; layer + 1 < samples.size(); ++layer) {
+        least = std::min(least, samples[layer].output);
+    }
+    return least;
+}
+
+}  // namespace
+
+LayerSums layer_sums(const Scenario& scenario,
+                     const Model& model,
+                     const Profile& profile,
+                     const Cluster& cluster,
+                     int micro_batch_size) {
+    const DeviceKinds kinds = device_kinds(cluster);
+    const TensorParallel tensor = cluster.tensor_parallel();
+    const CostTable table = cost_table(model, profile, {micro_batch_size}, kinds, tensor);
+    const LayerSamples samples = fastest(table.front());
+    const auto layers = static_cast<int>(samples.size());
+    const std::vector<StageState> states = stage_states(
+        profile,
+        {samples},
+        Partition(std::vector<int>(samples.size(), 1), layers),
+        {.optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
+         .devices = tensor.devices});
+    const double speed =
+        std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
+    LayerSums sums{.forward = {{}},
+                   .backward_input = {{}},
+                   .backward_weight = {{}},
+                   .update = {{}},
+                   .state = {{}},
+                   .weights = {{}},
+                   .saved = {{}},
+                   .least_boundary = least_boundary(samples),
+                   .dispatch = profile.dispatch};
+    for (std::size_t layer = 0; layer < samples.size(); ++layer) {
+        const LayerSample& sample = samples[layer];
+        const StageState& state = states[layer];
+        sums.forward.push_back(sums.forward.back() + sample.forward);
+        sums.backward_input.push_back(sums.backward_input.back() + sample.backward_input);
+        sums.backward_weight.push_back(sums.backward_weight.back() + sample.backward_weight);
+        sums.update.push_back(sums.update.back() + scaled(state.optimizer, speed));
+        sums.state.push_back(sums.state.back() + state.weights + state.gradients +
+                             state.optimizer_state);
+        sums.weights.push_back(sums.weights.back() + state.weights);
+        sums.saved.push_back(sums.saved.back() + sample.saved);
+    }
+    return sums;
+}
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "core/cluster.h"
+#include "core/model.h"
+#include "core/profile.h"
+#include "core/scenario.h"
+#include "core/units.h"
+
+namespace pipetwin::sim {
+
+/// Sums over the layers of a model for one size of a micro-batch: [i] is the sum of the layers
+/// before i. Times are those of the fastest device of the scenario.
+struct LayerSums {
+    std::vector<Duration> forward{};
+    std::vector<Duration> backward_input{};
+    std::vector<Duration> backward_weight{};
+    std::vector<Duration> update{};  ///< the optimizer's
+    std::vector<Bytes> state{};      ///< weights, gradients, optimizer
+    std::vector<Bytes> weights{};
+    std::vector<Bytes> saved{};
+    Bytes least_boundary{};  ///< the least that any cut carries
+    Duration dispatch{};     ///< of every action
+
+    int layers() const { return static_cast<int>(forward.size()) - 1; }
+};
+
+/// Of a settled scenario. Throws as `cost_table`.
+LayerSums layer_sums(const Scenario& scenario,
+                     const Model& model,
+                     const Profile& profile,
+                     const Cluster& cluster,
+                     int micro_batch_size);
+
+}  // namespace pipetwin::sim

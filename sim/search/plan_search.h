@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model.h"
+#include "core/profile.h"
+#include "core/scenario.h"
+#include "core/units.h"
+#include "sim/search/candidate.h"
+
+/// The search for the fastest plan.
+namespace pipetwin::sim {
+
+/// A plan of the searched space that was made and simulated, and fits.
+struct FoundPlan {
+    Candidate candidate;
+    std::vector<int> partition;  ///< layers per piece
+    Duration step{};
+    std::optional<double> samples_per_second{};
+    double bubble = 0;  ///< total, as GPipe defines it
+    Bytes peak{};       ///< of the fullest rank
+};
+
+/// Why some candidates are no plans.
+struct Infeasible {
+    std::string why;
+    std::int64_t count = 0;
+    Candidate example;
+};
+
+/// A plan that does not fit, but misses by the least.
+struct ClosestPlan {
+    Candidate candidate;
+    std::vector<int> partition;
+    int rank = 0;
+    Bytes peak{};
+    Bytes limit{};
+};
+
+struct SearchProgress {
+    double share = 0;                ///< of the shapes
+    std::optional<Duration> best{};  ///< step time
+    Duration bound{};                ///< none of what is left is faster
+};
+
+struct SearchOptions {
+    /// Called after every wave; the search ends early where it returns false.
+    std::function<bool(const SearchProgress&)> progress{};
+    /// Ends after so many actions have been planned and simulated, with what it has by then.
+    std::int64_t most_actions = 2'000'000'000;
+    /// Where so many further partitions at the most could beat the best plan, all are simulated.
+    std::int64_t most_partitions = 20'000;
+    /// Keeps the best plan of every number of stages and micro-batches, and does not leave out one
+    /// because another cell has a faster one: for a heat map.
+    bool every_cell = false;
+};
+
+struct SearchResult {
+    std::vector<Shape> shapes;      ///< all that the scenario leaves open
+    std::vector<FoundPlan> ranked;  ///< the fastest first; of equal ones the one of fewer devices
+    /// No plan of the searched space is faster. The step time of the best, where that is proven.
+    Duration lower_bound{};
+    bool proven_optimal = false;
+    /// No schedule with one stage to a rank is faster with any partition whatever.
+    Duration any_partition_bound{};
+    std::int64_t partitions = 0;  ///< further ones that were simulated to show that
+    std::int64_t candidates = 0;  ///< all that the scenario leaves open
+    std::int64_t searched = 0;    ///< of them made and simulated
+    std::int64_t pruned = 0;      ///< of them left out, as their bound is above the best plan
+    std::vector<Infeasible> infeasible;
+    std::optional<ClosestPlan> closest;  ///< where nothing fits
+};
+
+/// Tries everything that the scenario leaves open ("auto"), best bound first, and leaves out what
+/// cannot beat the best plan so far (sim/search/step_bound.h): branch and bound. Deterministic:
+/// threads share out the work of a wave, and every wave begins with what the ones before have
+/// found.
+///
+/// For schedules with one stage to a rank, partitions are those that the bound finds, with the
+/// longest and the shortest stages first, and the balanced one; for all others the balanced one.
+/// A partition that the scenario writes down is the only one. In the end, every other partition
+/// that could beat the best plan is simulated, too, where there are not too many of them.
+///
+/// Throws Error(BadInput) as `shapes_of`, and as make_plan for what no candidate can mend.
+SearchResult search_plans(const Scenario& scenario,
+                          const Model& model,
+                          const Profile& profile,
+                          const SearchOptions& options = {});
+
+}  // namespace pipetwin::sim
