@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -55,11 +58,51 @@ std::filesystem::path find_file(std::string_view what,
                                 std::string_view name,
                                 std::string_view folder,
                                 std::string_view ending) {
-    const std::vector<std::string> names = names_in(folder, ending);
-    if (!std::ranges::binary_search(names, name)) {
-        refuse_name(what, name, profiles_folder() / folder, names);
+    const std::filesystem::path place = profiles_folder() / folder;
+    const bool is_name = !name.empty() && name.find('/') == std::string_view::npos;
+    std::filesystem::path file = place / fmt::format("{}{}", name, ending);
+    std::error_code ignored;
+    if (!is_name || !std::filesystem::exists(file, ignored)) {
+        refuse_name(what, name, place, names_in(folder, ending));
     }
-    return profiles_folder() / folder / fmt::format("{}{}", name, ending);
+    return file;
+}
+
+/// What files hold: each is read when it is asked for first, and again when it has changed. A plan
+/// search asks thousands of times, in several threads.
+template <class Value>
+class KnownFiles {
+  public:
+    template <class Read>
+    Value get(const std::filesystem::path& file, const Read& read_file) {
+        std::error_code ignored;
+        const auto changed = std::filesystem::last_write_time(file, ignored);
+        const std::lock_guard lock(mutex_);
+        const auto known = files_.find(file.string());
+        if (known != files_.end() && known->second.first == changed) {
+            return known->second.second;
+        }
+        Value value = read_file(file);
+        files_.insert_or_assign(file.string(), std::pair(changed, value));
+        return value;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::map<std::string, std::pair<std::filesystem::file_time_type, Value>> files_;
+};
+
+DeviceProfile read_device(const std::filesystem::path& file) {
+    DeviceProfile device = parse_device_profile(read(file), file.string());
+    if (device.name != file.stem()) {
+        throw Error(
+            ErrorKind::BadInput,
+            file.string(),
+            fmt::format(
+                "it names its device '{}', expected '{}'", device.name, file.stem().string()),
+            "a profile's name is that of its file");
+    }
+    return device;
 }
 
 }  // namespace
@@ -101,20 +144,15 @@ std::filesystem::path find_cluster(std::string_view name) {
 }
 
 DeviceProfile find_device(std::string_view name) {
-    const std::filesystem::path file = find_file("device profile", name, "devices", ".json");
-    DeviceProfile device = parse_device_profile(read(file), file.string());
-    if (device.name != name) {
-        throw Error(ErrorKind::BadInput,
-                    file.string(),
-                    fmt::format("it names its device '{}', expected '{}'", device.name, name),
-                    "a profile's name is that of its file");
-    }
-    return device;
+    static KnownFiles<DeviceProfile> known;
+    return known.get(find_file("device profile", name, "devices", ".json"), read_device);
 }
 
 std::vector<LinkProfile> all_links() {
-    const std::filesystem::path file = profiles_folder() / "links.json";
-    return parse_link_profiles(read(file), file.string());
+    static KnownFiles<std::vector<LinkProfile>> known;
+    return known.get(profiles_folder() / "links.json", [](const std::filesystem::path& file) {
+        return parse_link_profiles(read(file), file.string());
+    });
 }
 
 LinkProfile find_link(std::string_view name) {

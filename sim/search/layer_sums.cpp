@@ -50,14 +50,13 @@ LayerSums layer_sums(const Scenario& scenario,
     const CostTable table = cost_table(model, profile, {micro_batch_size}, kinds, tensor);
     const LayerSamples samples = fastest(table.front());
     const auto layers = static_cast<int>(samples.size());
-    const std::vector<StageState> states = stage_states(
-        profile,
-        {samples},
-        Partition(std::vector<int>(samples.size(), 1), layers),
-        {.optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
-         .devices = tensor.devices});
-    const double speed =
-        std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
+    const std::vector<StageState> states =
+        stage_states(profile,
+                     {samples},
+                     Partition(std::vector<int>(samples.size(), 1), layers),
+                     {.optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
+                      .devices = tensor.devices});
+    const double speed = std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
     LayerSums sums{.forward = {{}},
                    .backward_input = {{}},
                    .backward_weight = {{}},

@@ -77,9 +77,14 @@ BoundQuestion with_style(BoundQuestion question,
                      schedule == "dualpipe-v" || scenario.pipeline.deferred_weights > 0 ||
                      has_schedule_file(scenario);
     question.all_at_once = schedule == "gpipe" || schedule == "looped-bfs";
-    question.in_flight =
-        question.all_at_once || schedule == "1f1b" ? candidate.shape.micro_batches : 1;
+    const bool as_1f1b = schedule == "1f1b" || schedule == "zb-h1" || schedule == "zb-h2";
+    question.in_flight = question.all_at_once || as_1f1b ? candidate.shape.micro_batches : 1;
     return question;
+}
+
+/// F, B and four sends and receives of every micro-batch on every stage.
+std::int64_t actions_of(const Candidate& candidate) {
+    return std::int64_t{6} * candidate.shape.stages * candidate.shape.micro_batches;
 }
 
 /// The partition that shares the work of a micro-batch out evenly.
@@ -224,7 +229,8 @@ struct Ranked {
 Duration least_bound(std::span<const Ranked> shapes) {
     Duration least = Duration::max();
     for (const Ranked& ranked : shapes) {
-        least = std::min(least, ranked.bound);
+        const bool known = ranked.guess < Duration::max();  // else there are no costs, and no plans
+        least = known ? std::min(least, ranked.bound) : least;
     }
     return least;
 }
@@ -499,18 +505,20 @@ std::optional<std::vector<std::vector<int>>> Search::faster_partitions(const Con
 /// that have too many.
 Duration Search::try_partitions(Examined& all, Duration best, std::int64_t& tried) const {
     Duration bound = Duration::max();
+    std::int64_t room = options_.most_partition_actions;
     std::ranges::sort(all.contenders);
     for (const Contender& contender : all.contenders) {
         if (contender.least >= best) {
             break;
         }
         const auto partitions =
-            faster_partitions(contender, best, options_.most_partitions - tried);
+            faster_partitions(contender, best, room / actions_of(contender.candidate));
         if (!partitions) {
             bound = std::min(bound, contender.least);
             continue;
         }
         tried += std::ssize(*partitions);
+        room -= std::ssize(*partitions) * actions_of(contender.candidate);
         std::vector<Examined> each(partitions->size());
         tbb::parallel_for(std::size_t{0}, partitions->size(), [&](std::size_t i) {
             simulate_one(contender.candidate, (*partitions)[i], each[i]);

@@ -52,8 +52,9 @@ struct SearchOptions {
     std::function<bool(const SearchProgress&)> progress{};
     /// Ends after so many actions have been planned and simulated, with what it has by then.
     std::int64_t most_actions = 2'000'000'000;
-    /// Where so many further partitions at the most could beat the best plan, all are simulated.
-    std::int64_t most_partitions = 20'000;
+    /// In the end, further partitions that could beat the best plan are simulated where all of a
+    /// candidate's have so many actions together at the most.
+    std::int64_t most_partition_actions = 20'000'000;
     /// Keeps the best plan of every number of stages and micro-batches, and does not leave out one
     /// because another cell has a faster one: for a heat map.
     bool every_cell = false;

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "tests/core/scenario_plans.h"
 #include "tests/support/builders.h"
+#include "tests/support/scenario_plans.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "core/footprint.h"
-#include "tests/core/scenario_plans.h"
+#include "tests/support/scenario_plans.h"
 
 namespace pipetwin {
 namespace {

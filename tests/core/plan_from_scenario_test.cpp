@@ -4,8 +4,8 @@
 
 #include "core/footprint.h"
 #include "core/plan_order.h"
-#include "tests/core/scenario_plans.h"
 #include "tests/support/builders.h"
+#include "tests/support/scenario_plans.h"
 
 namespace pipetwin {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/core/scenario_plans.h"
+#include "tests/support/scenario_plans.h"
 
 #include <utility>
 

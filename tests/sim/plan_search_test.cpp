@@ -1,0 +1,290 @@
+#include "sim/search/plan_search.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <random>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <oneapi/tbb/global_control.h>
+
+#include "core/cluster.h"
+#include "core/error.h"
+#include "core/footprint.h"
+#include "sim/search/step_bound.h"
+#include "sim/simulate.h"
+#include "tests/support/scenario_plans.h"
+#include "tests/support/soak.h"
+
+namespace pipetwin::sim {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::layer;
+using testing::plan_of;
+
+/// Chains of a few layers with costs of any size, on a few devices, everything open.
+class RandomQuestion {
+  public:
+    explicit RandomQuestion(std::uint64_t seed) : random_(seed) {}
+
+    Profile profile() {
+        Profile profile{.dispatch = Duration(below(3))};
+        const int layers = 2 + below(4);
+        for (int i = 0; i < layers; ++i) {
+            profile.layers.push_back(layer(fmt::format("l{}", i),
+                                           1 + below(100),
+                                           i + 1 < layers ? 1 + below(40) : 0,
+                                           1 + below(60)));
+        }
+        profile.links = {{.latency = Duration(below(50)), .bytes_per_second = 1e9}};
+        return profile;
+    }
+
+    Scenario scenario() {
+        Scenario scenario = testing::scenario_of(1, 1, 1 << below(3));
+        Scenario::PipelinePart& pipeline = scenario.pipeline;
+        pipeline.stages.reset();
+        pipeline.micro_batches.reset();
+        pipeline.schedule.reset();
+        pipeline.chunks.reset();
+        pipeline.data_parallel.reset();
+        pipeline.recompute_auto = true;
+        scenario.cluster.count = 1 + below(4);
+        return scenario;
+    }
+
+    int below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+
+  private:
+    std::mt19937_64 random_;
+};
+
+/// Every list of sizes of at least 1 that sums to `layers`.
+std::vector<std::vector<int>> all_partitions(int layers, int stages) {
+    if (stages == 1) {
+        return {{layers}};
+    }
+    std::vector<std::vector<int>> result;
+    for (int first = 1; first + stages - 1 <= layers; ++first) {
+        for (std::vector<int> rest : all_partitions(layers - first, stages - 1)) {
+            rest.insert(rest.begin(), first);
+            result.push_back(std::move(rest));
+        }
+    }
+    return result;
+}
+
+/// Of one partition, or of the balanced one; none where there is no such plan or it does not fit.
+std::optional<Duration> step_of(const Scenario& scenario,
+                                const Profile& profile,
+                                const Candidate& candidate,
+                                const std::vector<int>& partition) {
+    Scenario settled = with_candidate(scenario, candidate);
+    if (!partition.empty()) {
+        settled.pipeline.partition = partition;
+    }
+    try {
+        Plan plan = plan_of(settled, profile);
+        plan = plan.with_capacity(settled_capacity(plan));
+        check_memory(plan);
+        return step_time(simulate(plan));
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+/// The fastest of all candidates, with all partitions where a rank has one stage.
+std::optional<Duration> brute_force(const Scenario& scenario, const Profile& profile) {
+    const Model model = scenario_model(scenario, &profile);
+    std::optional<Duration> best;
+    for (const Shape& shape : shapes_of(scenario, model)) {
+        for (const Style& style : styles_of(scenario, model, shape)) {
+            const bool one_each = style.chunks == 1 && style.schedule != "chimera";
+            const auto partitions = one_each ? all_partitions(model.layer_count(), shape.stages)
+                                             : std::vector<std::vector<int>>{{}};
+            for (const std::vector<int>& partition : partitions) {
+                const auto step =
+                    step_of(scenario, profile, {.shape = shape, .style = style}, partition);
+                best = step ? std::min(best.value_or(*step), *step) : best;
+            }
+        }
+    }
+    return best;
+}
+
+TEST(PlanSearch, FindsTheFastestOfAllPlansAndPartitions) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomQuestion random(seed);
+    int searched = 0;
+    for (int round = 0; round < tests::soaked(40); ++round) {
+        const Profile profile = random.profile();
+        Scenario scenario = random.scenario();
+        if (random.below(2) == 0) {
+            scenario.cluster.memory_limit = Bytes{400 + random.below(2000)};
+        }
+        const Model model = scenario_model(scenario, &profile);
+        const SearchResult result = search_plans(scenario, model, profile);
+        const std::optional<Duration> best = brute_force(scenario, profile);
+        ASSERT_EQ(result.ranked.empty(), !best.has_value());
+        if (!best) {
+            continue;
+        }
+        ++searched;
+        const FoundPlan& found = result.ranked.front();
+        ASSERT_TRUE(result.proven_optimal);
+        ASSERT_EQ(result.any_partition_bound, found.step);  // few enough to try all
+        ASSERT_EQ(found.step, *best) << found.candidate.style.schedule;
+        ASSERT_EQ(step_of(scenario, profile, found.candidate, found.partition), found.step);
+        ASSERT_EQ(result.candidates,
+                  std::accumulate(result.shapes.begin(),
+                                  result.shapes.end(),
+                                  std::int64_t{0},
+                                  [&](std::int64_t sum, const Shape& shape) {
+                                      return sum + std::ssize(styles_of(scenario, model, shape));
+                                  }));
+    }
+    EXPECT_GT(searched, 10);
+}
+
+TEST(PlanSearch, IsTheSameInOneThreadAndInSeveral) {
+    RandomQuestion random(3);
+    for (int round = 0; round < 10; ++round) {
+        const Profile profile = random.profile();
+        const Scenario scenario = random.scenario();
+        const Model model = scenario_model(scenario, &profile);
+        const SearchResult many = search_plans(scenario, model, profile);
+        const tbb::global_control one(tbb::global_control::max_allowed_parallelism, 1);
+        const SearchResult alone = search_plans(scenario, model, profile);
+        ASSERT_EQ(many.ranked.size(), alone.ranked.size());
+        for (std::size_t i = 0; i < many.ranked.size(); ++i) {
+            ASSERT_EQ(many.ranked[i].candidate, alone.ranked[i].candidate);
+            ASSERT_EQ(many.ranked[i].partition, alone.ranked[i].partition);
+        }
+        ASSERT_EQ(many.searched, alone.searched);
+    }
+}
+
+/// Four equal layers of 40 ns a micro-batch of one sample, and links that take a second for a
+/// message: two replicas of the whole share out the batch without any.
+TEST(PlanSearch, WithoutAPipelineIsAnAnswer) {
+    Profile profile;
+    for (int i = 0; i < 4; ++i) {
+        profile.layers.push_back(layer(fmt::format("l{}", i), 10, i < 3 ? 5 : 0, 5));
+        profile.layers.back().parameter_bytes = {};
+    }
+    profile.links = {{.latency = std::chrono::seconds(1), .bytes_per_second = 1e9}};
+    RandomQuestion random(1);
+    Scenario scenario = random.scenario();
+    scenario.training.batch = 2;
+    scenario.cluster.count = 1;
+    const SearchResult result =
+        search_plans(scenario, scenario_model(scenario, &profile), profile);
+    ASSERT_FALSE(result.ranked.empty());
+    EXPECT_EQ(result.ranked.front().candidate.shape.stages, 1);
+    EXPECT_TRUE(result.proven_optimal);
+}
+
+TEST(PlanSearch, SaysWhatIsMissingWhereNothingFits) {
+    RandomQuestion random(1);
+    const Profile profile = random.profile();
+    Scenario scenario = random.scenario();
+    scenario.cluster.count = 4;
+    scenario.cluster.memory_limit = Bytes{250};  // the states of one layer alone take 400
+    const SearchResult result =
+        search_plans(scenario, scenario_model(scenario, &profile), profile);
+    EXPECT_THAT(result.ranked, IsEmpty());
+    EXPECT_FALSE(result.proven_optimal);
+    EXPECT_THAT(result.infeasible, Contains(Field(&Infeasible::why, HasSubstr("more memory"))));
+}
+
+TEST(PlanSearch, NeedsToKnowHowManyDevicesThereAre) {
+    RandomQuestion random(1);
+    const Profile profile = random.profile();
+    Scenario scenario = random.scenario();
+    scenario.cluster.count = 0;
+    EXPECT_THROW(search_plans(scenario, scenario_model(scenario, &profile), profile), Error);
+}
+
+TEST(PlanSearch, TakesWhatTheScenarioSays) {
+    RandomQuestion random(5);
+    const Profile profile = random.profile();
+    Scenario scenario = random.scenario();
+    scenario.training.batch = 4;
+    scenario.cluster.count = 2;
+    scenario.pipeline.stages = 2;
+    scenario.pipeline.schedule = "zb-h1";
+    const SearchResult result =
+        search_plans(scenario, scenario_model(scenario, &profile), profile);
+    for (const FoundPlan& plan : result.ranked) {
+        EXPECT_EQ(plan.candidate.shape.stages, 2);
+        EXPECT_EQ(plan.candidate.style.schedule, "zb-h1");
+    }
+}
+
+/// The bound of a partition, and so that of all, is never above what is simulated.
+TEST(StepBound, IsNeverAboveTheStep) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomQuestion random(seed);
+    for (int round = 0; round < tests::soaked(60); ++round) {
+        const Profile profile = random.profile();
+        const Scenario scenario = random.scenario();
+        const Model model = scenario_model(scenario, &profile);
+        const int layers = model.layer_count();
+        constexpr std::array schedules{"gpipe", "1f1b", "zb-h1", "zb-h2"};
+        const std::string schedule = schedules.at(static_cast<std::size_t>(random.below(4)));
+        const auto recompute = static_cast<Recompute>(random.below(3));
+        const Candidate candidate{
+            .shape = {.stages = 1 + random.below(layers),
+                      .micro_batches = scenario.training.batch},
+            .style = {.schedule = schedule, .recompute = recompute}};
+        const int micro_batches = candidate.shape.micro_batches;
+        const Scenario settled = with_candidate(scenario, candidate);
+        const LayerSums sums = layer_sums(
+            settled, model, profile, Cluster(settled, profile, candidate.shape.stages), 1);
+        const BoundQuestion question{
+            .stages = candidate.shape.stages,
+            .micro_batches = micro_batches,
+            .recomputed = recompute == Recompute::None
+                              ? 0
+                              : micro_batches - (recompute == Recompute::ExceptLast ? 1 : 0),
+            .split = schedule.starts_with("zb")};
+        const StepBound bound(sums, question);
+        const Duration least = bound.least().value();
+        for (const std::vector<int>& partition : all_partitions(layers, question.stages)) {
+            const auto step = step_of(scenario, profile, candidate, partition);
+            if (step) {
+                ASSERT_LE(least, *step) << fmt::format("{} {}", schedule, partition);
+                ASSERT_TRUE(bound.keeps(partition, *step))
+                    << fmt::format("{} {}", schedule, partition);
+            }
+        }
+    }
+}
+
+/// What the memory bounds take for granted of 1f1b and its zero-bubble forms.
+TEST(StepBound, AStageHoldsAsManyStashesAsItSays) {
+    for (const ScheduleKind kind :
+         {ScheduleKind::OneFOneB, ScheduleKind::ZbH1, ScheduleKind::ZbH2}) {
+        for (int ranks = 1; ranks <= 6; ++ranks) {
+            for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
+                const std::vector<int> live = peak_live_activations(
+                    generate(kind, {.ranks = ranks, .micro_batches = micro_batches}));
+                for (int rank = 0; rank < ranks; ++rank) {
+                    EXPECT_GE(live[static_cast<std::size_t>(rank)],
+                              std::min(micro_batches, ranks - rank));
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::sim
