@@ -88,7 +88,6 @@ struct PlanOptions {
     CommonOptions common;
     std::filesystem::path scenario;
     std::filesystem::path profile;
-    std::string largest;  ///< "layers": the largest model that fits; empty: the fastest plan
     std::filesystem::path heat_map;  ///< *.svg; empty: not asked for
 };
 

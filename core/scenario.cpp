@@ -74,8 +74,9 @@ void require_settled(const Scenario& scenario) {
     if (!keys.empty()) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
-                    fmt::format("\"auto\" is not planned yet for {}", fmt::join(keys, ", ")),
-                    fmt::format("in [pipeline] set {}", fmt::join(settings, ", ")));
+                    fmt::format("\"auto\" has to be planned first for {}", fmt::join(keys, ", ")),
+                    fmt::format("'pipetwin plan' finds the best values; or in [pipeline] set {}",
+                                fmt::join(settings, ", ")));
     }
 }
 

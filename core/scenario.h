@@ -164,8 +164,8 @@ Scenario parse_scenario(std::string_view text,
 /// same wherever it is put; parse(print(x)) = x.
 std::string print_scenario(const Scenario& scenario);
 
-/// Throws Error(BadInput), naming the key and a value to set, for every "auto" that is not planned
-/// yet (all but partition and channel_capacity).
+/// Throws Error(BadInput), naming the key and a value to set, for every "auto" that has to be
+/// planned yet (all but partition and channel_capacity).
 void require_settled(const Scenario& scenario);
 
 struct Profile;

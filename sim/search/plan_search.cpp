@@ -411,7 +411,6 @@ void Search::simulate_best(const Candidate& candidate,
         partitions = partitions_to_try(*sums_of(candidate.shape), question, least);
         result.contenders.push_back({.least = least, .candidate = candidate});
     }
-    ++result.searched;
     Examined own;
     try {
         for (const std::vector<int>& partition : partitions) {
@@ -429,6 +428,7 @@ void Search::simulate_best(const Candidate& candidate,
         result.refuse(out_of_memory, candidate);
         return;
     }
+    ++result.searched;
     const auto fastest = std::ranges::min_element(own.found, {}, &FoundPlan::step);
     best = std::min(best, fastest->step);
     result.found.push_back(std::move(*fastest));

@@ -70,7 +70,7 @@ struct SearchResult {
     Duration any_partition_bound{};
     std::int64_t partitions = 0;  ///< further ones that were simulated to show that
     std::int64_t candidates = 0;  ///< all that the scenario leaves open
-    std::int64_t searched = 0;    ///< of them made and simulated
+    std::int64_t searched = 0;    ///< of them simulated, and they fit
     std::int64_t pruned = 0;      ///< of them left out, as their bound is above the best plan
     std::vector<Infeasible> infeasible;
     std::optional<ClosestPlan> closest;  ///< where nothing fits

@@ -15,6 +15,7 @@ using ::testing::Not;
 constexpr std::array commands{"run",
                               "simulate",
                               "profile",
+                              "plan",
                               "train",
                               "compare",
                               "check",
@@ -30,9 +31,7 @@ TEST(Help, NamesEveryCommandAndNoneThatIsMissing) {
     for (const char* const command : commands) {
         EXPECT_THAT(outcome.out, HasSubstr(std::string("\n  ") + command + ' '));
     }
-    for (const char* const missing : {"plan", "launch"}) {
-        EXPECT_THAT(outcome.out, Not(HasSubstr(std::string("\n  ") + missing + ' '))) << missing;
-    }
+    EXPECT_THAT(outcome.out, Not(HasSubstr("\n  launch ")));
     EXPECT_THAT(outcome.out, HasSubstr("Exit codes"));
 }
 

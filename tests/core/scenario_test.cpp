@@ -200,10 +200,11 @@ TEST(RequireSettled, NamesEveryOtherAutoAndAValueToSet) {
     const Error error = error_of([&] { require_settled(s); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_EQ(error.text(),
-              "\"auto\" is not planned yet for pipeline.stages, pipeline.micro_batches, "
+              "\"auto\" has to be planned first for pipeline.stages, pipeline.micro_batches, "
               "pipeline.recompute");
     EXPECT_EQ(error.hint(),
-              "in [pipeline] set stages = 2, micro_batches = 8, recompute = \"always\"");
+              "'pipetwin plan' finds the best values; or in [pipeline] set stages = 2, "
+              "micro_batches = 8, recompute = \"always\"");
     for (const char* key : {"stages",
                             "micro_batches",
                             "schedule",

@@ -1,5 +1,7 @@
 #include "sim/search/plan_search.h"
 
+#include <oneapi/tbb/global_control.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -8,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
-#include <oneapi/tbb/global_control.h>
 
 #include "core/cluster.h"
 #include "core/error.h"
@@ -184,8 +185,7 @@ TEST(PlanSearch, WithoutAPipelineIsAnAnswer) {
     Scenario scenario = random.scenario();
     scenario.training.batch = 2;
     scenario.cluster.count = 1;
-    const SearchResult result =
-        search_plans(scenario, scenario_model(scenario, &profile), profile);
+    const SearchResult result = search_plans(scenario, scenario_model(scenario, &profile), profile);
     ASSERT_FALSE(result.ranked.empty());
     EXPECT_EQ(result.ranked.front().candidate.shape.stages, 1);
     EXPECT_TRUE(result.proven_optimal);
@@ -197,8 +197,7 @@ TEST(PlanSearch, SaysWhatIsMissingWhereNothingFits) {
     Scenario scenario = random.scenario();
     scenario.cluster.count = 4;
     scenario.cluster.memory_limit = Bytes{250};  // the states of one layer alone take 400
-    const SearchResult result =
-        search_plans(scenario, scenario_model(scenario, &profile), profile);
+    const SearchResult result = search_plans(scenario, scenario_model(scenario, &profile), profile);
     EXPECT_THAT(result.ranked, IsEmpty());
     EXPECT_FALSE(result.proven_optimal);
     EXPECT_THAT(result.infeasible, Contains(Field(&Infeasible::why, HasSubstr("more memory"))));
@@ -220,8 +219,7 @@ TEST(PlanSearch, TakesWhatTheScenarioSays) {
     scenario.cluster.count = 2;
     scenario.pipeline.stages = 2;
     scenario.pipeline.schedule = "zb-h1";
-    const SearchResult result =
-        search_plans(scenario, scenario_model(scenario, &profile), profile);
+    const SearchResult result = search_plans(scenario, scenario_model(scenario, &profile), profile);
     for (const FoundPlan& plan : result.ranked) {
         EXPECT_EQ(plan.candidate.shape.stages, 2);
         EXPECT_EQ(plan.candidate.style.schedule, "zb-h1");
@@ -242,8 +240,7 @@ TEST(StepBound, IsNeverAboveTheStep) {
         const std::string schedule = schedules.at(static_cast<std::size_t>(random.below(4)));
         const auto recompute = static_cast<Recompute>(random.below(3));
         const Candidate candidate{
-            .shape = {.stages = 1 + random.below(layers),
-                      .micro_batches = scenario.training.batch},
+            .shape = {.stages = 1 + random.below(layers), .micro_batches = scenario.training.batch},
             .style = {.schedule = schedule, .recompute = recompute}};
         const int micro_batches = candidate.shape.micro_batches;
         const Scenario settled = with_candidate(scenario, candidate);
