@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -69,7 +68,7 @@ std::filesystem::path find_file(std::string_view what,
 }
 
 /// What files hold: each is read when it is asked for first, and again when it has changed. A plan
-/// search asks thousands of times, in several threads.
+/// search asks thousands of times; every thread knows its own.
 template <class Value>
 class KnownFiles {
   public:
@@ -77,7 +76,6 @@ class KnownFiles {
     Value get(const std::filesystem::path& file, const Read& read_file) {
         std::error_code ignored;
         const auto changed = std::filesystem::last_write_time(file, ignored);
-        const std::lock_guard lock(mutex_);
         const auto known = files_.find(file.string());
         if (known != files_.end() && known->second.first == changed) {
             return known->second.second;
@@ -88,7 +86,6 @@ class KnownFiles {
     }
 
   private:
-    std::mutex mutex_;
     std::map<std::string, std::pair<std::filesystem::file_time_type, Value>> files_;
 };
 
@@ -144,12 +141,12 @@ std::filesystem::path find_cluster(std::string_view name) {
 }
 
 DeviceProfile find_device(std::string_view name) {
-    static KnownFiles<DeviceProfile> known;
+    thread_local KnownFiles<DeviceProfile> known;
     return known.get(find_file("device profile", name, "devices", ".json"), read_device);
 }
 
 std::vector<LinkProfile> all_links() {
-    static KnownFiles<std::vector<LinkProfile>> known;
+    thread_local KnownFiles<std::vector<LinkProfile>> known;
     return known.get(profiles_folder() / "links.json", [](const std::filesystem::path& file) {
         return parse_link_profiles(read(file), file.string());
     });
