@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -24,8 +25,10 @@ class PlanCommand : public InFolder {
  {"name": "b", "parameter_bytes": 1000000, "samples": [{"micro_batch_size": 1, "forward_ns": 1000000,
   "backward_input_ns": 1000000, "backward_weight_ns": 1000000, "output_bytes": 0, "saved_bytes": 0}]})";
         file("x.profile.json",
-             fmt::format(R"({{"schema_version": 1, "source": "measured", "layers": [{}]}})", layers));
-        const std::string scenario = file("x.toml", fmt::format(R"(
+             fmt::format(R"({{"schema_version": 1, "source": "measured", "layers": [{}]}})",
+                         layers));
+        const std::string scenario = file("x.toml",
+                                          fmt::format(R"(
 [model]
 kind = "profile"
 file = "x.profile.json"
@@ -33,7 +36,7 @@ file = "x.profile.json"
 batch = 8
 optimizer = "sgd"
 {})",
-                                                                keys));
+                                                      keys));
         return pipetwin(joined({"plan", scenario}, more));
     }
 };
@@ -55,9 +58,9 @@ TEST_F(PlanCommand, SaysThatPipeliningDoesNotHelpWhereItDoesNot) {
     for (const auto& entry : json["infeasible"]) {
         infeasible += entry["count"].get<std::int64_t>();
     }
-    EXPECT_EQ(json["open"].get<std::int64_t>(),
-              json["searched"].get<std::int64_t>() + json["pruned"].get<std::int64_t>() +
-                  infeasible);
+    EXPECT_EQ(
+        json["open"].get<std::int64_t>(),
+        json["searched"].get<std::int64_t>() + json["pruned"].get<std::int64_t>() + infeasible);
 }
 
 // A device has room for one layer. The second cannot begin before 1 ms, and has 24 ms to do; the
@@ -78,17 +81,12 @@ TEST_F(PlanCommand, PlansWhatFits) {
 TEST_F(PlanCommand, WhatItFindsIsWhatSimulateSays) {
     const auto found =
         plan("[cluster]\ncount = 2\nmemory_limit = 3000000\n", {"--json"}).json()["best"];
-    const auto set = [&](std::string_view key) {
-        return fmt::format("pipeline.{}={}", key, found[std::string(key)].dump());
-    };
-    const auto simulated = pipetwin({"simulate",        path("x.toml"),
-                                     "--json",          "--set",
-                                     set("stages"),     "--set",
-                                     set("micro_batches"), "--set",
-                                     set("schedule"),   "--set",
-                                     set("recompute"),  "--set",
-                                     set("partition")})
-                               .json();
+    std::vector<std::string> args{"simulate", path("x.toml"), "--json"};
+    for (const char* const key :
+         {"stages", "micro_batches", "schedule", "recompute", "partition"}) {
+        args.insert(args.end(), {"--set", fmt::format("pipeline.{}={}", key, found[key].dump())});
+    }
+    const auto simulated = pipetwin(args).json();
     EXPECT_EQ(simulated["step_ms"], found["step_ms"]);
 }
 
@@ -105,8 +103,8 @@ TEST_F(PlanCommand, AsksHowManyDevicesThereAre) {
     EXPECT_THAT(outcome.err, HasSubstr("set cluster.count"));
 }
 
-// One stage does not fit. Costs are known for micro-batches of one sample and, scaled, of two: 8 or 4
-// of them.
+// One stage does not fit. Costs are known for micro-batches of one sample and, scaled, of two: 8 or
+// 4 of them.
 TEST_F(PlanCommand, DrawsAHeatMap) {
     const std::string keys = "[cluster]\ncount = 2\nmemory_limit = 3000000\n";
     const std::string picture = path("heat.svg");
