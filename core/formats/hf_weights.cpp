@@ -127,9 +127,9 @@ class Weights {
     }
 
     void add_index(const std::filesystem::path& index) {
-        const nlohmann::json root =
-            parse_json(read_file(index, JsonLimits{}.max_bytes), index.string());
-        const JsonObject object(root, index.string(), "");
+        const std::string place = index.string();
+        const nlohmann::json root = parse_json(read_file(index, JsonLimits{}.max_bytes), place);
+        const JsonObject object(root, place, "");
         const JsonObject map = object.object("weight_map");
         std::map<std::string, std::vector<std::string>> tensors_of_file;
         for (const std::string& tensor : map.keys()) {
