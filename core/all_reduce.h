@@ -22,6 +22,8 @@ struct ReplicaGroup {
     int per_node = 1;  ///< of them on one node; the last node may have fewer
     LinkCost inside{};
     LinkCost between{};
+
+    bool operator==(const ReplicaGroup&) const = default;
 };
 
 /// How long `bytes` of gradients take to be summed over all replicas, until each has the sums. With

@@ -44,25 +44,31 @@ enum class Pieces {
 };
 
 Pieces pieces_of(const Scenario& scenario, const Style& style) {
-    if (has_schedule_file(scenario) || style.schedule == "chimera") {
+    const bool alike = scenario.cluster.devices.empty() && scenario.cluster.speeds.empty();
+    if (has_schedule_file(scenario) ||
+        has_stale_gradients(with_candidate(scenario, {.shape = {}, .style = style})) ||
+        style.schedule == "chimera" || style.schedule == "forward-only") {
         return Pieces::Other;
     }
     if (style.chunks == 1) {
         return Pieces::OnePerRank;
+    }
+    if (!alike) {  // the balanced partition depends on which device holds what
+        return Pieces::Other;
     }
     const bool turns =
         style.schedule == "zb-v" || style.schedule == "dualpipe-v" || style.schedule == "hanayo";
     return turns ? Pieces::V : Pieces::Loop;
 }
 
-int recomputed(const Candidate& candidate) {
-    switch (candidate.style.recompute) {
+int recomputed(Recompute recompute, int micro_batches) {
+    switch (recompute) {
         case Recompute::None:
             return 0;
         case Recompute::Always:
-            return candidate.shape.micro_batches;
+            return micro_batches;
         case Recompute::ExceptLast:
-            return candidate.shape.micro_batches - 1;
+            return micro_batches - 1;
     }
     PIPETWIN_EXPECT(false, "recompute out of range");
 }
@@ -72,13 +78,16 @@ BoundQuestion with_style(BoundQuestion question,
                          const Scenario& scenario,
                          const Candidate& candidate) {
     const std::string& schedule = candidate.style.schedule;
-    question.recomputed = recomputed(candidate);
+    question.recomputed = recomputed(candidate.style.recompute, question.micro_batches);
     question.split = schedule.starts_with("zb-") || schedule == "interleaved-zb" ||
                      schedule == "dualpipe-v" || scenario.pipeline.deferred_weights > 0 ||
                      has_schedule_file(scenario);
-    question.all_at_once = schedule == "gpipe" || schedule == "looped-bfs";
-    const bool as_1f1b = schedule == "1f1b" || schedule == "zb-h1" || schedule == "zb-h2";
-    question.in_flight = question.all_at_once || as_1f1b ? candidate.shape.micro_batches : 1;
+    // Stashes that are copied to host memory need room one at a time.
+    const bool stays = scenario.pipeline.offload == Offload::None;
+    question.all_at_once = stays && (schedule == "gpipe" || schedule == "looped-bfs");
+    const bool as_1f1b =
+        stays && (schedule == "1f1b" || schedule == "zb-h1" || schedule == "zb-h2");
+    question.in_flight = question.all_at_once || as_1f1b ? question.micro_batches : 1;
     return question;
 }
 
@@ -254,6 +263,11 @@ class Search {
         return {shape.tensor_parallel, std::max(1, samples / shape.micro_batches)};
     }
     const LayerSums* sums_of(const Shape& shape) const { return sums_.at(key_of(shape)).get(); }
+    /// A mini-batch has no more micro-batches than samples (C17).
+    int micro_batches_of(const Shape& shape) const {
+        return std::min(shape.micro_batches, scenario_.training.batch / shape.data_parallel);
+    }
+    bool is_forward_only() const { return scenario_.pipeline.schedule == "forward-only"; }
     /// For what depends on the shape alone.
     Scenario with_shape(const Shape& shape) const {
         return with_candidate(scenario_, {.shape = shape, .style = {.schedule = "1f1b"}});
@@ -313,8 +327,10 @@ std::vector<Ranked> Search::ranked_shapes() {
         add_sums(shape);
         Ranked one{.shape = shape, .guess = Duration::max()};
         if (const LayerSums* const sums = sums_of(shape)) {
-            one.bound = share_of_work(*sums, shape.stages, shape.micro_batches);
-            one.guess = one.bound + (shape.stages - 1) * (one.bound / shape.micro_batches);
+            const int micro_batches = micro_batches_of(shape);
+            const Duration work = share_of_work(*sums, shape.stages, micro_batches);
+            one.bound = is_forward_only() ? Duration{} : work;
+            one.guess = work + (shape.stages - 1) * (work / micro_batches);
         }
         ranked.push_back(one);
     }
@@ -324,14 +340,19 @@ std::vector<Ranked> Search::ranked_shapes() {
 
 BoundQuestion Search::question_of(const Shape& shape) const {
     BoundQuestion question{.stages = shape.stages,
-                           .micro_batches = shape.micro_batches,
+                           .micro_batches = micro_batches_of(shape),
                            .all_reduce = scenario_.pipeline.all_reduce,
                            .overlap_reduction = scenario_.pipeline.overlap_reduction};
     const Scenario settled = with_shape(shape);
     const Cluster cluster(settled, profile_, shape.stages);
-    if (shape.data_parallel > 1) {
-        question.replicas = cluster.replicas_of(0);
+    // Where the replicas of one rank are nearer to each other than those of another, the bound does
+    // without.
+    const ReplicaGroup group = cluster.replicas_of(0);
+    bool all_alike = true;
+    for (int rank = 1; rank < shape.stages && all_alike; ++rank) {
+        all_alike = cluster.replicas_of(rank) == group;
     }
+    question.replicas = all_alike ? group : ReplicaGroup{};
     std::optional<Bytes> most;
     for (const RankDevice& device : cluster.devices()) {
         if (!device.memory_limit) {
@@ -353,7 +374,8 @@ std::optional<Duration> Search::bound_of(const Candidate& candidate,
         return StepBound(sums, question).least();
     }
     if (pieces == Pieces::Other || scenario_.pipeline.partition) {
-        return share_of_work(sums, question.stages, question.micro_batches);
+        return is_forward_only() ? Duration{}
+                                 : share_of_work(sums, question.stages, question.micro_batches);
     }
     return bound_of_pieces(sums,
                            question,
@@ -406,10 +428,15 @@ void Search::simulate_best(const Candidate& candidate,
                            Duration& best,
                            Examined& result) const {
     std::vector<std::vector<int>> partitions{{}};
-    if (pieces_of(scenario_, candidate.style) == Pieces::OnePerRank &&
-        !scenario_.pipeline.partition) {
+    const Pieces pieces = pieces_of(scenario_, candidate.style);
+    if (scenario_.pipeline.partition) {
+        // it is the only one
+    } else if (pieces == Pieces::OnePerRank) {
         partitions = partitions_to_try(*sums_of(candidate.shape), question, least);
         result.contenders.push_back({.least = least, .candidate = candidate});
+    } else if (pieces == Pieces::Loop || pieces == Pieces::V) {
+        partitions = {balanced(
+            *sums_of(candidate.shape), question, question.stages * candidate.style.chunks)};
     }
     Examined own;
     try {

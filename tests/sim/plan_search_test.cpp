@@ -57,6 +57,12 @@ class RandomQuestion {
         pipeline.data_parallel.reset();
         pipeline.recompute_auto = true;
         scenario.cluster.count = 1 + below(4);
+        scenario.cluster.per_node = 1 + below(4);
+        scenario.cluster.node_link_gbps = 0.1 * (1 + below(50));
+        scenario.cluster.node_link_latency_us = 0.1 * below(5);
+        if (below(4) == 0) {
+            pipeline.micro_batches = 1 + below(6);  // it may be more than there are samples
+        }
         return scenario;
     }
 
