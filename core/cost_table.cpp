@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/unequal_partition.h"
@@ -67,31 +69,33 @@ CostTable cost_table(const Model& model,
 Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
                         const DeviceKinds& kinds,
                         const Schedule& grid,
-                        Recompute recompute) {
+                        const RecomputeRules& recompute) {
+    const std::optional<Recompute> everywhere = recompute.everywhere();
+    if (samples_of_kind.size() == 1 && everywhere) {
+        return balanced_partition(layer_times(samples_of_kind.front(), *everywhere),
+                                  piece_count(grid));
+    }
     UnequalCosts costs;
-    for (const LayerSamples& samples : samples_of_kind) {
-        costs.of_layer.push_back(layer_times(samples, recompute));
-    }
-    if (costs.of_layer.size() == 1) {
-        return balanced_partition(costs.of_layer.front(), piece_count(grid));
-    }
-    std::map<std::pair<int, int>, int>
-        shared;  // kinds of both ranks: the kind that stands for both
+    std::map<std::tuple<int, int, bool>, int> known;  // both kinds of device, and whether with R
     for (int piece = 0; piece < piece_count(grid); ++piece) {
         const int twin = twin_of(grid, piece).value_or(piece);
         const auto kind_of = [&](int stage) {
             return static_cast<int>(
                 kinds.of(grid.rank_of_stage.at(static_cast<std::size_t>(stage))));
         };
-        const std::pair<int, int> pair = std::minmax({kind_of(piece), kind_of(twin)});
+        const auto [one, other] = std::minmax({kind_of(piece), kind_of(twin)});
+        const Recompute mode = recompute.of(piece);
         const auto [entry, is_new] =
-            shared.try_emplace(pair, static_cast<int>(costs.of_layer.size()));
+            known.try_emplace(std::tuple(one, other, mode != Recompute::None),
+                              static_cast<int>(costs.of_layer.size()));
         if (is_new) {
-            std::vector<Duration> slower = costs.of_layer[static_cast<std::size_t>(pair.first)];
-            std::ranges::transform(slower,
-                                   costs.of_layer[static_cast<std::size_t>(pair.second)],
-                                   slower.begin(),
-                                   [](Duration a, Duration b) { return std::max(a, b); });
+            std::vector<Duration> slower =
+                layer_times(samples_of_kind[static_cast<std::size_t>(one)], mode);
+            const std::vector<Duration> times =
+                layer_times(samples_of_kind[static_cast<std::size_t>(other)], mode);
+            std::ranges::transform(slower, times, slower.begin(), [](Duration a, Duration b) {
+                return std::max(a, b);
+            });
             costs.of_layer.push_back(std::move(slower));
         }
         costs.kind_of_stage.push_back(entry->second);

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "core/cluster.h"
-#include "core/lower.h"
 #include "core/partition.h"
 #include "core/rank_device.h"
+#include "core/recompute.h"
 #include "core/schedule.h"
 #include "core/stage_costs.h"
 
@@ -33,12 +33,13 @@ CostTable cost_table(const Model& model,
                      const DeviceKinds& kinds,
                      const TensorParallel& tensor);
 
-/// The partition whose slowest piece takes the least of its device's time: forward, recompute and
-/// backward. `samples_of_kind` is a row of the table, `grid` says which rank holds which piece; a
-/// piece that two pipelines share counts with the slower of its two devices.
+/// The partition whose slowest piece takes the least of its device's time: forward, recompute,
+/// where the piece has one, and backward. `samples_of_kind` is a row of the table, `grid` says
+/// which rank holds which piece; a piece that two pipelines share counts with the slower of its two
+/// devices.
 Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
                         const DeviceKinds& kinds,
                         const Schedule& grid,
-                        Recompute recompute);
+                        const RecomputeRules& recompute);
 
 }  // namespace pipetwin

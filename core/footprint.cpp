@@ -444,6 +444,20 @@ std::string memory_table(const Plan& plan, const std::vector<MemoryUse>& peaks) 
 
 }  // namespace
 
+namespace {
+
+bool is_all_recomputed(const Plan& plan, int rank) {
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        if (plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank &&
+            plan->recompute.of(piece_of(plan->schedule, stage)) != Recompute::Always) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
 void check_memory(const Plan& plan) {
     check_memory(plan, peak_memory(plan));
 }
@@ -479,7 +493,7 @@ void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
                     worst,
                     peaks[static_cast<std::size_t>(worst)].total().count,
                     memory_table(plan, peaks)),
-        plan->recompute == Recompute::Always
+        is_all_recomputed(plan, worst)
             ? "more micro-batches or more stages need less memory per rank"
             : "more micro-batches, recompute = \"always\" or more stages need less memory per "
               "rank");

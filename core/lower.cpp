@@ -12,28 +12,6 @@
 
 namespace pipetwin {
 
-std::string_view to_string(Recompute recompute) {
-    switch (recompute) {
-        case Recompute::None:
-            return "none";
-        case Recompute::Always:
-            return "always";
-        case Recompute::ExceptLast:
-            return "except-last";
-    }
-    PIPETWIN_EXPECT(false, "recompute mode out of range");
-}
-
-std::string_view to_string(RecomputeTiming timing) {
-    switch (timing) {
-        case RecomputeTiming::Eager:
-            return "eager";
-        case RecomputeTiming::Lazy:
-            return "lazy";
-    }
-    PIPETWIN_EXPECT(false, "recompute timing out of range");
-}
-
 std::string_view to_string(MessageOrder order) {
     switch (order) {
         case MessageOrder::Plain:
@@ -96,34 +74,36 @@ Action with_op(Action action, Op op) {
 
 }  // namespace
 
-bool recomputes(Recompute recompute, int micro_batch, int micro_batches) {
-    return recompute == Recompute::Always ||
-           (recompute == Recompute::ExceptLast && micro_batch != micro_batches - 1);
-}
-
-std::optional<Recompute> recompute_of(const Schedule& schedule) {
+std::optional<RecomputeRules> recompute_of(const Schedule& schedule) {
+    struct Count {
+        int all = 0;
+        int of_last = 0;
+    };
     const int last = schedule.micro_batches - 1;
-    std::int64_t all = 0;
-    std::int64_t of_last = 0;
+    std::vector<Count> counts(static_cast<std::size_t>(std::max(1, piece_count(schedule))));
     for (const Row& row : schedule.ranks) {
         for (const Action& action : row) {
             if (action.op == Op::Recompute) {
-                ++all;
-                of_last += action.micro_batch == last ? 1 : 0;
+                Count& count =
+                    counts.at(static_cast<std::size_t>(piece_of(schedule, action.stage)));
+                ++count.all;
+                count.of_last += action.micro_batch == last ? 1 : 0;
             }
         }
     }
-    if (all == 0) {
-        return Recompute::None;
+    std::vector<Recompute> modes;  // each micro-batch goes through each piece once
+    for (const Count& count : counts) {
+        if (count.all == 0) {
+            modes.push_back(Recompute::None);
+        } else if (count.all == schedule.micro_batches) {
+            modes.push_back(Recompute::Always);
+        } else if (count.all == last && count.of_last == 0) {
+            modes.push_back(Recompute::ExceptLast);
+        } else {
+            return std::nullopt;
+        }
     }
-    const std::int64_t pieces = piece_count(schedule);  // each micro-batch goes through each once
-    if (all == pieces * schedule.micro_batches) {
-        return Recompute::Always;
-    }
-    if (all == pieces * last && of_last == 0) {
-        return Recompute::ExceptLast;
-    }
-    return std::nullopt;
+    return RecomputeRules(std::move(modes));
 }
 
 bool exchanges(const Schedule& schedule, int boundary) {
@@ -141,13 +121,14 @@ bool has_communication(const Schedule& schedule) {
     });
 }
 
-Schedule add_recompute(Schedule schedule, Recompute recompute) {
+Schedule add_recompute(Schedule schedule, const RecomputeRules& recompute) {
     if (recompute == Recompute::None) {
         return schedule;
     }
     const auto before = [&](const Action& action, Row& row) {
-        if (starts_backward(action) &&
-            recomputes(recompute, action.micro_batch, schedule.micro_batches)) {
+        if (starts_backward(action) && recomputes(recompute.of(piece_of(schedule, action.stage)),
+                                                  action.micro_batch,
+                                                  schedule.micro_batches)) {
             row.push_back(with_op(action, Op::Recompute));
         }
     };
@@ -331,18 +312,18 @@ bool has_any(const Schedule& schedule, Op op) {
     });
 }
 
-Schedule lower_recompute(Schedule schedule, Recompute wanted, std::string_view place) {
-    const std::optional<Recompute> own = recompute_of(schedule);
+Schedule lower_recompute(Schedule schedule, const RecomputeRules& wanted, std::string_view place) {
+    const std::optional<RecomputeRules> own = recompute_of(schedule);
     if (!own) {
         throw Error(ErrorKind::Infeasible,
                     std::string(place),
-                    "some micro-batches are recomputed and others are not",
-                    "recompute all of them, all but the last, or none");
+                    "some micro-batches of a stage are recomputed and others are not",
+                    "recompute all of a stage's, all but the last, or none");
     }
     if (*own == Recompute::None) {
         return add_recompute(std::move(schedule), wanted);
     }
-    if (wanted != Recompute::None && wanted != *own) {
+    if (wanted != Recompute::None && wanted.at(schedule.micro_batches) != *own) {
         throw Error(
             ErrorKind::Infeasible,
             std::string(place),
@@ -366,8 +347,8 @@ Schedule lower_messages(Schedule schedule, const Lowering& how) {
 
 Schedule lower(Schedule schedule, const Lowering& how, std::string_view place) {
     const bool backward = !is_forward_only(schedule);
-    schedule =
-        lower_recompute(std::move(schedule), backward ? how.recompute : Recompute::None, place);
+    schedule = lower_recompute(
+        std::move(schedule), backward ? how.recompute : RecomputeRules(Recompute::None), place);
     const bool updates = how.updates && backward && !has_any(schedule, Op::Optimizer);
     if (updates && !has_any(schedule, Op::ReduceGradient)) {
         schedule = add_reduction(std::move(schedule),

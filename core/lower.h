@@ -3,33 +3,23 @@
 #include <optional>
 #include <string_view>
 
+#include "core/recompute.h"
 #include "core/schedule.h"
 
 /// Passes from Schedule to Schedule. A generator writes compute actions only; these add the rest,
 /// so every schedule gets the same rules.
 namespace pipetwin {
 
-enum class Recompute { None, Always, ExceptLast };
-enum class RecomputeTiming {
-    Eager,  ///< R before the gradient is received: it may run while the gradient is still on its
-            ///< way
-    Lazy,   ///< R after the gradient was received
-};
-
 enum class MessageOrder {
     Plain,           ///< as the actions need and make them
     LowerRankFirst,  ///< where messages cross, the lower rank receives before it sends
 };
 
-std::string_view to_string(Recompute recompute);
-std::string_view to_string(RecomputeTiming timing);
 std::string_view to_string(MessageOrder order);
 
-/// Whether the mode recomputes this micro-batch (C18): `ExceptLast` leaves out micro_batches - 1.
-bool recomputes(Recompute recompute, int micro_batch, int micro_batches);
-
-/// The mode that a schedule's recomputes follow; none if they follow no mode.
-std::optional<Recompute> recompute_of(const Schedule& schedule);
+/// The modes that a schedule's recomputes follow, piece by piece; none if those of a piece follow
+/// no mode.
+std::optional<RecomputeRules> recompute_of(const Schedule& schedule);
 
 /// Whether stages `boundary` and `boundary` + 1 exist and live on two ranks, so that tensors travel
 /// between them.
@@ -38,9 +28,9 @@ bool exchanges(const Schedule& schedule, int boundary);
 /// True if the schedule has any send or receive.
 bool has_communication(const Schedule& schedule);
 
-/// Puts R directly before each B (or I). `ExceptLast` leaves out the last micro-batch,
-/// micro_batches - 1, on every stage.
-Schedule add_recompute(Schedule schedule, Recompute recompute);
+/// Puts R directly before each B (or I) of the stages whose piece of the model is recomputed.
+/// `ExceptLast` leaves out the last micro-batch, micro_batches - 1.
+Schedule add_recompute(Schedule schedule, const RecomputeRules& recompute);
 
 /// Adds SEND directly after the action that makes a boundary and RECV directly before the action
 /// that needs it - with `Eager`, RECV_B stands between R and B; with `Lazy` before R. Stages on one
@@ -77,7 +67,7 @@ Schedule compute_only(Schedule schedule);
 
 /// What `lower` adds.
 struct Lowering {
-    Recompute recompute = Recompute::None;
+    RecomputeRules recompute;
     RecomputeTiming timing = RecomputeTiming::Eager;
     MessageOrder messages = MessageOrder::Plain;
     bool updates = false;   ///< reductions and OPT
@@ -86,8 +76,8 @@ struct Lowering {
 
 /// Everything that a valid schedule lacks before it can run. Recomputes, communication and updates
 /// that its rows have already stand as they are; nothing is recomputed or updated without a
-/// backward. Throws Error(Infeasible) at `place` if the rows recompute some micro-batches and not
-/// others, or not those that `recompute` names.
+/// backward. Throws Error(Infeasible) at `place` if the rows recompute some micro-batches of a
+/// stage and not others, or not those that `recompute` names.
 Schedule lower(Schedule schedule, const Lowering& how, std::string_view place);
 
 }  // namespace pipetwin

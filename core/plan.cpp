@@ -68,9 +68,8 @@ void expect_sizes_agree(const PlanParts& parts) {
                                                      piece_count(parts.schedule);
     PIPETWIN_EXPECT(partitioned, "one piece of the partition per stage with weights of its own");
     PIPETWIN_EXPECT(parts.channel_capacity.value_or(0) >= 0, "capacity is not negative");
-    const bool nothing_recomputed = parts.recompute == Recompute::ExceptLast && micro_batches == 1;
     PIPETWIN_EXPECT(
-        recompute_of(parts.schedule) == (nothing_recomputed ? Recompute::None : parts.recompute),
+        recompute_of(parts.schedule) == parts.recompute.at(parts.schedule.micro_batches),
         "the rows recompute as the plan says");
 }
 

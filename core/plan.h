@@ -46,7 +46,7 @@ struct PlanParts {
     std::string schedule_name;  ///< "gpipe", or the file it came from
     Schedule schedule;          ///< lowered: with recompute, communication and, where asked, OPT
     int chunks = 1;
-    Recompute recompute = Recompute::None;
+    RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     std::optional<Partition> partition;    ///< none for plain numbers
     std::vector<std::string> layer_names;  ///< empty for plain numbers
@@ -142,7 +142,7 @@ struct PlainCosts {
     std::vector<Duration> backward_input;  ///< empty: halves of backward
     std::vector<Duration> backward_weight;
     std::vector<Duration> recompute_cost;  ///< empty: as forward
-    Recompute recompute = Recompute::None;
+    RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     LinkCost link;
     Bytes boundary;

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/plan.h"
 #include "core/plan_order.h"
+#include "core/schedules/generators.h"
 #include "core/validate.h"
 
 /// A plan from plain numbers: the costs of each stage as somebody typed them, no model behind them.
@@ -104,7 +105,7 @@ GeneratorOptions generator_options(const PlainCosts& costs) {
         parts.recompute = costs.recompute;
         parts.costs = {stage_costs(costs, stages)};
         parts.links.assign(static_cast<std::size_t>(stages - 1), costs.link);
-        options.zero_bubble = zero_bubble_costs(parts);
+        options.zero_bubble = zero_bubble_costs(parts, schedules::loop_placement(costs.shape));
     }
     return options;
 }

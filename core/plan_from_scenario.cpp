@@ -42,6 +42,16 @@ void require_devices(const Scenario& scenario) {
     }
 }
 
+/// Where stages are planned, a reader does not know of how many pieces a list is to speak.
+void require_recompute_fits(const RecomputeRules& recompute,
+                            const Schedule& grid,
+                            const Scenario& scenario) {
+    if (!recompute.fits(piece_count(grid))) {
+        require_mode_of_each_piece(
+            recompute.modes().size(), piece_count(grid), scenario.file.string());
+    }
+}
+
 void require_same_layers(const Model& model, const Profile& profile) {
     const auto profiled = static_cast<int>(profile.layers.size());
     if (profiled != model.layer_count()) {
@@ -136,9 +146,10 @@ Schedule grid_of(const Scenario& scenario) {
 /// The rows as they are run, made for the costs and links of `parts`.
 Schedule lowered_order(const Scenario& scenario, Schedule grid, const PlanParts& parts) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    Schedule order = is_zb_auto(scenario)
-                         ? scenario_schedule(scenario, {.zero_bubble = zero_bubble_costs(parts)})
-                         : std::move(grid);
+    Schedule order =
+        is_zb_auto(scenario)
+            ? scenario_schedule(scenario, {.zero_bubble = zero_bubble_costs(parts, grid)})
+            : std::move(grid);
     if (pipeline.deferred_weights > 0) {
         order = with_deferred_weights(order, parts, pipeline.deferred_weights);
     }
@@ -384,6 +395,7 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     parts.cost_class = std::move(classes.of_micro_batch);
 
     Schedule grid = grid_of(scenario);
+    require_recompute_fits(parts.recompute, grid, scenario);
     const Cluster cluster(scenario, profile, grid.rank_count());
     const DeviceKinds kinds = device_kinds(cluster);
     const CostTable samples =

@@ -29,36 +29,40 @@ Bytes activation_bytes(const StageCost& cost) {
 }
 
 /// What a rank holds beside its live activations, at most.
-Bytes resident_bytes(const PlanParts& parts, std::size_t stage) {
+Bytes resident_bytes(const PlanParts& parts, std::size_t stage, Recompute recompute) {
     const StageState& state = parts.states[stage];
     const StageCost& cost = parts.costs.front()[stage];
     const std::int64_t messages = 1 + parts.channel_capacity.value_or(0);
-    const Bytes passing = parts.recompute == Recompute::None ? Bytes{} : cost.forward_drop_peak;
+    const Bytes passing = recompute == Recompute::None ? Bytes{} : cost.forward_drop_peak;
     return state.weights + state.gradients + state.optimizer_state + state.workspace +
            messages * (cost.input + cost.output) + passing;
 }
 
 /// How many activations fit under the memory limit. One even where none does: whether a plan fits
 /// is a question to `check_memory`.
-int live_limit(const PlanParts& parts, std::size_t stage, Bytes limit) {
+int live_limit(const PlanParts& parts, std::size_t stage, Recompute recompute, Bytes limit) {
     const auto all = static_cast<std::int64_t>(parts.cost_class.size());
     const Bytes each = activation_bytes(parts.costs.front()[stage]);
     if (each.count <= 0) {
         return static_cast<int>(all);
     }
     const Bytes context = stage < parts.context.size() ? parts.context[stage] : Bytes{};
-    const Bytes room = limit - context - resident_bytes(parts, stage);
+    const Bytes room = limit - context - resident_bytes(parts, stage, recompute);
     return static_cast<int>(std::clamp(room.count / each.count, std::int64_t{1}, all));
 }
 
 }  // namespace
 
-ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts) {
+ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts, const Schedule& grid) {
     const std::vector<StageCost>& stages = parts.costs.front();
     ZeroBubbleCosts result;
+    const auto recompute_of = [&](std::size_t stage) {
+        return parts.recompute.of(piece_of(grid, static_cast<int>(stage)));
+    };
     for (const StageCost& stage : stages) {
-        const Duration again =
-            parts.recompute == Recompute::None ? Duration{} : parts.dispatch + stage.recompute;
+        const Duration again = recompute_of(result.forward.size()) == Recompute::None
+                                   ? Duration{}
+                                   : parts.dispatch + stage.recompute;
         result.forward.push_back(parts.dispatch + stage.forward);
         result.backward_input.push_back(again + parts.dispatch + stage.backward_input);
         result.backward_weight.push_back(parts.dispatch + stage.backward_weight);
@@ -73,9 +77,11 @@ ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts) {
     const bool one_per_rank = parts.memory_limits.size() == stages.size();
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
         if (one_per_rank) {
-            result.live_limit.push_back(live_limit(parts, stage, parts.memory_limits[stage]));
+            result.live_limit.push_back(
+                live_limit(parts, stage, recompute_of(stage), parts.memory_limits[stage]));
         } else if (parts.memory_limit) {
-            result.live_limit.push_back(live_limit(parts, stage, *parts.memory_limit));
+            result.live_limit.push_back(
+                live_limit(parts, stage, recompute_of(stage), *parts.memory_limit));
         }
     }
     return result;
@@ -88,7 +94,7 @@ Schedule with_deferred_weights(const Schedule& order, const PlanParts& parts, in
                     "weight gradients can be put off only in rows of F, B, I and W",
                     "leave 'deferred_weights' out, or the rows' communication and recomputes");
     }
-    ZeroBubbleCosts known = zero_bubble_costs(parts);
+    ZeroBubbleCosts known = zero_bubble_costs(parts, order);
     DeferralCosts costs;
     costs.forward = std::move(known.forward);
     costs.backward_input = std::move(known.backward_input);
@@ -98,10 +104,9 @@ Schedule with_deferred_weights(const Schedule& order, const PlanParts& parts, in
     return defer_weight_gradients(order, costs);
 }
 
-Recompute lowered_recompute(const Schedule& schedule, Recompute wanted) {
-    const Recompute own = recompute_of(schedule).value_or(Recompute::None);
-    const bool nothing_to_do = wanted == Recompute::ExceptLast && schedule.micro_batches == 1;
-    return nothing_to_do ? wanted : own;
+RecomputeRules lowered_recompute(const Schedule& schedule, const RecomputeRules& wanted) {
+    const RecomputeRules own = recompute_of(schedule).value_or(Recompute::None);
+    return wanted.at(schedule.micro_batches) == own ? wanted : own;
 }
 
 }  // namespace pipetwin

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -51,6 +52,18 @@ std::string_view to_string(Placement placement) {
 
 std::string_view to_string(TransferMode transfer) {
     return word_of(transfer, words::transfers);
+}
+
+void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place) {
+    if (std::cmp_not_equal(modes, pieces)) {
+        throw Error(ErrorKind::BadInput,
+                    std::move(place),
+                    fmt::format("pipeline.recompute: {} entries for {} stages, expected one entry "
+                                "per stage",
+                                modes,
+                                pieces),
+                    "for all stages alike, write one word: recompute = \"always\"");
+    }
 }
 
 void require_settled(const Scenario& scenario) {

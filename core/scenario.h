@@ -85,7 +85,8 @@ struct Scenario {
         int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
         MessageOrder message_order = MessageOrder::Plain;
         int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
-        std::optional<Recompute> recompute;  ///< the reader has filled in the schedule's default
+        /// Of all pieces, or one of each. The reader has filled in the schedule's default.
+        std::optional<RecomputeRules> recompute;
         bool recompute_auto = false;
         RecomputeTiming recompute_timing = RecomputeTiming::Eager;
         Offload offload = Offload::None;
@@ -163,6 +164,10 @@ Scenario parse_scenario(std::string_view text,
 /// The scenario as TOML with every default written out and absolute paths, so that it means the
 /// same wherever it is put; parse(print(x)) = x.
 std::string print_scenario(const Scenario& scenario);
+
+/// Throws Error(BadInput) at `place` if a list of so many modes in 'pipeline.recompute' is not one
+/// for each piece of the model.
+void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place);
 
 /// Throws Error(BadInput), naming the key and a value to set, for every "auto" that has to be
 /// planned yet (all but partition and channel_capacity).

@@ -106,6 +106,10 @@ int piece_count(const Schedule& schedule) {
                                              : schedule.weights_of_stage.back() + 1;
 }
 
+int piece_of(const Schedule& schedule, int stage) {
+    return stage - first_stage_of_pipeline(schedule, stage);
+}
+
 std::optional<int> twin_of(const Schedule& schedule, int stage) {
     const int pieces = piece_count(schedule);
     if (pieces == schedule.stage_count()) {

@@ -57,6 +57,9 @@ bool has_stage_before(const Schedule& schedule, int stage);
 /// schedule.
 int piece_count(const Schedule& schedule);
 
+/// The piece of the model that a stage computes. Of a valid schedule.
+int piece_of(const Schedule& schedule, int stage);
+
 /// The stage of the other pipeline that has the same weights; none where a stage's weights are its
 /// own. Of a valid schedule.
 std::optional<int> twin_of(const Schedule& schedule, int stage);

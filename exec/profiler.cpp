@@ -105,7 +105,9 @@ Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
         scenario.pipeline.schedule = "1f1b";
         scenario.pipeline.chunks = 1;
     }
-    scenario.pipeline.recompute = options.recompute;
+    scenario.pipeline.recompute = options.recompute.fits(scenario.pipeline.pieces())
+                                      ? options.recompute
+                                      : RecomputeRules(Recompute::Always);
     scenario.pipeline.recompute_timing = options.recompute_timing;
     if (workers == options.busy_workers) {
         scenario.pipeline.partition = options.partition;

@@ -20,7 +20,7 @@ struct ProfilerOptions {
     std::string schedule = "gpipe";
     int chunks = 1;      ///< per rank
     int group_size = 0;  ///< of interleaved-1f1b
-    Recompute recompute = Recompute::None;
+    RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one
     int repeats = 0;  ///< measured steps; 0: as many as a time budget holds

@@ -55,7 +55,14 @@ void set_layout(const MegatronLayout& layout, int chunks, MegatronFlags& flags) 
 /// Megatron keeps the input of every N layers of a stage, and N has to divide them: the more, the
 /// nearer to keeping that of the stage alone.
 void set_recompute(const Scenario& scenario, const MegatronLayout& layout, MegatronFlags& flags) {
-    switch (scenario.pipeline.recompute.value_or(Recompute::None)) {
+    const RecomputeRules rules = scenario.pipeline.recompute.value_or(Recompute::None);
+    if (!rules.everywhere()) {
+        refuse(scenario,
+               fmt::format("pipeline.recompute is {}, but Megatron's flags are of all stages alike",
+                           to_string(rules)),
+               "set it to \"always\" or \"none\" for all stages");
+    }
+    switch (*rules.everywhere()) {
         case Recompute::None:
             return;
         case Recompute::Always: {

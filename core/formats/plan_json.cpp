@@ -67,6 +67,13 @@ ordered_json peak_json(const MemoryUse& peak) {
 
 }  // namespace
 
+ordered_json recompute_json(const RecomputeRules& rules) {
+    return rules.everywhere() ? ordered_json(to_string(rules))
+                              : array_of(rules.modes(), [](Recompute mode) {
+                                    return ordered_json(to_string(mode));
+                                });
+}
+
 std::string print_plan(const Plan& plan) {
     const PlanParts& parts = plan.parts();
     const auto stage_costs = [](const std::vector<StageCost>& costs) {
@@ -96,7 +103,7 @@ std::string print_plan(const Plan& plan) {
                             {"ranks", plan.rank_count()},
                             {"chunks", parts.chunks},
                             {"micro_batches", plan.micro_batches()},
-                            {"recompute", to_string(parts.recompute)},
+                            {"recompute", recompute_json(parts.recompute)},
                             {"recompute_timing", to_string(parts.recompute_timing)},
                             {"stale_gradients", parts.stale_gradients},
                             {"rank_of_stage", parts.schedule.rank_of_stage},

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/plan.h"
 
 namespace pipetwin {
@@ -10,5 +12,8 @@ namespace pipetwin {
 /// plus the hash, the smallest capacity and peak bytes per rank (those with every stash on its
 /// device).
 std::string print_plan(const Plan& plan);
+
+/// "always", or ["always", "none"] where the pieces of the model differ.
+nlohmann::ordered_json recompute_json(const RecomputeRules& rules);
 
 }  // namespace pipetwin

@@ -165,8 +165,14 @@ void print_pipeline(Writer& writer, const Scenario::PipelinePart& pipeline) {
     writer.string("message_order", to_string(pipeline.message_order));
     if (pipeline.recompute_auto) {
         writer.string("recompute", "auto");
-    } else if (pipeline.recompute) {
+    } else if (pipeline.recompute && pipeline.recompute->everywhere()) {
         writer.string("recompute", to_string(*pipeline.recompute));
+    } else if (pipeline.recompute) {
+        std::vector<std::string> modes;
+        std::ranges::transform(pipeline.recompute->modes(),
+                               std::back_inserter(modes),
+                               [](Recompute mode) { return std::string(to_string(mode)); });
+        writer.strings("recompute", modes);
     }
     writer.string("recompute_timing", to_string(pipeline.recompute_timing));
     writer.string("offload", words::offloads.at(static_cast<std::size_t>(pipeline.offload)));

@@ -132,13 +132,29 @@ void read_order_options(const TomlTable& table, Scenario::PipelinePart& pipeline
     }
 }
 
+/// One mode for each piece of the model, of which there may be any number yet.
+RecomputeRules read_recompute_list(const TomlTable& table, const Scenario::PipelinePart& pipeline) {
+    const auto written = table.choices("recompute", words::recomputes).value();
+    if (pipeline.stages && pipeline.chunks) {
+        require_mode_of_each_piece(written.size(), pipeline.pieces(), table.place("recompute"));
+    } else if (written.empty()) {
+        table.refuse("recompute", "one entry per stage");
+    }
+    std::vector<Recompute> modes;
+    for (const std::size_t word : written) {
+        modes.push_back(static_cast<Recompute>(word));
+    }
+    return RecomputeRules(std::move(modes));
+}
+
 void read_recompute(const TomlTable& table, Scenario::PipelinePart& pipeline) {
     if (table.has("recompute")) {
         pipeline.recompute_auto = table.is_auto("recompute");
     }
     if (!pipeline.recompute_auto) {
-        const auto recompute = table.choice("recompute", words::recomputes);
-        if (recompute) {
+        if (table.is_list("recompute")) {
+            pipeline.recompute = read_recompute_list(table, pipeline);
+        } else if (const auto recompute = table.choice("recompute", words::recomputes)) {
             pipeline.recompute = static_cast<Recompute>(*recompute);
         } else if (pipeline.schedule) {
             pipeline.recompute =

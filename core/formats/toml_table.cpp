@@ -519,6 +519,17 @@ std::optional<std::size_t> TomlTable::choice(std::string_view key,
     refuse(key, expected, near.empty() ? "" : fmt::format("did you mean '{}'?", near));
 }
 
+std::optional<std::vector<std::size_t>> TomlTable::choices(
+    std::string_view key, std::span<const std::string_view> built) const {
+    const auto index_of = [&](const toml::node& element) {
+        const auto found = std::ranges::find(built, element.value_exact<std::string_view>());
+        return found == built.end()
+                   ? std::nullopt
+                   : std::optional(static_cast<std::size_t>(found - built.begin()));
+    };
+    return list(key, "words", fmt::format("one of {}", fmt::join(built, ", ")), index_of);
+}
+
 int TomlTable::required_int(std::string_view key, Range range) const {
     const std::optional<std::int64_t> value = integer(key, range);
     if (!value) {

@@ -85,6 +85,10 @@ class TomlTable {
                                       std::span<const std::string_view> built,
                                       std::span<const std::string_view> later = {}) const;
 
+    /// The same of every word in a list.
+    std::optional<std::vector<std::size_t>> choices(std::string_view key,
+                                                    std::span<const std::string_view> built) const;
+
     /// As `integer`, within int, and the key must be there.
     int required_int(std::string_view key, Range range) const;
 

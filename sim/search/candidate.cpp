@@ -126,9 +126,22 @@ std::vector<int> chunk_counts(const Scenario& scenario, Chunks chunks, int most)
     return result;
 }
 
+Recompute one_recompute(const Scenario& scenario) {
+    const RecomputeRules rules = scenario.pipeline.recompute.value_or(Recompute::None);
+    if (!rules.everywhere()) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("pipeline.recompute is {}, but the search takes one word for "
+                                "all stages",
+                                to_string(rules)),
+                    "write recompute = \"auto\", or simulate the list");
+    }
+    return *rules.everywhere();
+}
+
 std::vector<Recompute> recomputes_of(const Scenario& scenario, const Shape& shape) {
     if (!scenario.pipeline.recompute_auto) {
-        return {scenario.pipeline.recompute.value_or(Recompute::None)};
+        return {one_recompute(scenario)};
     }
     if (shape.micro_batches == 1) {
         return {Recompute::None, Recompute::Always};

@@ -340,6 +340,16 @@ TEST_F(Exchange, MegatronsFlagsSayWhatTheScenarioSays) {
         refused({"export", "megatron-flags", gpt, "--set", "pipeline.recompute=except-last"});
     EXPECT_EQ(last.code, 4);
     EXPECT_THAT(last.err, HasSubstr("which Megatron has no flag for"));
+    const Outcome mixed =
+        refused({"export",
+                 "megatron-flags",
+                 gpt,
+                 "--set",
+                 "pipeline.recompute=[\"always\", \"none\", \"none\", \"none\"]"});
+    EXPECT_EQ(mixed.code, 4);
+    EXPECT_THAT(mixed.err,
+                HasSubstr("always on stage 0, none on stages 1-3, but Megatron's flags are of all "
+                          "stages alike"));
 }
 
 TEST_F(Exchange, MegatronsFlagsBecomeAScenarioAndComeBack) {

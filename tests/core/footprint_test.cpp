@@ -21,7 +21,7 @@ using testing::plain;
 ///     stage   input  output  saved  during F drop  during B    weights  gradients  optimizer
 ///     workspace 0           1      20    300            350       380       1000       1000 2000 7
 ///     1          20       0    400            440       460       3000       3000       6000 9
-Plan two_stages(ScheduleKind kind, int micro_batches, Recompute recompute) {
+Plan two_stages(ScheduleKind kind, int micro_batches, const RecomputeRules& recompute) {
     PlainCosts costs = plain(kind, 2, micro_batches);
     costs.recompute = recompute;
     PlanParts parts = make_plan(costs).parts();
@@ -93,6 +93,19 @@ TEST(Footprint, OneFOneBKeepsOnlyWhatIsInFlight) {
     const Plan plan = two_stages(ScheduleKind::OneFOneB, 8, Recompute::None);
     EXPECT_EQ(totals(peak_memory(plan)),
               (std::vector<std::int64_t>{resident_0 + 300 + 380, resident_1 + 460}));
+}
+
+TEST(Footprint, EachStageKeepsWhatItsOwnModeSays) {
+    const RecomputeRules first({Recompute::Always, Recompute::None});
+    // Rank 0 has two alive: an input (1), and the whole of the one in its backward (380). Rank 1
+    // has one.
+    EXPECT_EQ(totals(peak_memory(two_stages(ScheduleKind::OneFOneB, 3, first))),
+              (std::vector<std::int64_t>{resident_0 + 1 + 380, resident_1 + 460}));
+    EXPECT_EQ(totals(peak_memory(two_stages(ScheduleKind::GPipe, 3, first))),
+              (std::vector<std::int64_t>{resident_0 + 2 * 1 + 380, resident_1 + 2 * 400 + 460}));
+    const RecomputeRules last({Recompute::None, Recompute::Always});
+    EXPECT_EQ(totals(peak_memory(two_stages(ScheduleKind::GPipe, 3, last))),
+              (std::vector<std::int64_t>{resident_0 + 2 * 300 + 380, resident_1 + 2 * 20 + 460}));
 }
 
 TEST(Footprint, EverythingIsFreedAtTheEndOfTheStep) {
@@ -250,6 +263,17 @@ TEST(CheckMemory, C29RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     recomputed.memory_limit = Bytes{1};
     EXPECT_THAT(testing::error_of([&] { check_memory(Plan::make(recomputed)); }).hint(),
                 ::testing::Not(::testing::HasSubstr("recompute")));
+    for (const bool largest_recomputes : {false, true}) {  // rank 1 needs more than rank 0
+        PlanParts mixed =
+            two_stages(ScheduleKind::GPipe,
+                       3,
+                       largest_recomputes ? RecomputeRules({Recompute::None, Recompute::Always})
+                                          : RecomputeRules({Recompute::Always, Recompute::None}))
+                .parts();
+        mixed.memory_limit = Bytes{1};
+        const Error of_mixed = testing::error_of([&] { check_memory(Plan::make(mixed)); });
+        EXPECT_NE(of_mixed.hint().find("recompute") != std::string::npos, largest_recomputes);
+    }
     parts.memory_limit = Bytes{13269};
     EXPECT_NO_THROW(check_memory(Plan::make(parts)));
     parts.memory_limit.reset();

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "core/validate.h"
 #include "tests/support/builders.h"
+#include "tests/support/error_of.h"
 
 namespace pipetwin {
 namespace {
@@ -66,11 +68,40 @@ TEST(AddRecompute, C16ExceptLastLeavesOutExactlyTheLastMicroBatchOnEveryStage) {
     }
 }
 
+/// A piece of the model has one mode, on whatever stages its weights are.
+TEST(AddRecompute, RecomputesPieceByPiece) {
+    const Schedule schedule =
+        add_recompute(two_by_two, RecomputeRules({Recompute::ExceptLast, Recompute::None}));
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0F1 0B1 0R0 0B0");
+    EXPECT_EQ(row_text(schedule, 1), "1F0 1F1 1B1 1B0");
+    const Schedule chimera =
+        add_recompute(generate(ScheduleKind::Chimera, {.ranks = 2, .micro_batches = 2}),
+                      RecomputeRules({Recompute::Always, Recompute::None}));
+    EXPECT_EQ(row_text(chimera, 0), "0F0 3F1 3B1 0R0 0B0");  // stages 0 and 2 hold the first piece
+    EXPECT_EQ(row_text(chimera, 1), "2F1 1F0 1B0 2R1 2B1");
+}
+
+TEST(AddRecompute, EachPieceIsThatOfItsOwnModeForAll) {
+    for (const Recompute first : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+        for (const Recompute second : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+            const Schedule both = lowered(ScheduleKind::OneFOneB,
+                                          {.ranks = 2, .micro_batches = 4},
+                                          RecomputeRules({first, second}));
+            const auto row = [](Recompute mode, std::size_t rank) {
+                return lowered(ScheduleKind::OneFOneB, {.ranks = 2, .micro_batches = 4}, mode)
+                    .ranks[rank];
+            };
+            EXPECT_EQ(both.ranks[0], row(first, 0));
+            EXPECT_EQ(both.ranks[1], row(second, 1));
+        }
+    }
+}
+
 TEST(RecomputeOf, FindsTheModeOfARow) {
     for (const Recompute mode : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
         EXPECT_EQ(recompute_of(add_recompute(two_by_two, mode)), mode) << to_string(mode);
     }
-    EXPECT_EQ(recompute_of(schedule_of({"0F0 0F1 0B1 0R0 0B0", "1F0 1F1 1B1 1B0"})), std::nullopt);
+    EXPECT_EQ(recompute_of(schedule_of({"0F0 0F1 0R1 0B1 0B0", "1F0 1F1 1B1 1B0"})), std::nullopt);
 }
 
 /// Of two pipelines every micro-batch takes one; counting both once made a recomputing chimera a
@@ -80,6 +111,59 @@ TEST(RecomputeOf, FindsTheModeOfTwoPipelines) {
     for (const Recompute mode : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
         EXPECT_EQ(recompute_of(add_recompute(chimera, mode)), mode) << to_string(mode);
     }
+}
+
+TEST(RecomputeOf, FindsTheModeOfEveryPiece) {
+    const RecomputeRules rules(
+        {Recompute::Always, Recompute::None, Recompute::ExceptLast, Recompute::None});
+    for (const ScheduleKind kind : {ScheduleKind::OneFOneB, ScheduleKind::Chimera}) {
+        EXPECT_EQ(
+            recompute_of(add_recompute(generate(kind, {.ranks = 4, .micro_batches = 4}), rules)),
+            rules);
+    }
+    EXPECT_EQ(recompute_of(schedule_of({"0F0 0F1 0B1 0R0 0B0", "1F0 1F1 1R1 1B1 1R0 1B0"})),
+              RecomputeRules({Recompute::ExceptLast, Recompute::Always}));
+}
+
+TEST(Lower, KeepsRowsThatRecomputeStageByStageAndRefusesOthers) {
+    const Schedule schedule = schedule_of({"0F0 0F1 0B1 0R0 0B0", "1F0 1F1 1R1 1B1 1R0 1B0"});
+    const RecomputeRules own({Recompute::ExceptLast, Recompute::Always});
+    EXPECT_EQ(recompute_of(lower(schedule, {}, "rows")), own);
+    EXPECT_EQ(recompute_of(lower(schedule, {.recompute = own}, "rows")), own);
+    const Error other =
+        testing::error_of([&] { lower(schedule, {.recompute = Recompute::Always}, "rows"); });
+    EXPECT_EQ(other.kind(), ErrorKind::Infeasible);
+    EXPECT_EQ(other.text(),
+              "the rows recompute already: except-last on stage 0, always on stage 1, not always");
+    const Error none =
+        testing::error_of([&] { lower(schedule_of({"0F0 0F1 0R1 0B1 0B0"}), {}, "rows"); });
+    EXPECT_EQ(none.text(), "some micro-batches of a stage are recomputed and others are not");
+}
+
+TEST(RecomputeRules, AreOneModeWhereAllAreAlike) {
+    const RecomputeRules alike({Recompute::Always, Recompute::Always});
+    EXPECT_EQ(alike, Recompute::Always);
+    EXPECT_EQ(alike.everywhere(), Recompute::Always);
+    EXPECT_EQ(alike.of(7), Recompute::Always);
+    EXPECT_TRUE(alike.fits(7));
+    EXPECT_EQ(RecomputeRules(), Recompute::None);
+}
+
+TEST(RecomputeRules, DifferFromPieceToPiece) {
+    const RecomputeRules rules({Recompute::Always, Recompute::Always, Recompute::None});
+    EXPECT_EQ(rules.everywhere(), std::nullopt);
+    EXPECT_EQ(rules.of(1), Recompute::Always);
+    EXPECT_EQ(rules.of(2), Recompute::None);
+    EXPECT_TRUE(rules.fits(3));
+    EXPECT_FALSE(rules.fits(2));
+    EXPECT_EQ(to_string(rules), "always on stages 0-1, none on stage 2");
+}
+
+TEST(RecomputeRules, OfOneMicroBatchKeepTheLastOnesAllOfIt) {
+    const RecomputeRules rules({Recompute::ExceptLast, Recompute::Always});
+    EXPECT_EQ(rules.at(2), rules);
+    EXPECT_EQ(rules.at(1), RecomputeRules({Recompute::None, Recompute::Always}));
+    EXPECT_EQ(RecomputeRules(Recompute::ExceptLast).at(1), Recompute::None);
 }
 
 TEST(AddCommunication, ReceivesDirectlyBeforeTheUseAndSendsDirectlyAfterTheProduction) {

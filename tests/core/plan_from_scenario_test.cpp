@@ -127,6 +127,40 @@ TEST(ScenarioPlan, AutoIsTheBalancedPartitionOfForwardRecomputeAndBackward) {
     EXPECT_EQ(plan_of(scenario_of(2, 2, 2))->partition, Partition({3, 2}, 5));
 }
 
+TEST(ScenarioPlan, AutoKnowsWhichPiecesRecompute) {
+    // f + b: 40 80 120 80 160; with the recompute 50 100 150 100 200. Without any, 120, 200 and 160
+    // are best. With the middle one's that would be 120, 250 and 160; now it is 120, 150 and 240.
+    Scenario scenario = scenario_of(3, 3, 3);
+    EXPECT_EQ(plan_of(scenario)->partition, Partition({2, 2, 1}, 5));
+    scenario.pipeline.recompute =
+        RecomputeRules({Recompute::None, Recompute::Always, Recompute::None});
+    EXPECT_EQ(plan_of(scenario)->partition, Partition({2, 1, 2}, 5));
+}
+
+TEST(ScenarioPlan, HasOneModeOfRecomputeForEachPiece) {
+    Scenario scenario = partitioned({2, 3}, 2, 2);
+    scenario.pipeline.recompute = RecomputeRules({Recompute::None, Recompute::ExceptLast});
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan->recompute, scenario.pipeline.recompute);
+    EXPECT_EQ(row_text(plan->schedule, 0),
+              "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B1 0B1 0RECV_B0 0B0 0OPT");
+    EXPECT_EQ(row_text(plan->schedule, 1),
+              "1RECV_F0 1F0 1RECV_F1 1F1 1B1 1SEND_B1 1R0 1B0 1SEND_B0 1OPT");
+    scenario.pipeline.recompute =
+        RecomputeRules({Recompute::None, Recompute::None, Recompute::Always});
+    EXPECT_EQ(plan_error_of(scenario).text(),
+              "pipeline.recompute: 3 entries for 2 stages, expected one entry per stage");
+}
+
+TEST(ScenarioPlan, ExceptLastOfOneMicroBatchIsNothingBesideOthersToo) {
+    Scenario scenario = partitioned({2, 3}, 1, 2);
+    scenario.pipeline.recompute = RecomputeRules({Recompute::ExceptLast, Recompute::Always});
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(row_text(plan->schedule, 0), "0F0 0SEND_F0 0RECV_B0 0B0 0OPT");
+    EXPECT_EQ(row_text(plan->schedule, 1), "1RECV_F0 1F0 1R0 1B0 1SEND_B0 1OPT");
+    EXPECT_EQ(plan->recompute, scenario.pipeline.recompute);
+}
+
 TEST(ScenarioPlan, OneStageHoldsEverything) {
     const Plan plan = plan_of(scenario_of(1, 2, 2));
     EXPECT_EQ(plan->partition, Partition({5}, 5));
@@ -192,7 +226,7 @@ TEST(ScenarioPlan, ZbAutoSearchesWithTheCostsOfTheProfile) {
     Scenario scenario = partitioned({2, 2, 1}, 12, 12);
     scenario.pipeline.schedule = "zb-auto";
     const Plan plan = plan_of(scenario);
-    const ZeroBubbleCosts costs = zero_bubble_costs(plan.parts());
+    const ZeroBubbleCosts costs = zero_bubble_costs(plan.parts(), plan->schedule);
     EXPECT_THAT(costs.forward, ElementsAre(Duration(31), Duration(51), Duration(41)));
     EXPECT_THAT(costs.backward_input, ElementsAre(Duration(61), Duration(101), Duration(81)));
     EXPECT_THAT(costs.backward_weight, ElementsAre(Duration(31), Duration(51), Duration(41)));
@@ -201,6 +235,17 @@ TEST(ScenarioPlan, ZbAutoSearchesWithTheCostsOfTheProfile) {
     const ScheduleShape shape{.ranks = 3, .micro_batches = 12};
     EXPECT_EQ(compute_actions(plan->schedule),
               generate(ScheduleKind::ZbAuto, shape, {.zero_bubble = costs}).ranks);
+}
+
+TEST(ScenarioPlan, ZbAutoKnowsWhichPiecesRecompute) {
+    Scenario scenario = partitioned({2, 2, 1}, 12, 12);
+    scenario.pipeline.schedule = "zb-auto";
+    scenario.pipeline.recompute =
+        RecomputeRules({Recompute::None, Recompute::Always, Recompute::None});
+    const Plan plan = plan_of(scenario);
+    EXPECT_THAT(zero_bubble_costs(plan.parts(), plan->schedule).backward_input,
+                ElementsAre(Duration(61), Duration(101 + 51), Duration(81)));
+    EXPECT_EQ(recompute_of(plan->schedule), scenario.pipeline.recompute);
 }
 
 TEST(ScenarioPlan, ZbAutoKeepsTheMemoryLimit) {

@@ -164,6 +164,32 @@ TEST(PrintScenario, ParsesBackToTheSame) {
     }
 }
 
+TEST(ParseScenario, ReadsAModeOfRecomputeForEachPiece) {
+    const Scenario s = parse(with(gpt,
+                                  "[pipeline]\nstages = 2\nchunks = 2\nschedule = \"looped-bfs\"\n"
+                                  "recompute = [\"always\", \"none\", \"except-last\", \"none\"]"));
+    const RecomputeRules rules(
+        {Recompute::Always, Recompute::None, Recompute::ExceptLast, Recompute::None});
+    EXPECT_EQ(s.pipeline.recompute, rules);
+    EXPECT_EQ(parse(print_scenario(s)), s);
+    EXPECT_EQ(
+        parse(gpt, {{"pipeline.stages", "2"}, {"pipeline.recompute", "[\"always\", \"none\"]"}})
+            .pipeline.recompute,
+        RecomputeRules({Recompute::Always, Recompute::None}));
+}
+
+TEST(ParseScenario, AListOfOneModeOfRecomputeIsTheWord) {
+    const Scenario list =
+        parse(with(gpt, "[pipeline]\nstages = 2\nrecompute = [\"always\", \"always\"]"));
+    EXPECT_EQ(list, parse(with(gpt, "[pipeline]\nstages = 2\nrecompute = \"always\"")));
+}
+
+TEST(ParseScenario, AListOfRecomputeMayWaitForItsStages) {
+    const Scenario s =
+        parse(with(gpt, "[pipeline]\nstages = \"auto\"\nrecompute = [\"always\", \"none\"]"));
+    EXPECT_EQ(s.pipeline.recompute, RecomputeRules({Recompute::Always, Recompute::None}));
+}
+
 TEST(PrintScenario, WritesInterferencePairByPair) {
     const Scenario scenario = parse(with(gpt,
                                          "[pipeline]\nstages = 2\n[cluster]\n"

@@ -169,6 +169,36 @@ TEST(Bubble, C06OfBalancedGPipeIsExactlyKMinus1OverMPlusKMinus1) {
     }
 }
 
+/// The modes of p stages of which those in `mask` recompute.
+RecomputeRules modes_of(int p, unsigned mask) {
+    std::vector<Recompute> modes;
+    for (int stage = 0; stage < p; ++stage) {
+        modes.push_back((mask >> static_cast<unsigned>(stage)) % 2 == 1 ? Recompute::Always
+                                                                        : Recompute::None);
+    }
+    return RecomputeRules(std::move(modes));
+}
+
+/// Forwards end at the last stage after (m + p - 1) F and p - 1 messages; its first gradient is
+/// back at the first stage after p B and p - 1 messages more. Of the m - 1 that follow it, each
+/// takes R + B of any stage that recomputes. The first R is hidden where a stage waits for a
+/// gradient: on all but the last. With equal stages it makes no difference how many of them
+/// recompute.
+TEST(GPipe, WithRecomputeOnSomeStagesTakesTheTimeOfItsClosedForm) {
+    for_uniform_costs(ScheduleKind::GPipe, [](PlainCosts costs) {
+        const Symbols s(costs);
+        for (unsigned mask = 0; mask < 1U << static_cast<unsigned>(s.p); ++mask) {
+            costs.recompute = modes_of(s.p, mask);
+            const bool last = (mask >> static_cast<unsigned>(s.p - 1)) == 1;
+            const int counted = last ? s.m : (mask == 0 ? 0 : s.m - 1);
+            EXPECT_EQ(time_of(costs),
+                      (s.m + s.p - 1) * (s.forward + s.backward) + 2 * (s.p - 1) * s.c +
+                          counted * s.recompute)
+                << to_string(costs.recompute);
+        }
+    });
+}
+
 TEST(Bubble, C06WithEagerRecomputeIsExactly3KMinus3Over4MPlus3KMinus3) {
     for (int stages = 1; stages <= 8; ++stages) {
         for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {

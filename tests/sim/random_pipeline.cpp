@@ -89,6 +89,14 @@ std::vector<int> numbers(std::size_t count, int lowest, int highest) {
 
 namespace {
 
+RecomputeRules drawn_modes(std::size_t count) {
+    std::vector<Recompute> modes;
+    for (const int mode : numbers(count, 0, 2)) {
+        modes.push_back(static_cast<Recompute>(mode));
+    }
+    return RecomputeRules(std::move(modes));
+}
+
 Pipeline drawn_pipeline(ScheduleKind kind) {
     const auto& shapes = shapes_of(kind);
     Pipeline x;
@@ -103,7 +111,7 @@ Pipeline drawn_pipeline(ScheduleKind kind) {
     if (number(0, 1) == 1) {
         x.transfer = numbers(2, 0, 5);
     }
-    x.mode = static_cast<Recompute>(number(0, 2));
+    x.mode = drawn_modes(number(0, 1) == 1 ? pieces : 1);
     x.timing = static_cast<RecomputeTiming>(number(0, 1));
     return x;
 }

@@ -22,7 +22,7 @@ struct Pipeline {
     /// A message and the size at which links reach half of their rate, in MB at 1 GB/s; empty: no
     /// time.
     std::vector<int> transfer;
-    Recompute mode = Recompute::None;
+    RecomputeRules mode;
     RecomputeTiming timing = RecomputeTiming::Eager;
 };
 

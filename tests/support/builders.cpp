@@ -57,7 +57,7 @@ PlainCosts staged_costs(ScheduleKind kind,
 
 Schedule lowered(ScheduleKind kind,
                  const ScheduleShape& shape,
-                 Recompute recompute,
+                 const RecomputeRules& recompute,
                  RecomputeTiming timing) {
     return lower(generate(kind, shape),
                  {.recompute = recompute, .timing = timing, .updates = true},

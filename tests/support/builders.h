@@ -19,7 +19,7 @@ struct Uniform {
     Duration forward = std::chrono::milliseconds(10);
     Duration backward = std::chrono::milliseconds(20);
     std::optional<Duration> recompute_cost{};  ///< as forward
-    Recompute recompute = Recompute::None;
+    RecomputeRules recompute = Recompute::None;
     RecomputeTiming timing = RecomputeTiming::Eager;
     Duration latency{};
     double bytes_per_second = 0;
@@ -41,7 +41,7 @@ PlainCosts staged_costs(ScheduleKind kind,
 /// Generated, with recompute, communication, reduction where there are two pipelines, and OPT.
 Schedule lowered(ScheduleKind kind,
                  const ScheduleShape& shape,
-                 Recompute recompute = Recompute::None,
+                 const RecomputeRules& recompute = Recompute::None,
                  RecomputeTiming timing = RecomputeTiming::Eager);
 
 struct ShapedSchedule {

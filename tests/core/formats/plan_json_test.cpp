@@ -40,6 +40,16 @@ TEST(PlanJson, HoldsWhatThePlanIsMadeOf) {
     EXPECT_EQ(root["smallest_capacity"], 1);
 }
 
+TEST(PlanJson, SaysWhatEachPieceRecomputesWhereTheyDiffer) {
+    const Plan mixed = uniform_plan(
+        {.kind = ScheduleKind::OneFOneB,
+         .ranks = 3,
+         .micro_batches = 3,
+         .recompute = RecomputeRules({Recompute::Always, Recompute::ExceptLast, Recompute::None})});
+    EXPECT_EQ(json::parse(print_plan(mixed))["recompute"],
+              (std::vector{"always", "except-last", "none"}));
+}
+
 TEST(PlanJson, WritesNullForWhatThePlanDoesNotHave) {
     const json root = json::parse(print_plan(plan));
     EXPECT_TRUE(root["partition"].is_null());

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipetwin {
+
+enum class Recompute { None, Always, ExceptLast };
+enum class RecomputeTiming {
+    Eager,  ///< R before the gradient is received: it may run while the gradient is still on its
+            ///< way
+    Lazy,   ///< R after the gradient was received
+};
+
+std::string_view to_string(Recompute recompute);
+std::string_view to_string(RecomputeTiming timing);
+
+/// Whether the mode recomputes this micro-batch (C18): `ExceptLast` leaves out micro_batches - 1.
+bool recomputes(Recompute recompute, int micro_batch, int micro_batches);
+
+/// The mode of every piece of the model: one for all of them, or one for each.
+///
+/// Modes that are all alike are one for all, however they were given, so equal rules compare equal.
+class RecomputeRules {
+  public:
+    /// One mode for all pieces. Implicit: wherever a rule is wanted, a mode is one.
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    RecomputeRules(Recompute everywhere = Recompute::None) : of_piece_{everywhere} {}
+
+    /// [piece], in model order; at least one.
+    explicit RecomputeRules(std::vector<Recompute> of_piece);
+
+    /// The mode of a piece, which exists.
+    Recompute of(int piece) const;
+
+    /// The one mode of all pieces; none where they differ.
+    std::optional<Recompute> everywhere() const;
+
+    /// [piece]; one alone where all pieces are alike.
+    const std::vector<Recompute>& modes() const { return of_piece_; }
+
+    /// Whether there is a mode for each of that many pieces.
+    bool fits(int pieces) const;
+
+    /// The same for steps of that many micro-batches: where there is one alone, `ExceptLast` is
+    /// `None`.
+    RecomputeRules at(int micro_batches) const;
+
+    bool operator==(const RecomputeRules&) const = default;
+
+  private:
+    std::vector<Recompute> of_piece_;
+};
+
+/// "always", or "always on stages 0-1, none on stage 2" where the pieces differ.
+std::string to_string(const RecomputeRules& rules);
+
+}  // namespace pipetwin
