@@ -6,6 +6,7 @@
 
 #include "cli/explanation_text.h"
 #include "core/footprint.h"
+#include "core/formats/plan_json.h"
 
 namespace pipetwin::cli {
 
@@ -162,6 +163,7 @@ Json prediction_json(const Prediction& prediction) {
     json["stages"] = plan.rank_count();
     json["chunks"] = plan->chunks;
     json["micro_batches"] = plan.micro_batches();
+    json["recompute"] = recompute_json(plan->recompute);
     json["stale_gradients"] = plan->stale_gradients;
     json["data_parallel"] = plan->replicas;
     json["tensor_parallel"] = plan->tensor_parallel;

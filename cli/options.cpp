@@ -120,7 +120,10 @@ void add_plain(CLI::App& app, PlainOptions& plain) {
     add("--backward-ms", plain.backward_ms, "Full backward of one piece", "X[,X...]");
     add("--backward-input-ms", plain.backward_input_ms, "Its input gradient", "X[,X...]");
     add("--backward-weight-ms", plain.backward_weight_ms, "Its weight gradient", "X[,X...]");
-    add("--recompute", plain.recompute, "none, always or except-last (default none)", "MODE");
+    add("--recompute",
+        plain.recompute,
+        "none, always or except-last (default none), of all pieces or of each",
+        "MODE[,MODE...]");
     add("--recompute-ms",
         plain.recompute_ms,
         "Recompute of one piece (default: as forward)",

@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -47,6 +48,19 @@ Duration milliseconds(std::string_view text, std::string_view option) {
     return blame(option, [&] { return from_milliseconds(value, option); });
 }
 
+/// What stands between the commas.
+std::vector<std::string> entries(const std::string& text) {
+    std::vector<std::string> result;
+    std::size_t begin = 0;
+    for (std::size_t comma = text.find(','); comma != std::string::npos;
+         comma = text.find(',', begin)) {
+        result.push_back(text.substr(begin, comma - begin));
+        begin = comma + 1;
+    }
+    result.push_back(text.substr(begin));
+    return result;
+}
+
 /// One number for every piece alike, or one per piece in model order; empty if the option was not
 /// given.
 std::vector<Duration> cost_list(const std::optional<std::string>& text,
@@ -56,13 +70,9 @@ std::vector<Duration> cost_list(const std::optional<std::string>& text,
     if (!text) {
         return costs;
     }
-    std::string_view rest = *text;
-    for (std::size_t comma = rest.find(','); comma != std::string_view::npos;
-         comma = rest.find(',')) {
-        costs.push_back(milliseconds(rest.substr(0, comma), option));
-        rest.remove_prefix(comma + 1);
+    for (const std::string& entry : entries(*text)) {
+        costs.push_back(milliseconds(entry, option));
     }
-    costs.push_back(milliseconds(rest, option));
     if (costs.size() == 1) {
         costs.assign(static_cast<std::size_t>(pieces), costs.front());
     }
@@ -91,6 +101,24 @@ Value choice(const std::optional<std::string>& text,
         }
     }
     refuse(option, fmt::format("'{}' is not one of its values", *text), suggestion(*text, names));
+}
+
+/// One mode for every piece alike, or one per piece in model order.
+RecomputeRules recompute_rules(const std::optional<std::string>& text, int pieces) {
+    std::vector<Recompute> modes;
+    for (const std::string& entry : entries(text.value_or("none"))) {
+        modes.push_back(
+            choice(std::optional(entry),
+                   "--recompute",
+                   std::array{Recompute::None, Recompute::Always, Recompute::ExceptLast},
+                   Recompute::None));
+    }
+    if (modes.size() != 1 && std::cmp_not_equal(modes.size(), pieces)) {
+        refuse("--recompute",
+               fmt::format("{} modes for {} pieces", modes.size(), pieces),
+               "give one mode for all, or one per piece: stages x chunks of them, in model order");
+    }
+    return RecomputeRules(std::move(modes));
 }
 
 int required(const std::optional<int>& value, std::string_view option) {
@@ -165,10 +193,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
                            ? std::max(1, piece_count(*costs.schedule_from_file))
                            : costs.shape.ranks * costs.shape.chunks;
     read_compute(options, pieces, costs);
-    costs.recompute = choice(options.recompute,
-                             "--recompute",
-                             std::array{Recompute::None, Recompute::Always, Recompute::ExceptLast},
-                             Recompute::None);
+    costs.recompute = recompute_rules(options.recompute, pieces);
     costs.recompute_timing = choice(options.recompute_timing,
                                     "--recompute-timing",
                                     std::array{RecomputeTiming::Eager, RecomputeTiming::Lazy},

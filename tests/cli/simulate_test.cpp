@@ -52,6 +52,29 @@ TEST(Simulate, GoldenTimesOfEveryRecomputeMode) {
     EXPECT_EQ(time({"--recompute", "always", "--recompute-timing", "lazy"}), 44);
     EXPECT_EQ(time({"--recompute", "except-last"}), 40);
     EXPECT_EQ(time({"--recompute", "always", "--recompute-ms", "1,1,1,1"}), 41);
+    // Only the last stage cannot hide its first recompute, and needs all of the time.
+    EXPECT_EQ(time({"--recompute", "none,none,none,always"}), 41);
+    EXPECT_EQ(time({"--recompute", "always,none,none,none"}), 40);
+}
+
+TEST(Simulate, JsonSaysWhatEachStageRecomputesWhereTheyDiffer) {
+    const auto of = [](const std::string& modes) {
+        return Equal{
+            .schedule = "1f1b", .stages = 2, .micro_batches = 4, .more = {"--recompute", modes}}
+            .simulate()["recompute"];
+    };
+    EXPECT_EQ(of("always"), "always");
+    EXPECT_EQ(of("always,always"), "always");
+    EXPECT_EQ(of("always,none"), (std::vector{"always", "none"}));
+}
+
+TEST(Simulate, RefusesAListOfRecomputeThatFitsNoPieces) {
+    const auto refusal = [](const std::string& modes) {
+        return pipetwin(simulate_args({2, 4, "1", "2"}, {"--recompute", modes}));
+    };
+    EXPECT_EQ(refusal("always,none,none").code, 2);
+    EXPECT_THAT(refusal("always,none,none").err, HasSubstr("3 modes for 2 pieces"));
+    EXPECT_THAT(refusal("always,often").err, HasSubstr("'often' is not one of its values"));
 }
 
 TEST(Simulate, GoldenTimesOfTheOtherSchedules) {
