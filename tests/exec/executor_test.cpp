@@ -42,8 +42,11 @@ Outcome one_step(const Plan& plan, const Model& model, const Shape& shape) {
 TEST(Executor, C05TheTraceHoldsExactlyThePlansActionsInThePlansOrder) {
     const Model model = test::small_mlp();
     for (const char* schedule : {"gpipe", "1f1b"}) {
-        for (const Recompute recompute :
-             {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+        for (const RecomputeRules& recompute :
+             {RecomputeRules(Recompute::None),
+              RecomputeRules(Recompute::Always),
+              RecomputeRules(Recompute::ExceptLast),
+              RecomputeRules({Recompute::Always, Recompute::ExceptLast, Recompute::None})}) {
             const Shape shape{.stages = 3, .schedule = schedule, .recompute = recompute};
             const Plan plan = test::plan_of(model, shape);
             Executor executor(plan, model, test::options_of(shape));

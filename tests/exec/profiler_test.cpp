@@ -57,7 +57,7 @@ TEST(Profiler, BytesAreTheLayersOwn) {
 
 TEST(Profiler, APlanCanBeMadeFromWhatItMeasured) {
     const Model model = test::small_mlp();
-    for (const Recompute recompute : {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+    for (const RecomputeRules& recompute : test::every_recompute(3)) {
         const Shape shape{.stages = 3, .schedule = "1f1b", .recompute = recompute};
         EXPECT_NO_THROW(make_plan(test::scenario_of(shape), model, quick_profile(model, shape)));
     }

@@ -14,6 +14,7 @@
 #include "core/plan.h"
 #include "exec/layers/layer.h"
 #include "tests/exec/layer_run.h"
+#include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -451,7 +452,7 @@ Profile byte_profile(const Model& model, const std::vector<int>& sizes, Precisio
 
 Plan plan_of(const Model& model,
              const std::vector<int>& partition,
-             Recompute recompute,
+             const RecomputeRules& recompute,
              Precision precision) {
     Scenario scenario;
     scenario.training.batch = 7;
@@ -590,8 +591,8 @@ TEST(Stage, C20HoldsTheBytesThatThePlanTellsAfterAndDuringEveryAction) {
     for (const Precision precision : {Precision::Fp32, Precision::Fp64}) {
         for (const std::vector<int>& partition :
              {std::vector{6}, {3, 3}, {1, 4, 1}, {1, 1, 1, 1, 1, 1}}) {
-            for (const Recompute recompute :
-                 {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+            const int stages = static_cast<int>(partition.size());
+            for (const RecomputeRules& recompute : test::every_recompute(stages)) {
                 SCOPED_TRACE(::testing::Message()
                              << "stages " << partition.size() << ", recompute "
                              << to_string(recompute) << ", " << to_string(precision));

@@ -22,9 +22,8 @@ using test::Shape;
 std::vector<Shape> many_shapes() {
     std::vector<Shape> shapes;
     for (const char* schedule : {"gpipe", "1f1b"}) {
-        for (const Recompute recompute :
-             {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
-            for (const int stages : {1, 2, 4}) {
+        for (const int stages : {1, 2, 4}) {
+            for (const RecomputeRules& recompute : test::every_recompute(stages)) {
                 for (const int micro_batches : {1, 3, 4}) {
                     for (const int batch : {8, 10}) {
                         shapes.push_back({.stages = stages,
@@ -92,7 +91,7 @@ TEST(Agreement, C05SimulatorAndExecutorHaveTheSameActionsInTheSameOrder) {
 
 TEST(Agreement, C18RecomputesPerStageAreMOrOneLessOrNone) {
     const Model model = test::small_mlp();
-    const auto recomputes = [&](Recompute recompute) {
+    const auto recomputes = [&](const RecomputeRules& recompute) {
         const Shape shape{.stages = 2, .micro_batches = 4, .recompute = recompute};
         Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
         const StepResult step = executor.run_step(random_batch(model, shape.batch, 1), 0);
@@ -103,6 +102,8 @@ TEST(Agreement, C18RecomputesPerStageAreMOrOneLessOrNone) {
     EXPECT_EQ(recomputes(Recompute::Always), 4);
     EXPECT_EQ(recomputes(Recompute::ExceptLast), 3);
     EXPECT_EQ(recomputes(Recompute::None), 0);
+    EXPECT_EQ(recomputes(RecomputeRules({Recompute::Always, Recompute::ExceptLast})), 3);
+    EXPECT_EQ(recomputes(RecomputeRules({Recompute::Always, Recompute::None})), 0);
 }
 
 }  // namespace

@@ -46,8 +46,7 @@ TEST_P(EveryModel, C08LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEv
             Shape shape{.stages = 1, .micro_batches = micro_batches, .schedule = schedule};
             const StepOutcome alone = pipeline_step(model, shape);
             for (const int stages : {1, 2, 4}) {
-                for (const Recompute recompute :
-                     {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+                for (const RecomputeRules& recompute : test::every_recompute(stages)) {
                     shape.stages = stages;
                     shape.recompute = recompute;
                     EXPECT_TRUE(pipeline_step(model, shape) == alone) << test::to_string(shape);

@@ -124,7 +124,7 @@ TEST_P(SynchronousSchedule, GivesTheSameGradientsWithRecompute) {
     const Model model = test::small_gpt();
     for (Shape shape : shapes_of(GetParam())) {
         const StepOutcome expected = reference_step(model, shape, GetParam().order);
-        for (const Recompute recompute : {Recompute::Always, Recompute::ExceptLast}) {
+        for (const RecomputeRules& recompute : test::every_recompute(shape.stages * shape.chunks)) {
             for (const RecomputeTiming timing : {RecomputeTiming::Eager, RecomputeTiming::Lazy}) {
                 shape.recompute = recompute;
                 shape.recompute_timing = timing;
@@ -137,7 +137,8 @@ TEST_P(SynchronousSchedule, GivesTheSameGradientsWithRecompute) {
 TEST_P(SynchronousSchedule, C20PeaksAtThePredictedBytes) {
     for (const Model& model : {test::small_mlp(), test::small_gpt()}) {
         for (Shape shape : shapes_of(GetParam())) {
-            for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+            for (const RecomputeRules& recompute :
+                 test::every_recompute(shape.stages * shape.chunks)) {
                 shape.recompute = recompute;
                 expect_predicted_peaks(model, shape);
             }
@@ -209,7 +210,7 @@ TEST(Chimera, GivesTheGradientsOfGPipeToOneInAMillion) {
             const Shape shape = chimera_shape(ranks);
             Shape gpipe = shape;
             gpipe.schedule = "gpipe";
-            for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+            for (const RecomputeRules& recompute : test::every_recompute(ranks)) {
                 Shape own = shape;
                 own.recompute = recompute;
                 SCOPED_TRACE(test::to_string(own));
@@ -235,7 +236,7 @@ TEST(Chimera, KeepsBothCopiesOfTheWeightsTheSameBitForBit) {
 TEST(Chimera, C20PeaksAtThePredictedBytes) {
     for (const Model& model : {test::small_mlp(), test::small_gpt()}) {
         for (const int ranks : {2, 4}) {
-            for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+            for (const RecomputeRules& recompute : test::every_recompute(ranks)) {
                 Shape shape = chimera_shape(ranks);
                 shape.recompute = recompute;
                 expect_predicted_peaks(model, shape);

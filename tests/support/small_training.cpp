@@ -2,6 +2,7 @@
 
 #include <ostream>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -34,6 +35,19 @@ std::string to_string(const Shape& shape) {
 
 void PrintTo(const Shape& shape, std::ostream* out) {
     *out << to_string(shape);
+}
+
+std::vector<RecomputeRules> every_recompute(int pieces) {
+    constexpr int modes = 3;
+    std::vector<RecomputeRules> all{Recompute::None, Recompute::Always, Recompute::ExceptLast};
+    for (int first = 0; pieces > 1 && first < modes; ++first) {
+        std::vector<Recompute> mixed;
+        for (int piece = 0; piece < pieces; ++piece) {
+            mixed.push_back(static_cast<Recompute>((first + piece) % modes));
+        }
+        all.emplace_back(std::move(mixed));
+    }
+    return all;
 }
 
 Scenario scenario_of(const Shape& shape) {

@@ -26,7 +26,7 @@ struct Shape {
     int micro_batches = 4;
     int batch = 8;
     std::string schedule = "gpipe";
-    Recompute recompute = Recompute::None;
+    RecomputeRules recompute = Recompute::None;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     std::optional<int> channel_capacity = {};
     std::optional<std::vector<int>> partition = {};
@@ -37,6 +37,9 @@ struct Shape {
 /// "gpipe K=2 V=1 M=3 B=7 always": for failure messages.
 std::string to_string(const Shape& shape);
 void PrintTo(const Shape& shape, std::ostream* out);
+
+/// All pieces alike in each mode, and another mode from piece to piece, in every rotation.
+std::vector<RecomputeRules> every_recompute(int pieces);
 
 Scenario scenario_of(const Shape& shape);
 
