@@ -18,37 +18,10 @@ std::optional<LinkCost> profiled_link(const Profile& profile, std::string_view b
     return found == profile.links.end() ? std::nullopt : std::optional(*found);
 }
 
-/// One of the scenario's links, as far as it says something.
-struct WrittenLink {
-    const std::string& name;
-    double gigabits_per_second;
-    double latency_us;
-
-    bool is_anything() const { return !name.empty() || gigabits_per_second > 0; }
-
-    LinkCost put_over(LinkCost link) const {
-        if (!name.empty()) {
-            const std::string between = link.between;
-            link = link_cost(find_link(name));
-            link.between = between;
-        }
-        if (gigabits_per_second > 0) {
-            link.bytes_per_second = gigabits_per_second * 1e9 / 8;
-            link.half_bandwidth = {};
-        }
-        if (latency_us > 0) {
-            link.latency = from_milliseconds(latency_us / 1e3, "link latency");
-        }
-        return link;
-    }
-};
-
-WrittenLink inside_of(const Scenario::ClusterPart& part) {
-    return {part.link, part.link_gbps, part.link_latency_us};
-}
-
-WrittenLink between_of(const Scenario::ClusterPart& part) {
-    return {part.node_link, part.node_link_gbps, part.node_link_latency_us};
+WrittenLink written_link(const std::string& name, double gigabits_per_second, double latency_us) {
+    return {.of_class = name.empty() ? std::nullopt : std::optional(link_cost(find_link(name))),
+            .gigabits_per_second = gigabits_per_second,
+            .latency_us = latency_us};
 }
 
 /// Whichever carries a large message more slowly; 0 stands for an instant one.
@@ -61,10 +34,6 @@ LinkCost slower(const LinkCost& a, const LinkCost& b) {
     }
     return a.latency < b.latency ? b : a;
 }
-
-}  // namespace
-
-namespace {
 
 /// Devices that share a rank sit on one node.
 void require_whole_ranks(const Scenario& scenario, int tensor) {
@@ -82,12 +51,33 @@ void require_whole_ranks(const Scenario& scenario, int tensor) {
 
 }  // namespace
 
+LinkCost WrittenLink::put_over(LinkCost link) const {
+    if (of_class) {
+        const std::string between = link.between;
+        link = *of_class;
+        link.between = between;
+    }
+    if (gigabits_per_second > 0) {
+        link.bytes_per_second = gigabits_per_second * 1e9 / 8;
+        link.half_bandwidth = {};
+    }
+    if (latency_us > 0) {
+        link.latency = from_milliseconds(latency_us / 1e3, "link latency");
+    }
+    return link;
+}
+
 Cluster::Cluster(const Scenario& scenario, const Profile& profile, int ranks)
     : scenario_(scenario),
       ranks_(ranks),
       replicas_(scenario.pipeline.data_parallel.value()),
       tensor_(scenario.pipeline.tensor_parallel.value()),
-      devices_(rank_devices(scenario, profile, ranks)) {
+      devices_(rank_devices(scenario, profile, ranks)),
+      written_inside_(written_link(
+          scenario.cluster.link, scenario.cluster.link_gbps, scenario.cluster.link_latency_us)),
+      written_between_(written_link(scenario.cluster.node_link,
+                                    scenario.cluster.node_link_gbps,
+                                    scenario.cluster.node_link_latency_us)) {
     require_whole_ranks(scenario, tensor_);
     const bool profiles_links =
         std::ranges::none_of(devices_, [](const RankDevice& device) { return device.scaled; });
@@ -129,16 +119,15 @@ LinkCost Cluster::inside(int rank, int other) const {
         const LinkCost first = one ? neighbour_link(*one) : LinkCost{};
         link = slower(first, two ? neighbour_link(*two) : first);
     }
-    return inside_of(scenario_.cluster).put_over(link);
+    return written_inside_.put_over(link);
 }
 
 LinkCost Cluster::between(int rank, int other) const {
-    const WrittenLink written = between_of(scenario_.cluster);
     if (profiled_between_) {
-        return written.put_over(*profiled_between_);
+        return written_between_.put_over(*profiled_between_);
     }
     const bool has_profile = devices_.at(static_cast<std::size_t>(rank)).profile.has_value();
-    if (has_profile && !written.is_anything()) {
+    if (has_profile && !written_between_.is_anything()) {
         throw Error(ErrorKind::BadInput,
                     scenario_.file.string(),
                     rank == other
@@ -152,7 +141,7 @@ LinkCost Cluster::between(int rank, int other) const {
                     "set cluster.node_link = \"infiniband-ndr\", or another of its kind, or "
                     "per_node so that all ranks fit on one node");
     }
-    return written.put_over(inside(rank, other));
+    return written_between_.put_over(inside(rank, other));
 }
 
 LinkCost Cluster::link(int rank, int other) const {
@@ -269,7 +258,8 @@ Contention contention(const Cluster& cluster,
 }
 
 std::optional<LinkCost> host_link(const Scenario::ClusterPart& part) {
-    const WrittenLink written{part.host_link, part.host_link_gbps, part.host_link_latency_us};
+    const WrittenLink written =
+        written_link(part.host_link, part.host_link_gbps, part.host_link_latency_us);
     return written.is_anything() ? std::optional(written.put_over({.between = "host"}))
                                  : std::nullopt;
 }

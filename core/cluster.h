@@ -14,6 +14,16 @@
 
 namespace pipetwin {
 
+/// What a scenario says about a link. It goes before whatever else is known.
+struct WrittenLink {
+    std::optional<LinkCost> of_class{};  ///< of the link class that it names
+    double gigabits_per_second = 0;      ///< 0: not said
+    double latency_us = 0;               ///< 0: not said
+
+    bool is_anything() const { return of_class || gigabits_per_second > 0; }
+    LinkCost put_over(LinkCost link) const;
+};
+
 /// The machine that a scenario describes: the device of every rank, which node it is on, and the
 /// way from any rank to any other. With replicas of the pipeline, replica r's rank k is device
 /// r * ranks + k, or, with T devices to a rank, the T from T * (r * ranks + k) on. Nodes take the
@@ -50,6 +60,8 @@ class Cluster {
     int replicas_;
     int tensor_;  ///< devices of a rank
     std::vector<RankDevice> devices_;
+    WrittenLink written_inside_;
+    WrittenLink written_between_;
     std::optional<LinkCost> profiled_inside_;   ///< none: what is known of the devices
     std::optional<LinkCost> profiled_between_;  ///< none: not known
 };

@@ -33,16 +33,6 @@ Bytes boundary_bytes(const Model& model, const LayerSamples& samples, int cut) {
     return sum;
 }
 
-/// Gradients that a layer hands to the layers it reads; nobody asks a layer of the model's input
-/// for one.
-Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer) {
-    Bytes sum;
-    for (const int source : model.inputs_of(layer)) {
-        sum += samples[static_cast<std::size_t>(source)].output;
-    }
-    return sum;
-}
-
 /// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
 class StageSum {
   public:
@@ -106,6 +96,14 @@ class StageSum {
 };
 
 }  // namespace
+
+Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer) {
+    Bytes sum;
+    for (const int source : model.inputs_of(layer)) {
+        sum += samples[static_cast<std::size_t>(source)].output;
+    }
+    return sum;
+}
 
 StageCost stage_cost(const Model& model,
                      const LayerSamples& samples,

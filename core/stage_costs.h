@@ -16,6 +16,10 @@ using LayerSamples = std::vector<LayerSample>;
 /// Throws Error(BadInput) as `cost_at`.
 LayerSamples samples_at(const Profile& profile, int micro_batch_size);
 
+/// Gradients that a layer hands to the layers it reads; nobody asks a layer of the model's input
+/// for one.
+Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer);
+
 /// What one piece of the partition costs as a stage.
 StageCost stage_cost(const Model& model,
                      const LayerSamples& samples,

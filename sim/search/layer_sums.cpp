@@ -64,6 +64,9 @@ LayerSums layer_sums(const Scenario& scenario,
                    .state = {{}},
                    .weights = {{}},
                    .saved = {{}},
+                   .split = {{}},
+                   .input_gradient = {{}},
+                   .input = samples.front().input,
                    .least_boundary = least_boundary(samples),
                    .dispatch = profile.dispatch};
     for (std::size_t layer = 0; layer < samples.size(); ++layer) {
@@ -77,6 +80,9 @@ LayerSums layer_sums(const Scenario& scenario,
                              state.optimizer_state);
         sums.weights.push_back(sums.weights.back() + state.weights);
         sums.saved.push_back(sums.saved.back() + sample.saved);
+        sums.split.push_back(sums.split.back() + sample.split);
+        sums.input_gradient.push_back(sums.input_gradient.back() +
+                                      input_gradient(model, samples, static_cast<int>(layer)));
     }
     return sums;
 }

@@ -20,9 +20,21 @@ struct LayerSums {
     std::vector<Bytes> state{};      ///< weights, gradients, optimizer
     std::vector<Bytes> weights{};
     std::vector<Bytes> saved{};
-    Bytes least_boundary{};  ///< the least that any cut carries
-    Duration dispatch{};     ///< of every action
+    std::vector<Bytes> split{};           ///< kept in addition from I to W
+    std::vector<Bytes> input_gradient{};  ///< what the layers hand to those that they read
+    Bytes input{};                        ///< of the model
+    Bytes least_boundary{};               ///< the least that any cut carries
+    Duration dispatch{};                  ///< of every action
 
+    /// What a stage of layers `first` to `end` - 1 keeps of a micro-batch from I to W, beside
+    /// `saved`.
+    Bytes split_of(int first, int end) const {
+        const auto at = [](const std::vector<Bytes>& of, int i) {
+            return of[static_cast<std::size_t>(i)];
+        };
+        return at(split, end) - at(split, first) + at(input_gradient, end) -
+               at(input_gradient, first + 1);
+    }
     int layers() const { return static_cast<int>(forward.size()) - 1; }
 };
 

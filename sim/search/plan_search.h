@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "core/model.h"
@@ -11,35 +10,10 @@
 #include "core/scenario.h"
 #include "core/units.h"
 #include "sim/search/candidate.h"
+#include "sim/search/found_plan.h"
 
 /// The search for the fastest plan.
 namespace pipetwin::sim {
-
-/// A plan of the searched space that was made and simulated, and fits.
-struct FoundPlan {
-    Candidate candidate;
-    std::vector<int> partition;  ///< layers per piece
-    Duration step{};
-    std::optional<double> samples_per_second{};
-    double bubble = 0;  ///< total, as GPipe defines it
-    Bytes peak{};       ///< of the fullest rank
-};
-
-/// Why some candidates are no plans.
-struct Infeasible {
-    std::string why;
-    std::int64_t count = 0;
-    Candidate example;
-};
-
-/// A plan that does not fit, but misses by the least.
-struct ClosestPlan {
-    Candidate candidate;
-    std::vector<int> partition;
-    int rank = 0;
-    Bytes peak{};
-    Bytes limit{};
-};
 
 struct SearchProgress {
     double share = 0;                ///< of the shapes
@@ -50,11 +24,18 @@ struct SearchProgress {
 struct SearchOptions {
     /// Called after every wave; the search ends early where it returns false.
     std::function<bool(const SearchProgress&)> progress{};
-    /// Ends after so many actions have been planned and simulated, with what it has by then.
+    /// Once plans of so many actions together have been simulated, what could beat the best plan
+    /// by less than `tolerance`, a share of its step, is left out.
+    std::int64_t exact_actions = 100'000'000;
+    double tolerance = 0.02;
+    /// Ends after so many, with what it has by then.
     std::int64_t most_actions = 2'000'000'000;
     /// In the end, further partitions that could beat the best plan are simulated where all of a
     /// candidate's have so many actions together at the most.
     std::int64_t most_partition_actions = 20'000'000;
+    /// Where fewer plans were simulated, some of those that were left out are, too, as far as their
+    /// bound is within 5 % of the best plan.
+    std::int64_t least_ranked = 10;
     /// Keeps the best plan of every number of stages and micro-batches, and does not leave out one
     /// because another cell has a faster one: for a heat map.
     bool every_cell = false;

@@ -1,6 +1,8 @@
 #include "sim/search/step_bound.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 namespace pipetwin::sim {
@@ -43,39 +45,131 @@ Work work_of(const LayerSums& sums, bool split, int first, int end) {
             .weight = part(sums.backward_weight) + (split ? sums.dispatch : Duration{})};
 }
 
+Duration update_of(const LayerSums& sums, const BoundQuestion& question, int first, int end) {
+    const Duration update = sums.update[at(end)] - sums.update[at(first)] + sums.dispatch;
+    if (question.replicas.replicas == 1 || question.overlap_reduction) {
+        return update;
+    }
+    return update + all_reduce_time(question.all_reduce,
+                                    question.replicas,
+                                    sums.weights[at(end)] - sums.weights[at(first)]);
+}
+
+/// What a rank holds of one micro-batch on one of its pieces, or the least of them.
+struct StashBytes {
+    Bytes input{};
+    Bytes saved{};
+    Bytes split{};  ///< in addition, from I to W
+};
+
+/// By a rank with so many stashes at once, of which `pending` at least wait for their W.
+Bytes held_at_least(const BoundQuestion& question, const StashBytes& of, int stashes, int pending) {
+    if (question.recomputed == 0) {
+        return stashes * of.saved + pending * of.split;
+    }
+    // Whole are those that wait and the one at work; of the others there is the input.
+    const int whole = std::max(pending, 1);
+    return whole * of.saved + (stashes - whole) * of.input + pending * of.split;
+}
+
 }  // namespace
+
+/// Of the first forward, up to the stage.
+Duration StepBound::before(int stage, int first) const {
+    return sums_.forward[at(first)] + stage * sums_.dispatch + question_.hops_to(stage);
+}
+
+/// Of the last backward, from the stage.
+Duration StepBound::after(int stage, int first) const {
+    return sums_.backward_input[at(first)] + stage * sums_.dispatch + question_.hops_to(stage) +
+           (question_.split ? Duration{} : sums_.backward_weight[at(first)]);
+}
+
+/// Of one micro-batch from the stage to the last one and back.
+Duration StepBound::way(int stage, int first) const {
+    const auto behind = [&](const std::vector<Duration>& of) { return of.back() - of[at(first)]; };
+    const int stages = question_.stages;
+    return behind(sums_.forward) + behind(sums_.backward_input) +
+           (question_.split ? Duration{} : behind(sums_.backward_weight)) +
+           2 * ((stages - stage) * sums_.dispatch + question_.hops_to(stages - 1) -
+                question_.hops_to(stage));
+}
+
+Duration StepBound::cycles(int stage, int first, int end) const {
+    const int at_once = question_.in_flight->of(stage, question_.stages);
+    const int cycles = (question_.micro_batches - 1) / at_once;
+    const int more = (question_.micro_batches - 1) % at_once;
+    const Duration forward = sums_.forward[at(end)] - sums_.forward[at(first)] + sums_.dispatch;
+    return before(stage, first) + (cycles + 1) * way(stage, first) + more * forward +
+           after(stage, first);
+}
+
+/// For its first backward, and for the last.
+Duration StepBound::waits(int stage, int first, int end) const {
+    const int stages = question_.stages;
+    const int micro_batches = question_.micro_batches;
+    const Work work = work_of(sums_, question_.split, first, end);
+    const Duration backward = work.backward(question_);
+    const Duration again = question_.recomputed > 0 ? work.forward : Duration{};
+    const Duration all_again = std::max(question_.recomputed - 1, 0) * again;
+    const Duration hops = (stages - 1 - stage) * sums_.dispatch + question_.hops_to(stages - 1) -
+                          question_.hops_to(stage);
+    const Duration there = sums_.forward.back() - sums_.forward[at(end)] + hops;
+    const Duration back =
+        sums_.backward_input.back() - sums_.backward_input[at(end)] + hops +
+        (question_.split ? Duration{}
+                         : sums_.backward_weight.back() - sums_.backward_weight[at(end)]);
+    const Duration away = after(stage, first);
+    const Duration update = update_of(sums_, question_, first, end);
+    const Duration backwards = micro_batches * backward + all_again;
+    const Duration weights = question_.split ? micro_batches * work.weight : Duration{};
+    const Duration end_of_all = std::max(weights + update, away);
+    if (question_.forward_first) {
+        return before(stage, first) + micro_batches * work.forward + there + back + backwards +
+               end_of_all;
+    }
+    const int in_flight = question_.in_flight->of(stage, stages);
+    const int later = std::max(micro_batches - in_flight, 0);
+    const Duration first_backward = before(stage, first) + work.forward + there + back;
+    const Duration start = first_backward + later * work.forward + backwards + end_of_all;
+    if (later == 0) {
+        return start;
+    }
+    return std::max(start,
+                    first_backward + later * (work.forward + backward) + (later - 1) * again +
+                        there + back + backward + away);
+}
 
 Duration StepBound::cost(int stage, int first, int end) const {
     const Work work = work_of(sums_, question_.split, first, end);
-    const Duration fill = sums_.forward[at(first)] + stage * sums_.dispatch;
-    const Duration drain = sums_.backward_input[at(first)] + stage * sums_.dispatch +
-                           (question_.split ? Duration{} : sums_.backward_weight[at(first)]);
-    Duration update = sums_.update[at(end)] - sums_.update[at(first)] + sums_.dispatch;
-    if (question_.replicas.replicas > 1 && !question_.overlap_reduction) {
-        update += all_reduce_time(question_.all_reduce,
-                                  question_.replicas,
-                                  sums_.weights[at(end)] - sums_.weights[at(first)]);
-    }
+    const Duration update = update_of(sums_, question_, first, end);
     const Duration all = work.all(question_);
-    return fill +
-           std::max(all + update, (question_.split ? work.before_weights(question_) : all) + drain);
+    Duration cost =
+        before(stage, first) +
+        std::max(all + update,
+                 (question_.split ? work.before_weights(question_) : all) + after(stage, first));
+    if (question_.in_flight) {
+        cost = std::max(cost, cycles(stage, first, end));
+    }
+    if (question_.in_flight || question_.forward_first) {
+        cost = std::max(cost, waits(stage, first, end));
+    }
+    return cost;
 }
 
 bool StepBound::fits(int stage, int first, int end) const {
     if (!question_.memory_limit) {
         return true;
     }
-    const Bytes saved = sums_.saved[at(end)] - sums_.saved[at(first)];
-    const int in_flight = question_.all_at_once
-                              ? question_.in_flight
-                              : std::min(question_.in_flight, question_.stages - stage);
-    Bytes stash = in_flight * saved;
-    if (question_.recomputed > 0) {
-        // The one at work whole, and where all are recomputed the inputs of the others.
-        const bool inputs = question_.recomputed == question_.micro_batches;
-        stash = std::max(saved, inputs ? in_flight * sums_.least_boundary : Bytes{});
-    }
-    return sums_.state[at(end)] - sums_.state[at(first)] + stash <= *question_.memory_limit;
+    const int stashes = question_.stashes.of(stage, question_.stages);
+    const int in_flight =
+        question_.in_flight ? question_.in_flight->of(stage, question_.stages) : stashes;
+    const StashBytes of{.input = stage == 0 ? sums_.input : sums_.least_boundary,
+                        .saved = sums_.saved[at(end)] - sums_.saved[at(first)],
+                        .split = sums_.split_of(first, end)};
+    return sums_.state[at(end)] - sums_.state[at(first)] +
+               held_at_least(question_, of, stashes, std::max(stashes - in_flight, 0)) <=
+           *question_.memory_limit;
 }
 
 bool StepBound::keeps(const std::vector<int>& layers_per_stage, Duration limit) const {
@@ -114,11 +208,19 @@ std::vector<int> StepBound::furthest_ends(Duration limit) const {
     return first == sums_.layers() ? ends : std::vector<int>{};
 }
 
-std::optional<Duration> StepBound::least() const {
-    // Any partition keeps the time of all work on one stage; what may fail is the memory.
-    Duration high = cost(question_.stages - 1, 0, sums_.layers());
+std::optional<Duration> StepBound::least(Duration ceiling) const {
+    // Any partition keeps the time of all work on one stage, there and back for every micro-batch;
+    // what may fail is the memory.
+    const int last = question_.stages - 1;
+    Duration high = cost(last, 0, sums_.layers()) + (question_.micro_batches + 2) * way(0, 0);
     if (!keeps(high)) {
         return std::nullopt;
+    }
+    if (ceiling < high) {
+        if (!keeps(ceiling)) {
+            return ceiling;
+        }
+        high = ceiling;
     }
     Duration low{-1};  // kept by none
     while (high - low > Duration{1} && high - low > high / 10'000) {
@@ -154,34 +256,61 @@ std::vector<int> StepBound::longest_last(Duration limit) const {
     return sizes;
 }
 
-Duration bound_of_pieces(const LayerSums& sums,
-                         const BoundQuestion& question,
-                         const std::vector<int>& layers_per_piece,
-                         bool v_shape) {
+namespace {
+
+constexpr Bytes more_than_any{std::numeric_limits<std::int64_t>::max()};
+
+/// What the pieces of one rank come to.
+struct RankSum {
+    Work first{};  ///< its first piece
+    Work all{};
+    Duration update{};
+    Bytes state{};
+    StashBytes smallest{.input = more_than_any, .saved = more_than_any, .split = more_than_any};
+};
+
+}  // namespace
+
+std::optional<Duration> bound_of_pieces(const LayerSums& sums,
+                                        const BoundQuestion& question,
+                                        const Pieces& pieces) {
+    const auto smaller = [](Bytes& least, Bytes bytes) { least = std::min(least, bytes); };
     const int ranks = question.stages;
-    std::vector<Work> of_rank(at(ranks));
-    std::vector<Work> of_first_piece;
+    std::vector<RankSum> of_rank(at(ranks));
     int first = 0;
-    for (int piece = 0; std::cmp_less(piece, layers_per_piece.size()); ++piece) {
-        const int end = first + layers_per_piece[at(piece)];
+    for (int piece = 0; std::cmp_less(piece, pieces.layers.size()); ++piece) {
+        const int end = first + pieces.layers[at(piece)];
+        const bool turned = pieces.v_shape && piece >= ranks;
+        RankSum& rank = of_rank[at(turned ? 2 * ranks - 1 - piece : piece % ranks)];
         const Work work = work_of(sums, question.split, first, end);
-        const bool turned = v_shape && piece >= ranks;
-        of_rank[at(turned ? 2 * ranks - 1 - piece : piece % ranks)] += work;
         if (piece < ranks) {
-            of_first_piece.push_back(work);
+            rank.first = work;
         }
+        rank.all += work;
+        rank.update += update_of(sums, question, first, end);
+        rank.state += sums.state[at(end)] - sums.state[at(first)];
+        smaller(rank.smallest.input, piece == 0 ? sums.input : sums.least_boundary);
+        smaller(rank.smallest.saved, sums.saved[at(end)] - sums.saved[at(first)]);
+        smaller(rank.smallest.split, sums.split_of(first, end));
         first = end;
     }
     Duration bound{};
     Duration fill{};
     Duration drain{};
-    for (int rank = 0; rank < ranks; ++rank) {
-        const Work& work = of_rank[at(rank)];
-        const Duration all = work.all(question);
-        const Duration before = question.split ? work.before_weights(question) : all;
-        bound = std::max(bound, fill + std::max(all, before + drain));
-        fill += of_first_piece[at(rank)].forward;
-        drain += of_first_piece[at(rank)].backward(question);
+    for (int r = 0; r < ranks; ++r) {
+        const RankSum& rank = of_rank[at(r)];
+        const PieceStashes held = pieces.stashes.empty() ? PieceStashes{} : pieces.stashes[at(r)];
+        if (question.memory_limit &&
+            rank.state + held_at_least(question, rank.smallest, held.all, held.pending) >
+                *question.memory_limit) {
+            return std::nullopt;
+        }
+        const Duration hops = question.hops_to(r);
+        const Duration all = rank.all.all(question);
+        const Duration before = question.split ? rank.all.before_weights(question) : all;
+        bound = std::max(bound, fill + hops + std::max(all + rank.update, before + drain + hops));
+        fill += rank.first.forward;
+        drain += rank.first.backward(question);
     }
     return bound;
 }

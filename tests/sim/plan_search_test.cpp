@@ -14,6 +14,8 @@
 #include "core/cluster.h"
 #include "core/error.h"
 #include "core/footprint.h"
+#include "core/schedule.h"
+#include "sim/search/candidate_bounds.h"
 #include "sim/search/step_bound.h"
 #include "sim/simulate.h"
 #include "tests/support/scenario_plans.h"
@@ -248,17 +250,15 @@ TEST(StepBound, IsNeverAboveTheStep) {
         const Candidate candidate{
             .shape = {.stages = 1 + random.below(layers), .micro_batches = scenario.training.batch},
             .style = {.schedule = schedule, .recompute = recompute}};
-        const int micro_batches = candidate.shape.micro_batches;
-        const Scenario settled = with_candidate(scenario, candidate);
-        const LayerSums sums = layer_sums(
-            settled, model, profile, Cluster(settled, profile, candidate.shape.stages), 1);
-        const BoundQuestion question{
-            .stages = candidate.shape.stages,
-            .micro_batches = micro_batches,
-            .recomputed = recompute == Recompute::None
-                              ? 0
-                              : micro_batches - (recompute == Recompute::ExceptLast ? 1 : 0),
-            .split = schedule.starts_with("zb")};
+        CandidateBounds bounds(scenario, model, profile);
+        bounds.learn(candidate.shape);
+        const BoundQuestion question = bounds.of(candidate.shape).question(candidate.style);
+        const LayerSums sums =
+            layer_sums(with_candidate(scenario, candidate),
+                       model,
+                       profile,
+                       Cluster(with_candidate(scenario, candidate), profile, question.stages),
+                       1);
         const StepBound bound(sums, question);
         const Duration least = bound.least().value();
         for (const std::vector<int>& partition : all_partitions(layers, question.stages)) {
@@ -272,21 +272,89 @@ TEST(StepBound, IsNeverAboveTheStep) {
     }
 }
 
-/// What the memory bounds take for granted of 1f1b and its zero-bubble forms.
-TEST(StepBound, AStageHoldsAsManyStashesAsItSays) {
+/// How many micro-batches a stage has sent on whose backward has not come back, at most.
+int most_in_flight(const std::vector<Action>& row) {
+    int in_flight = 0;
+    int most = 0;
+    for (const Action& action : row) {
+        if (action.op == Op::Forward) {
+            most = std::max(most, ++in_flight);
+        } else if (action.op == Op::Backward || action.op == Op::BackwardInput) {
+            --in_flight;
+        }
+    }
+    return most;
+}
+
+/// What bounds of memory and of time take for granted of schedules with one piece to a rank.
+TEST(StepBound, AStageHoldsAndWaitsForAsManyAsItSays) {
     for (const ScheduleKind kind :
-         {ScheduleKind::OneFOneB, ScheduleKind::ZbH1, ScheduleKind::ZbH2}) {
+         {ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::ZbH1, ScheduleKind::ZbH2}) {
+        const std::string_view name = to_string(kind);
         for (int ranks = 1; ranks <= 6; ++ranks) {
-            for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
-                const std::vector<int> live = peak_live_activations(
-                    generate(kind, {.ranks = ranks, .micro_batches = micro_batches}));
+            for (int micro_batches = 1; micro_batches <= 14; ++micro_batches) {
+                const Schedule schedule =
+                    generate(kind, {.ranks = ranks, .micro_batches = micro_batches});
+                const std::vector<int> live = peak_live_activations(schedule);
+                const StashCount stashes = stashes_of(name, ranks, micro_batches);
+                const std::optional<InFlight> in_flight = in_flight_of(name);
                 for (int rank = 0; rank < ranks; ++rank) {
-                    EXPECT_GE(live[static_cast<std::size_t>(rank)],
-                              std::min(micro_batches, ranks - rank));
+                    const auto index = static_cast<std::size_t>(rank);
+                    EXPECT_GE(live[index], stashes.of(rank, ranks)) << name;
+                    if (in_flight) {
+                        EXPECT_LE(most_in_flight(schedule.ranks[index]), in_flight->of(rank, ranks))
+                            << name;
+                    }
                 }
             }
         }
     }
+}
+
+/// For each schedule that is searched and every small shape that it has.
+template <typename Check>
+void for_each_schedule(Check check) {
+    for (const ScheduleName& schedule : known_schedules()) {
+        for (const int chunks : {1, 2, 3, 4}) {
+            for (int ranks = 1; ranks <= 6; ++ranks) {
+                for (int micro_batches = 1; micro_batches <= 14; ++micro_batches) {
+                    const Style style{.schedule = std::string(schedule.name), .chunks = chunks};
+                    try {
+                        check(style,
+                              generate(schedule.kind,
+                                       {.ranks = ranks,
+                                        .chunks = chunks,
+                                        .micro_batches = micro_batches}));
+                    } catch (const Error&) {
+                        // the schedule has no such shape
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(StashesOfPieces, AreNoMoreThanTheScheduleHolds) {
+    int compared = 0;
+    for_each_schedule([&](const Style& style, const Schedule& schedule) {
+        const std::vector<PieceStashes> least =
+            stashes_of_pieces(style, schedule.rank_count(), schedule.micro_batches);
+        if (least.empty() || style.chunks == 1) {
+            return;
+        }
+        const std::vector<int> live = peak_live_activations(schedule);
+        for (std::size_t rank = 0; rank < least.size(); ++rank) {
+            ++compared;
+            ASSERT_LE(least[rank].all, live[rank])
+                << style.schedule << " rank " << rank << " of " << schedule.rank_count() << ", "
+                << style.chunks << " chunks, " << schedule.micro_batches << " micro-batches";
+            if (least[rank].pending > 0) {
+                ASSERT_GE(least[rank].all - least[rank].pending,
+                          std::min(least[rank].all, most_in_flight(schedule.ranks[rank])));
+            }
+        }
+    });
+    EXPECT_GT(compared, 1000);
 }
 
 }  // namespace

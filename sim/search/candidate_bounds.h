@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/model.h"
+#include "core/profile.h"
+#include "core/scenario.h"
+#include "core/units.h"
+#include "sim/search/candidate.h"
+#include "sim/search/layer_sums.h"
+#include "sim/search/step_bound.h"
+
+namespace pipetwin::sim {
+
+class ShapeBounds;
+
+/// What can be told of candidates without a plan of them.
+class CandidateBounds {
+  public:
+    /// Keeps references to all of them.
+    CandidateBounds(const Scenario& scenario, const Model& model, const Profile& profile)
+        : scenario_(scenario), model_(model), profile_(profile) {}
+
+    /// Reads the costs that the shape needs. Before anything else is asked of it; the rest may be
+    /// asked by several threads at once.
+    void learn(const Shape& shape);
+
+    /// Why its costs are not known; none where they are. Nothing below may be asked then.
+    const std::string* unknown(const Shape& shape) const;
+
+    /// What no candidate of the shape goes below. Cheap: nothing is searched.
+    Duration least(const Shape& shape) const;
+
+    /// More about the candidates of one shape. For one thread.
+    ShapeBounds of(const Shape& shape) const;
+
+  private:
+    using SumsKey = std::pair<int, int>;  ///< tensor_parallel, size of a micro-batch
+
+    /// Where sizes differ by one, the smaller is the bound's.
+    SumsKey key_of(const Shape& shape) const;
+    const LayerSums& sums_of(const Shape& shape) const { return *sums_.at(key_of(shape)); }
+    int micro_batches_of(const Shape& shape) const;
+    /// For what depends on the shape alone.
+    Scenario with_shape(const Shape& shape) const;
+
+    const Scenario& scenario_;
+    const Model& model_;
+    const Profile& profile_;
+    std::map<SumsKey, std::unique_ptr<LayerSums>> sums_{};  ///< null: costs are not known there
+    std::map<SumsKey, std::string> unknown_{};              ///< why
+};
+
+/// What steps of a shape's candidates do not go below, and which partitions promise most.
+class ShapeBounds {
+  public:
+    /// Keeps references; `question` is what all candidates have in common.
+    ShapeBounds(const Scenario& scenario, const LayerSums& sums, BoundQuestion question)
+        : scenario_(scenario), sums_(sums), of_shape_(std::move(question)) {}
+
+    /// What its bound depends on beside the layers.
+    BoundQuestion question(const Style& style) const;
+
+    /// With any partition that may be tried; none where it does not fit. What is not below
+    /// `ceiling` may be told as that.
+    std::optional<Duration> least(const Style& style, Duration ceiling);
+
+    /// Those that promise most, for a style with that bound. An empty list stands for what the
+    /// scenario says, or the balanced one.
+    std::vector<std::vector<int>> partitions(const Style& style, Duration least);
+
+    /// Whether the bound of the style is one for every partition, and others than `partitions` may
+    /// be tried.
+    bool has_more_partitions(const Style& style) const;
+
+    /// Every partition of such a style that its bound lets be faster than `best`; none where they
+    /// are more than `most`.
+    std::optional<std::vector<std::vector<int>>> faster_partitions(const Style& style,
+                                                                   Duration best,
+                                                                   std::int64_t most) const;
+
+  private:
+    const std::vector<int>& balanced(int pieces, bool recomputes);
+    std::vector<std::vector<int>> partitions_by_bound(const BoundQuestion& question,
+                                                      Duration least);
+
+    const Scenario& scenario_;
+    const LayerSums& sums_;
+    BoundQuestion of_shape_;
+    std::map<std::pair<int, bool>, std::vector<int>> balanced_{};  ///< known ones
+};
+
+/// Of a schedule with one piece to a rank.
+StashCount stashes_of(std::string_view schedule, int stages, int micro_batches);
+
+/// Of such a schedule; none where all micro-batches may be on their way at once.
+std::optional<InFlight> in_flight_of(std::string_view schedule);
+
+/// The stashes of each rank; empty where nothing is known. Of the searched schedules with several
+/// pieces to a rank, in their closed forms (see the generators).
+std::vector<PieceStashes> stashes_of_pieces(const Style& style, int ranks, int micro_batches);
+
+}  // namespace pipetwin::sim

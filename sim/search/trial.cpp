@@ -1,0 +1,149 @@
+#include "sim/search/trial.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/error.h"
+#include "core/footprint.h"
+#include "core/metrics.h"
+#include "core/plan.h"
+#include "sim/explanation.h"
+#include "sim/simulate.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+/// The rank that lacks most, where any does.
+std::optional<ClosestPlan> missing(const Candidate& candidate,
+                                   const Plan& plan,
+                                   const std::vector<MemoryUse>& peaks) {
+    std::optional<ClosestPlan> missed;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const Bytes peak = peaks[static_cast<std::size_t>(rank)].total();
+        const Bytes limit = plan.memory_limit(rank).value_or(peak);
+        if (peak > limit && (!missed || peak - limit > missed->peak - missed->limit)) {
+            missed = ClosestPlan{.candidate = candidate,
+                                 .partition = plan->partition->layers_per_stage(),
+                                 .rank = rank,
+                                 .peak = peak,
+                                 .limit = limit};
+        }
+    }
+    return missed;
+}
+
+FoundPlan found_plan(const Candidate& candidate,
+                     const Plan& plan,
+                     const Timeline& timeline,
+                     const std::vector<MemoryUse>& peaks) {
+    const Metrics metrics = measure(plan, timeline);
+    FoundPlan found{.candidate = candidate,
+                    .partition = plan->partition->layers_per_stage(),
+                    .step = step_time(timeline),
+                    .samples_per_second = metrics.samples_per_second,
+                    .bubble = metrics.bubble.total};
+    for (const MemoryUse& peak : peaks) {
+        found.peak = std::max(found.peak, peak.total());
+    }
+    return found;
+}
+
+}  // namespace
+
+void Outcome::refuse(std::string_view why, const Candidate& candidate) {
+    std::string rule(why);
+    std::erase_if(rule, [](char c) { return c >= '0' && c <= '9'; });
+    Infeasible& entry = infeasible[rule];
+    if (entry.count++ == 0) {
+        entry.why = why;
+        entry.example = candidate;
+    }
+}
+
+void Outcome::missed(ClosestPlan plan) {
+    if (!closest || plan.peak - plan.limit < closest->peak - closest->limit) {
+        closest = std::move(plan);
+    }
+}
+
+void Outcome::add(Outcome other) {
+    std::ranges::move(other.found, std::back_inserter(found));
+    std::ranges::move(other.contenders, std::back_inserter(contenders));
+    for (auto& [rule, entry] : other.infeasible) {
+        const auto [known, is_new] = infeasible.try_emplace(rule, entry);
+        known->second.count += is_new ? 0 : entry.count;
+    }
+    if (other.closest) {
+        missed(*std::move(other.closest));
+    }
+    candidates += other.candidates;
+    searched += other.searched;
+    pruned += other.pruned;
+    actions += other.actions;
+}
+
+void try_partition(const SearchSpace& space,
+                   const Candidate& candidate,
+                   const std::vector<int>& partition,
+                   Duration best,
+                   Outcome& outcome) {
+    Scenario settled = with_candidate(space.scenario, candidate);
+    if (!partition.empty()) {
+        settled.pipeline.partition = partition;
+    }
+    Plan plan = make_plan(settled, space.model, space.profile);
+    outcome.actions += static_cast<std::int64_t>(action_count(plan));
+    std::vector<MemoryUse> peaks;
+    if (!plan->host_link) {  // with one, times decide
+        peaks = peak_memory(plan);
+        if (auto missed = missing(candidate, plan, peaks)) {
+            outcome.missed(*std::move(missed));
+            return;
+        }
+    }
+    if (!plan->channel_capacity) {
+        const int capacity = settled_capacity(plan);
+        plan = std::move(plan).with_capacity(capacity);
+        if (!plan->host_link) {
+            peaks = peak_memory(plan);
+        }
+    }
+    const Timeline timeline = simulate(plan);
+    if (plan->host_link) {
+        peaks = peak_memory(plan, timeline);
+    }
+    if (auto missed = missing(candidate, plan, peaks)) {
+        outcome.missed(*std::move(missed));
+        return;
+    }
+    if (step_time(timeline) < best) {
+        outcome.found.push_back(found_plan(candidate, plan, timeline, peaks));
+    }
+}
+
+Outcome try_candidate(const SearchSpace& space,
+                      const Candidate& candidate,
+                      const std::vector<std::vector<int>>& partitions) {
+    Outcome own;
+    try {
+        for (const std::vector<int>& partition : partitions) {
+            const Duration best = own.found.empty() ? Duration::max() : own.found.back().step;
+            try_partition(space, candidate, partition, best, own);
+        }
+    } catch (const Error& error) {
+        Outcome refused;
+        refused.refuse(error.text(), candidate);
+        return refused;
+    }
+    if (own.found.empty()) {
+        own.refuse(out_of_memory, candidate);
+        return own;
+    }
+    ++own.searched;
+    own.found.erase(own.found.begin(), own.found.end() - 1);  // each is faster than the one before
+    return own;
+}
+
+}  // namespace pipetwin::sim

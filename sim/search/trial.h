@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/model.h"
+#include "core/profile.h"
+#include "core/scenario.h"
+#include "core/units.h"
+#include "sim/search/candidate.h"
+#include "sim/search/found_plan.h"
+
+/// Candidates made into plans and simulated.
+namespace pipetwin::sim {
+
+/// A candidate of which only some partitions were simulated; none is faster than `least`.
+struct Contender {
+    Duration least{};
+    Candidate candidate;
+
+    auto operator<=>(const Contender&) const = default;
+};
+
+/// What candidates have come to.
+struct Outcome {
+    std::vector<FoundPlan> found{};
+    std::map<std::string, Infeasible> infeasible{};  ///< by reason, without its numbers
+    std::optional<ClosestPlan> closest{};
+    std::vector<Contender> contenders{};
+    std::int64_t candidates = 0;
+    std::int64_t searched = 0;
+    std::int64_t pruned = 0;
+    std::int64_t actions = 0;  ///< that were planned
+
+    void refuse(std::string_view why, const Candidate& candidate);
+    void missed(ClosestPlan plan);
+    void add(Outcome other);
+};
+
+/// What is searched in.
+struct SearchSpace {
+    const Scenario& scenario;
+    const Model& model;
+    const Profile& profile;
+};
+
+/// Plans and simulates one partition; the empty list stands for what the scenario says. Its
+/// metrics are measured where it is faster than `best`. Adds to `found`, or to what does not fit.
+/// Throws as make_plan.
+void try_partition(const SearchSpace& space,
+                   const Candidate& candidate,
+                   const std::vector<int>& partition,
+                   Duration best,
+                   Outcome& outcome);
+
+/// The fastest of some partitions, if any fits. A candidate that is no plan is refused.
+Outcome try_candidate(const SearchSpace& space,
+                      const Candidate& candidate,
+                      const std::vector<std::vector<int>>& partitions);
+
+/// Why a candidate of which no partition fits is refused.
+constexpr std::string_view out_of_memory = "more memory than the ranks have";
+
+}  // namespace pipetwin::sim
