@@ -44,7 +44,8 @@ RecomputeRules::RecomputeRules(std::vector<Recompute> of_piece) : of_piece_(std:
 }
 
 Recompute RecomputeRules::of(int piece) const {
-    return of_piece_.size() == 1 ? of_piece_.front() : of_piece_.at(static_cast<std::size_t>(piece));
+    return of_piece_.size() == 1 ? of_piece_.front()
+                                 : of_piece_.at(static_cast<std::size_t>(piece));
 }
 
 std::optional<Recompute> RecomputeRules::everywhere() const {
@@ -74,8 +75,8 @@ std::string to_string(const RecomputeRules& rules) {
         while (last + 1 < modes.size() && modes[last + 1] == modes[first]) {
             ++last;
         }
-        const std::string stages =
-            first == last ? fmt::format("stage {}", first) : fmt::format("stages {}-{}", first, last);
+        const std::string stages = first == last ? fmt::format("stage {}", first)
+                                                 : fmt::format("stages {}-{}", first, last);
         text +=
             fmt::format("{}{} on {}", text.empty() ? "" : ", ", to_string(modes[first]), stages);
         first = last + 1;
