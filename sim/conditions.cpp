@@ -70,10 +70,55 @@ Conditions without_communication(Conditions conditions) {
     return conditions;
 }
 
+namespace {
+
+/// Recompute as if every piece had its equal share of it: of each micro-batch, the R that there are
+/// last shorter, and where a piece has none its backward lasts longer by as much.
+class EqualRecompute {
+  public:
+    EqualRecompute(const Plan& plan, Duration mean) : plan_(plan) {
+        const int pieces = piece_count(plan->schedule);
+        for (int k = 0; k < plan.micro_batches(); ++k) {
+            int with = 0;
+            for (int piece = 0; piece < pieces; ++piece) {
+                with += recomputes(plan->recompute.of(piece), k, plan.micro_batches()) ? 1 : 0;
+            }
+            // Rounded up, as the means are; in two parts, so that no product overflows.
+            const std::int64_t rest = (mean % pieces).count() * with;
+            share_.push_back(mean / pieces * with + Duration{(rest + pieces - 1) / pieces});
+        }
+    }
+
+    /// How long an R lasts, or by how much a backward is longer.
+    Duration operator()(const Action& action) const {
+        const bool backward = action.op == Op::Backward || action.op == Op::BackwardInput;
+        if (action.op != Op::Recompute && (!backward || has_recompute(action))) {
+            return {};
+        }
+        return share_[static_cast<std::size_t>(action.micro_batch)];
+    }
+
+  private:
+    bool has_recompute(const Action& action) const {
+        return recomputes(plan_->recompute.of(piece_of(plan_->schedule, action.stage)),
+                          action.micro_batch,
+                          plan_.micro_batches());
+    }
+
+    const Plan& plan_;
+    std::vector<Duration> share_;  ///< [micro-batch]
+};
+
+}  // namespace
+
 Conditions with_equal_pieces(const Plan& plan, Conditions conditions) {
     struct Total {
         Duration time{};
         std::int64_t count = 0;
+        /// Rounded up; nothing of nothing.
+        Duration mean() const {
+            return count == 0 ? Duration{} : (time + Duration{count - 1}) / count;
+        }
     };
     std::map<Op, Total> totals;
     const auto& rows = plan->schedule.ranks;
@@ -84,11 +129,12 @@ Conditions with_equal_pieces(const Plan& plan, Conditions conditions) {
             ++total.count;
         }
     }
+    const EqualRecompute recompute(plan, totals[Op::Recompute].mean());
+    totals.erase(Op::Recompute);
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
         for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
-            const Total& total = totals[rows[rank][cell].op];
-            conditions.durations[rank][cell] =
-                (total.time + Duration{total.count - 1}) / total.count;
+            const Action& action = rows[rank][cell];
+            conditions.durations[rank][cell] = totals[action.op].mean() + recompute(action);
         }
     }
     return conditions;

@@ -43,7 +43,8 @@ Conditions conditions_of(const Plan& plan, const Timeline& timeline);
 Conditions without_communication(Conditions conditions);
 
 /// The same with every action at the mean of its op, rounded up so that no rank gets less than its
-/// share of the work. For conditions with durations.
+/// share of the work. Where pieces recompute differently, each gets its share of that, too. For
+/// conditions with durations.
 Conditions with_equal_pieces(const Plan& plan, Conditions conditions);
 
 /// The plan's own, with the duration of every action written down.

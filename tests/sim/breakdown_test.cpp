@@ -128,7 +128,12 @@ TEST(Breakdown, PartsSumToTheStepAndNoneIsNegative) {
         for (int micro_batches = 1; micro_batches <= 12; ++micro_batches) {
             for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
                 PlainCosts costs = testing::random_costs(kind, ranks, micro_batches, random);
-                costs.recompute = static_cast<Recompute>(random() % 3);
+                std::vector<Recompute> modes;
+                for (int stage = 0; stage < ranks; ++stage) {
+                    modes.push_back(static_cast<Recompute>(random() % 3));
+                }
+                costs.recompute = random() % 2 == 0 ? RecomputeRules(modes.front())
+                                                    : RecomputeRules(std::move(modes));
                 const Plan plan = make_plan(costs);
                 const Timeline predicted = simulate(plan);
                 const Timeline measured =
@@ -146,6 +151,24 @@ TEST(Breakdown, PartsSumToTheStepAndNoneIsNegative) {
             }
         }
     }
+}
+
+// With an R of 2 ms on the last stage alone, and what it would be with 1 ms on each:
+//
+//     rank 0  01.....bb..aa   13 ms
+//     rank 1  .01rrbbrraa..
+//
+//     rank 0  01....bbbaaa   12 ms: each backward of rank 0 is longer by its share
+//     rank 1  .01rbbraa...
+TEST(Breakdown, RecomputeOnSomeStagesAloneIsImbalance) {
+    PlainCosts costs = plain(ScheduleKind::GPipe, 2, 2);
+    costs.recompute_cost = {milliseconds(2), milliseconds(2)};
+    costs.recompute = RecomputeRules({Recompute::None, Recompute::Always});
+    const Breakdown parts = of(costs);
+    EXPECT_EQ(parts.sum(), Duration(milliseconds(13)));
+    EXPECT_EQ(parts.recompute, Duration(milliseconds(2)));
+    EXPECT_EQ(parts.imbalance, Duration(milliseconds(1)));
+    EXPECT_EQ(parts.bubble, Duration(milliseconds(4)));
 }
 
 // Found by the property above: equal pieces make this step longer, so imbalance would have been
