@@ -267,6 +267,25 @@ TEST_F(Training, AScheduleWrittenByHandTrainsToTheLossOfGPipe) {
     EXPECT_THAT(content_of(folder() / "run" / "schedule.csv"), HasSubstr("1I2"));
 }
 
+TEST_F(Training, RecomputeStageByStageTrainsToTheSameLossAndIsInTheFolder) {
+    const auto run = [this](const std::string& recompute) {
+        const Outcome outcome = pipetwin(
+            command("run", {"--json", "--force", "--set", "pipeline.recompute=" + recompute}));
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome.json();
+    };
+    EXPECT_EQ(run("none")["predicted"]["recompute"], "none");
+    const std::vector<double> nowhere = losses(folder() / "run");
+    const auto report = run("[\"always\", \"none\"]");
+    EXPECT_EQ(losses(folder() / "run"), nowhere);
+    EXPECT_EQ(report["predicted"]["recompute"], (std::vector{"always", "none"}));
+    EXPECT_THAT(content_of(folder() / "run" / "scenario.toml"),
+                HasSubstr("recompute = [\"always\", \"none\"]"));
+    const std::string rows = content_of(folder() / "run" / "schedule.csv");
+    EXPECT_THAT(rows, HasSubstr("0R0"));
+    EXPECT_THAT(rows, ::testing::Not(HasSubstr("1R0")));
+}
+
 TEST_F(Training, ABrokenScheduleFileIsRefusedBeforeAnythingIsMeasured) {
     file("broken.csv", "0F0,0F1,0B0,0F2,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
     const Outcome outcome =
