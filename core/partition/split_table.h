@@ -152,44 +152,44 @@ class SplitTable {
         return from;
     }
 
-    std::int64_t least_of_largest(int stage, int first, std::int64_t limit) const {
+    /// Calls take(cost of the stage, value of the rest behind it) for every end that keeps `limit`
+    /// and whose rest is worth it. `limit` may fall meanwhile.
+    template <class Worth, class Take>
+    void for_each_end(
+        int stage, int first, const std::int64_t& limit, Worth worth, Take take) const {
         const auto row = costs_.row(stage, first);
         const Place& next = boundary(stage + 1);
         const std::int64_t* const rests = &cells_[place(stage + 1, 0)];
-        std::int64_t best = never;
         for (int end = std::max(first + 1, next.earliest); end <= next.latest; ++end) {
             if (row.least(end) > limit) {
                 break;
             }
-            if (rests[end] > limit) {
+            if (!worth(rests[end])) {
                 continue;
             }
             const std::int64_t cost = row.cost(end);
             if (cost <= limit) {
-                best = std::max(cost, rests[end]);
-                limit = best - 1;  // only a better one is of interest
+                take(cost, rests[end]);
             }
         }
+    }
+
+    std::int64_t least_of_largest(int stage, int first, std::int64_t limit) const {
+        std::int64_t best = never;
+        const auto worth = [&limit](std::int64_t rest) { return rest <= limit; };
+        for_each_end(stage, first, limit, worth, [&](std::int64_t cost, std::int64_t rest) {
+            best = std::max(cost, rest);
+            limit = best - 1;  // only a better one is of interest
+        });
         return best;
     }
 
     std::int64_t least_of_sums(int stage, int first, std::int64_t limit) const {
-        const auto row = costs_.row(stage, first);
-        const Place& next = boundary(stage + 1);
-        const std::int64_t* const rests = &cells_[place(stage + 1, 0)];
         std::int64_t best = never;
-        for (int end = std::max(first + 1, next.earliest); end <= next.latest; ++end) {
-            if (row.least(end) > limit) {
-                break;
-            }
-            if (rests[end] >= best) {
-                continue;
-            }
-            const std::int64_t cost = row.cost(end);
-            if (cost <= limit) {
-                best = std::min(best, cost + rests[end]);
-            }
-        }
+        const auto worth = [&best](std::int64_t rest) { return rest < best; };
+        for_each_end(stage, first, limit, worth, [&best](std::int64_t cost, std::int64_t rest) {
+            best = std::min(best, cost + rest);
+        });
         return best;
     }
 
