@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/formats/input_iterator.h"
 
 namespace pipetwin {
 
@@ -164,26 +165,14 @@ namespace {
 using nlohmann::json;
 
 /// Walks over the text and tells where the parser has got to.
-class CountingIterator {
+class CountingIterator : public InputIterator<CountingIterator> {
   public:
-    using iterator_category = std::input_iterator_tag;
-    using value_type = char;
-    using difference_type = std::ptrdiff_t;
-    using pointer = const char*;
-    using reference = const char&;
-
     CountingIterator(const char* at, std::size_t* count) : at_(at), count_(count) {}
 
-    reference operator*() const { return *at_; }
-    CountingIterator& operator++() {
+    const char& current() const { return *at_; }
+    void next() {
         ++at_;
         ++*count_;
-        return *this;
-    }
-    CountingIterator operator++(int) {
-        const CountingIterator before = *this;
-        ++*this;
-        return before;
     }
     bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
 

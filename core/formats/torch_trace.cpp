@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/formats/input_iterator.h"
 
 namespace pipetwin {
 
@@ -87,27 +88,13 @@ class Source {
 };
 
 /// What the JSON parser walks with.
-class SourceIterator {
+class SourceIterator : public InputIterator<SourceIterator> {
   public:
-    using iterator_category = std::input_iterator_tag;
-    using value_type = char;
-    using difference_type = std::ptrdiff_t;
-    using pointer = const char*;
-    using reference = const char&;
-
     SourceIterator() = default;
     explicit SourceIterator(Source* source) : source_(source) {}
 
-    reference operator*() const { return source_->current(); }
-    SourceIterator& operator++() {
-        source_->next();
-        return *this;
-    }
-    SourceIterator operator++(int) {
-        const SourceIterator before = *this;
-        ++*this;
-        return before;
-    }
+    const char& current() const { return source_->current(); }
+    void next() { source_->next(); }
     /// Only ever compared with the end.
     bool operator==(const SourceIterator& other) const {
         const auto is_end = [](const Source* source) {

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+
+namespace pipetwin {
+
+/// What an iterator over the characters of an input needs besides its `current()`, `next()` and
+/// `==`, for nlohmann's parser.
+template <class Derived>
+class InputIterator {
+  public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = char;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const char*;
+    using reference = const char&;
+
+    reference operator*() const { return static_cast<const Derived&>(*this).current(); }
+    Derived& operator++() {
+        static_cast<Derived&>(*this).next();
+        return static_cast<Derived&>(*this);
+    }
+    Derived operator++(int) {
+        const Derived before = static_cast<const Derived&>(*this);
+        ++*this;
+        return before;
+    }
+
+  private:
+    friend Derived;
+    InputIterator() = default;
+};
+
+}  // namespace pipetwin
