@@ -28,6 +28,7 @@
 #include "core/partition/ideals.h"
 #include "core/partition/interval_cost.h"
 #include "core/partition/replicated.h"
+#include "tests/support/graphs.h"
 
 namespace {
 
@@ -277,22 +278,6 @@ void measure_replication(int repetitions) {
         call);
 }
 
-/// `arms` chains of `length` layers between a first and a last layer.
-Model parallel_arms(int arms, int length) {
-    std::vector<Model::Named> named{{.name = "first"}};
-    Model::Named last{.name = "last"};
-    for (int arm = 0; arm < arms; ++arm) {
-        std::string before = "first";
-        for (int layer = 0; layer < length; ++layer) {
-            named.push_back({.name = fmt::format("{}.{}", arm, layer), .inputs = {before}});
-            before = named.back().name;
-        }
-        last.inputs.push_back(before);
-    }
-    named.push_back(last);
-    return Model::opaque(named);
-}
-
 void measure_graphs(int repetitions) {
     struct Case {
         int arms;
@@ -301,7 +286,7 @@ void measure_graphs(int repetitions) {
     };
     for (const Case& one :
          {Case{2, 38, "under 1,000 ms"}, Case{3, 11, "under 1,000 ms"}, Case{2, 139, ""}}) {
-        const Model model = parallel_arms(one.arms, one.length);
+        const Model model = testing::parallel_arms(one.arms, one.length);
         const int layers = model.layer_count();
         const auto costs = [=] {
             return GraphCosts{.work = several<Duration>(layers, ms, 30 * ms),

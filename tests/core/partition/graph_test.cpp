@@ -13,6 +13,7 @@
 #include "core/partition/ideals.h"
 #include "tests/core/partition/brute_force.h"
 #include "tests/support/error_of.h"
+#include "tests/support/graphs.h"
 #include "tests/support/nanoseconds.h"
 #include "tests/support/soak.h"
 
@@ -22,6 +23,7 @@ namespace {
 using testing::Dice;
 using testing::error_of;
 using testing::nanoseconds_of;
+using testing::parallel_arms;
 
 std::string name_of(int layer) {
     return fmt::format("n{}", layer);
@@ -39,22 +41,6 @@ Model random_graph(Dice& dice, int layers) {
         }
         named.push_back({.name = name_of(layer), .inputs = inputs});
     }
-    return Model::opaque(named);
-}
-
-/// `arms` chains of `length` layers between a first and a last layer.
-Model parallel_arms(int arms, int length) {
-    std::vector<Model::Named> named{{.name = "first"}};
-    Model::Named last{.name = "last"};
-    for (int arm = 0; arm < arms; ++arm) {
-        std::string before = "first";
-        for (int layer = 0; layer < length; ++layer) {
-            named.push_back({.name = fmt::format("{}.{}", arm, layer), .inputs = {before}});
-            before = named.back().name;
-        }
-        last.inputs.push_back(before);
-    }
-    named.push_back(last);
     return Model::opaque(named);
 }
 
