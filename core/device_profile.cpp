@@ -4,9 +4,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "core/matrix_rate.h"
 
 namespace pipetwin {
 
@@ -35,32 +35,15 @@ std::string_view to_string(ScaleCosts how) {
     PIPETWIN_EXPECT(false, "scaling of costs out of range");
 }
 
-namespace {
-
-double matrix_rate(const DeviceProfile& device, std::string_view precision) {
-    const auto found = device.matrix_rates.find(precision);
-    if (found == device.matrix_rates.end()) {
-        std::vector<std::string_view> known;
-        for (const auto& [name, rate] : device.matrix_rates) {
-            known.push_back(name);
-        }
-        throw Error(
-            ErrorKind::BadInput,
-            fmt::format("device '{}'", device.name),
-            fmt::format(
-                "no matrix rate at precision '{}', only at {}", precision, fmt::join(known, ", ")),
-            "scale by the memory rates: cluster.scale_costs = \"memory\"");
-    }
-    return found->second.value;
-}
-
-}  // namespace
-
 double time_ratio(const DeviceProfile& from,
                   const DeviceProfile& to,
                   std::string_view precision,
                   ScaleCosts how) {
-    const auto compute = [&] { return matrix_rate(from, precision) / matrix_rate(to, precision); };
+    const auto rate = [precision](const DeviceProfile& device) {
+        return matrix_rate(
+            device, precision, "scale by the memory rates: cluster.scale_costs = \"memory\"");
+    };
+    const auto compute = [&] { return rate(from) / rate(to); };
     const auto memory = [&] { return from.memory_rate.value / to.memory_rate.value; };
     switch (how) {
         case ScaleCosts::None:

@@ -13,6 +13,7 @@
 #include "core/formats/hf_weights.h"
 #include "core/formats/json_text.h"
 #include "core/formats/profile_json.h"
+#include "core/matrix_rate.h"
 #include "core/shipped_profiles.h"
 #include "core/suggest.h"
 
@@ -59,21 +60,6 @@ std::string precision_of(const DecoderModel& model,
             "in half precision");
     }
     return model.precision.value_or("fp32");
-}
-
-void expect_rate(const DeviceProfile& device, const std::string& precision) {
-    if (!device.matrix_rates.contains(precision)) {
-        std::vector<std::string_view> known;
-        for (const auto& [name, rate] : device.matrix_rates) {
-            known.push_back(name);
-        }
-        throw Error(
-            ErrorKind::BadInput,
-            fmt::format("device '{}'", device.name),
-            fmt::format(
-                "no matrix rate at precision '{}', only at {}", precision, fmt::join(known, ", ")),
-            "choose one of them with --precision, or another device");
-    }
 }
 
 /// Learned positions end somewhere; rotated ones do not, but were trained that far.
@@ -173,13 +159,16 @@ void check_size(const Profile& profile, const std::string& place, const Estimate
     }
 }
 
-std::string estimate_note(const DeviceProfile& device, const EstimateOptions& options) {
+/// `rate`: of the device's matrix products.
+std::string estimate_note(const DeviceProfile& device,
+                          double rate,
+                          const EstimateOptions& options) {
     return fmt::format(
         "estimated for {}: matrix products at {:.4g} % of {:.4g} TFLOP/s, memory at {:.4g} % of "
         "{:.4g} GB/s",
         device.name,
         100 * options.efficiency,
-        device.matrix_rates.at(options.precision).value / 1e12,
+        rate / 1e12,
         100 * options.memory_efficiency,
         device.memory_rate.value / 1e9);
 }
@@ -212,12 +201,13 @@ Imported import_hf(const ImportOptions& options) {
     const DeviceProfile device = find_device(device_name);
     Imported imported;
     estimate.precision = precision_of(model, options, imported.notes);
-    expect_rate(device, estimate.precision);
+    const double rate = matrix_rate(
+        device, estimate.precision, "choose one of them with --precision, or another device");
     check_sequence(model, estimate.sequence, place, imported.notes);
 
     Profile profile = estimated_profile(model, device, estimate);
     profile.tool_version = PIPETWIN_VERSION;
-    imported.notes.push_back(estimate_note(device, estimate));
+    imported.notes.push_back(estimate_note(device, rate, estimate));
     apply_weights(options, model, profile, imported.notes);
     apply_calibration(options, estimate.micro_batch_size, profile, imported.notes);
     check_size(profile, place, estimate);
