@@ -17,6 +17,8 @@ namespace {
 /// What an F leaves for the backward.
 enum class Kept { Everything, Input, Nothing };
 
+}  // namespace
+
 /// What F keeps of each stage and micro-batch: its input where an R makes the rest again, nothing
 /// where no backward follows.
 class KeptByForward {
@@ -45,6 +47,8 @@ class KeptByForward {
     std::size_t micro_batches_;
     std::vector<Kept> pairs_;
 };
+
+namespace {
 
 /// The table of footprint.h. At the first stage F loads the input itself, and no gradient of it is
 /// made.
@@ -114,14 +118,20 @@ MemoryUse operator+(MemoryUse a, const MemoryUse& b) {
     return a;
 }
 
+/// Of one action of a plan, at a cost that may be another than the plan's.
+MemoryChange change_of(const Plan& plan,
+                       const StageCost& cost,
+                       const Action& action,
+                       const KeptByForward& kept) {
+    return change_of(
+        cost, action, !has_stage_before(plan->schedule, action.stage), kept.of(action));
+}
+
 MemoryChange change_of(const Plan& plan, const Action& action, const KeptByForward& kept) {
     if (!has_micro_batch(action.op)) {
         return {};
     }
-    return change_of(plan.cost(action.stage, action.micro_batch),
-                     action,
-                     !has_stage_before(plan->schedule, action.stage),
-                     kept.of(action));
+    return change_of(plan, plan.cost(action.stage, action.micro_batch), action, kept);
 }
 
 /// Walks a row and calls visit(cell, use during the action, use after it).
@@ -392,6 +402,46 @@ std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline) {
         uses.push_back(peak.peak.use);
     }
     return uses;
+}
+
+StagePeaks::StagePeaks(const Plan& plan)
+    : plan_(plan), kept_(std::make_unique<KeptByForward>(plan->schedule)) {
+    PIPETWIN_EXPECT(plan.stage_count() == plan.rank_count(), "each rank has one stage");
+}
+
+StagePeaks::~StagePeaks() = default;
+
+Bytes StagePeaks::of(int stage,
+                     const std::vector<StageCost>& costs,
+                     const StageState& state,
+                     int capacity) const {
+    const int rank = plan_->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
+    const Schedule& schedule = plan_->schedule;
+    Bytes live = state.weights + state.gradients + state.optimizer_state + state.workspace;
+    if (!plan_->context.empty()) {
+        live += plan_->context.at(static_cast<std::size_t>(rank));
+    }
+    Bytes input;
+    Bytes output;
+    for (const StageCost& cost : costs) {
+        input = std::max(input, cost.input);
+        output = std::max(output, cost.output);
+    }
+    live += exchanges(schedule, stage - 1) ? capacity * input : Bytes{};
+    live += exchanges(schedule, stage) ? capacity * output : Bytes{};
+    Bytes peak = live;
+    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+        if (!has_micro_batch(action.op)) {
+            continue;
+        }
+        const auto micro_batch = static_cast<std::size_t>(action.micro_batch);
+        const auto cost_class = static_cast<std::size_t>(plan_->cost_class.at(micro_batch));
+        const MemoryChange change = change_of(plan_, costs.at(cost_class), action, *kept_);
+        peak = std::max(peak, live + change.during.total());
+        live += change.after.total();
+        peak = std::max(peak, live);
+    }
+    return peak;
 }
 
 std::vector<int> peak_live_activations(const Schedule& schedule) {

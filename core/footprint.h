@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -91,6 +92,29 @@ std::vector<PeakInTime> memory_peaks(const Plan& plan, const Timeline& timeline)
 /// The bytes of the peaks alone.
 std::vector<MemoryUse> peak_memory(const Plan& plan);
 std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline);
+
+class KeptByForward;
+
+/// What the ranks of a plan with one stage each would hold if these stages were others: the rows
+/// stay, what their actions cost changes. The plan must outlive it.
+class StagePeaks {
+  public:
+    explicit StagePeaks(const Plan& plan);
+    ~StagePeaks();
+    StagePeaks(const StagePeaks&) = delete;
+    StagePeaks& operator=(const StagePeaks&) = delete;
+
+    /// The peak of the rank of `stage`, context included, with room for `capacity` messages on each
+    /// of its boundaries. `costs` has one entry per cost class.
+    Bytes of(int stage,
+             const std::vector<StageCost>& costs,
+             const StageState& state,
+             int capacity) const;
+
+  private:
+    const Plan& plan_;
+    std::unique_ptr<const KeptByForward> kept_;
+};
 
 /// Largest number of (micro-batch, stage) pairs alive on each rank, from the start of F to the end
 /// of B (or W). Where no backward follows, nothing is kept: what is left are the activation at work

@@ -243,13 +243,17 @@ void add_costs(PlanParts& parts,
                const CostTable& samples,
                const DeviceKinds& kinds) {
     for (const std::vector<LayerSamples>& of_kind : samples) {
+        std::vector<StageCosts> costs_of_kind;
+        for (const LayerSamples& of_layer : of_kind) {
+            costs_of_kind.emplace_back(model, of_layer);
+        }
         std::vector<StageCost>& costs = parts.costs.emplace_back();
         for (int stage = 0; stage < grid.stage_count(); ++stage) {
             const auto index = static_cast<std::size_t>(stage);
-            costs.push_back(stage_cost(model,
-                                       of_kind[kinds.of(grid.rank_of_stage[index])],
-                                       *parts.partition,
-                                       grid.weights_of_stage[index]));
+            const int piece = grid.weights_of_stage[index];
+            const int first = parts.partition->first_layer(piece);
+            costs.push_back(costs_of_kind[kinds.of(grid.rank_of_stage[index])].of(
+                first, first + parts.partition->layers_in(piece)));
         }
     }
 }

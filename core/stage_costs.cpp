@@ -1,6 +1,7 @@
 #include "core/stage_costs.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "core/tensor_parallel.h"
@@ -18,26 +19,44 @@ LayerSamples samples_at(const Profile& profile, int micro_batch_size) {
 
 namespace {
 
-/// What crosses a cut before layer `cut`: each output made before it and read behind it, once.
-Bytes boundary_bytes(const Model& model, const LayerSamples& samples, int cut) {
-    std::vector<bool> crosses(samples.size(), false);
-    for (int reader = cut; reader < model.layer_count(); ++reader) {
+/// What crosses each cut: every output made before it and read behind it, once.
+std::vector<Bytes> boundary_bytes(const Model& model, const LayerSamples& samples) {
+    std::vector<int> last_reader(samples.size(), 0);
+    for (int reader = 0; reader < model.layer_count(); ++reader) {
         for (const int source : model.inputs_of(reader)) {
-            crosses[static_cast<std::size_t>(source)] = source < cut;
+            last_reader[static_cast<std::size_t>(source)] = reader;
         }
     }
-    Bytes sum;
+    // What an output adds at the first cut behind it goes after its last reader.
+    std::vector<Bytes> change(samples.size() + 2);
     for (std::size_t layer = 0; layer < samples.size(); ++layer) {
-        sum += crosses[layer] ? samples[layer].output : Bytes{};
+        if (const auto last = static_cast<std::size_t>(last_reader[layer]); last > layer) {
+            change[layer + 1] += samples[layer].output;
+            change[last + 1] -= samples[layer].output;
+        }
     }
-    return sum;
+    std::vector<Bytes> crossing(samples.size() + 1);
+    std::partial_sum(change.begin(), change.end() - 1, crossing.begin());
+    return crossing;
+}
+
+/// Of every layer.
+std::vector<Bytes> input_gradients(const Model& model, const LayerSamples& samples) {
+    std::vector<Bytes> gradients;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        gradients.push_back(input_gradient(model, samples, layer));
+    }
+    return gradients;
 }
 
 /// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
 class StageSum {
   public:
-    StageSum(const Model& model, const LayerSamples& samples, int first, int end)
-        : model_(model), samples_(samples), first_(first), end_(end) {}
+    StageSum(const LayerSamples& samples,
+             const std::vector<Bytes>& input_gradients,
+             int first,
+             int end)
+        : samples_(samples), input_gradients_(input_gradients), first_(first), end_(end) {}
 
     void add_to(StageCost& cost) const {
         for (int layer = first_; layer < end_; ++layer) {
@@ -48,7 +67,7 @@ class StageSum {
             cost.saved += sample(layer).saved;
             cost.split += sample(layer).split;
             if (layer > first_) {
-                cost.split += input_gradient(model_, samples_, layer);
+                cost.split += input_gradient(layer);
             }
         }
         cost.recompute = cost.forward;
@@ -58,6 +77,9 @@ class StageSum {
 
   private:
     const LayerSample& sample(int layer) const { return samples_[static_cast<std::size_t>(layer)]; }
+    Bytes input_gradient(int layer) const {
+        return input_gradients_[static_cast<std::size_t>(layer)];
+    }
 
     /// A forward that keeps the stage's input only holds one layer at a time beside it:
     ///
@@ -83,14 +105,14 @@ class StageSum {
         Bytes saved_up_to_here;
         for (int layer = first_; layer < end_; ++layer) {
             saved_up_to_here += sample(layer).saved;
-            const Bytes gradients = sample(layer).output + input_gradient(model_, samples_, layer);
+            const Bytes gradients = sample(layer).output + input_gradient(layer);
             peak = std::max(peak, saved_up_to_here + gradients);
         }
         return peak;
     }
 
-    const Model& model_;
     const LayerSamples& samples_;
+    const std::vector<Bytes>& input_gradients_;
     int first_;
     int end_;
 };
@@ -105,16 +127,16 @@ Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer)
     return sum;
 }
 
-StageCost stage_cost(const Model& model,
-                     const LayerSamples& samples,
-                     const Partition& partition,
-                     int piece) {
-    const int first = partition.first_layer(piece);
-    const int end = first + partition.layers_in(piece);
+StageCosts::StageCosts(const Model& model, const LayerSamples& samples)
+    : samples_(samples),
+      boundary_(boundary_bytes(model, samples)),
+      input_gradient_(input_gradients(model, samples)) {}
+
+StageCost StageCosts::of(int first, int end) const {
     StageCost cost;
-    cost.input = piece == 0 ? samples.front().input : boundary_bytes(model, samples, first);
-    cost.output = boundary_bytes(model, samples, end);
-    StageSum(model, samples, first, end).add_to(cost);
+    cost.input = first == 0 ? samples_.front().input : boundary_[static_cast<std::size_t>(first)];
+    cost.output = boundary_[static_cast<std::size_t>(end)];
+    StageSum(samples_, input_gradient_, first, end).add_to(cost);
     return cost;
 }
 

@@ -20,11 +20,20 @@ LayerSamples samples_at(const Profile& profile, int micro_batch_size);
 /// for one.
 Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer);
 
-/// What one piece of the partition costs as a stage.
-StageCost stage_cost(const Model& model,
-                     const LayerSamples& samples,
-                     const Partition& partition,
-                     int piece);
+/// What any neighbouring layers of a model cost as a stage, at one micro-batch size. `samples` must
+/// outlive it.
+class StageCosts {
+  public:
+    StageCosts(const Model& model, const LayerSamples& samples);
+
+    /// Layers `first` to `end` - 1. O(their number).
+    StageCost of(int first, int end) const;
+
+  private:
+    const LayerSamples& samples_;
+    std::vector<Bytes> boundary_;        ///< [cut]: what crosses it in front of layer `cut`
+    std::vector<Bytes> input_gradient_;  ///< [layer]: what it hands to the layers that it reads
+};
 
 /// What is held of a model's weights.
 struct WeightRules {
