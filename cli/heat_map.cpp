@@ -34,7 +34,9 @@ HeatMapPicture::Cell cell_of(const sim::FoundPlan& plan) {
             .lines = {fmt::format("{:.4g}", per_second(plan)),
                       percent_text(plan.bubble),
                       plan.peak.count > 0 ? format_bytes(plan.peak) : ""},
-            .tooltip = fmt::format("{}\nstep {}", pipeline_keys(plan), format_duration(plan.step))};
+            .tooltip = fmt::format("{}\nstep {}",
+                                   pipeline_keys(plan.candidate, plan.partition),
+                                   format_duration(plan.step))};
 }
 
 }  // namespace

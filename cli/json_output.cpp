@@ -31,18 +31,6 @@ Json idle_json(const IdleTime& idle) {
             {"back_pressure", to_milliseconds(idle.back_pressure)}};
 }
 
-/// All null for plain numbers, which know no bytes.
-Json peak_json(const MemoryUse& peak, bool known) {
-    const auto count = [known](Bytes bytes) { return known ? Json(bytes.count) : Json(nullptr); };
-    Json json;
-    json["total"] = count(peak.total());
-    for (int index = 0; index < memory_kind_count; ++index) {
-        const auto kind = static_cast<MemoryKind>(index);
-        json[std::string(to_string(kind))] = count(peak[kind]);
-    }
-    return json;
-}
-
 /// Names of the layers that a rank holds, in model order; null for plain numbers.
 Json layers_json(const Plan& plan, int rank) {
     if (!plan->partition) {
@@ -142,6 +130,17 @@ Json violation_json(const Violation& violation) {
 }
 
 }  // namespace
+
+Json peak_json(const MemoryUse& peak, bool known) {
+    const auto count = [known](Bytes bytes) { return known ? Json(bytes.count) : Json(nullptr); };
+    Json json;
+    json["total"] = count(peak.total());
+    for (int index = 0; index < memory_kind_count; ++index) {
+        const auto kind = static_cast<MemoryKind>(index);
+        json[std::string(to_string(kind))] = count(peak[kind]);
+    }
+    return json;
+}
 
 Json json_head() {
     return {{"schema_version", 1}, {"tool_version", PIPETWIN_VERSION}};

@@ -21,6 +21,9 @@ using Json = nlohmann::ordered_json;
 /// {"schema_version": 1, "tool_version": "0.1.0"}: how every result begins.
 Json json_head();
 
+/// `total` and every kind; all null where they are not known, as for plain numbers.
+Json peak_json(const MemoryUse& peak, bool known);
+
 Json prediction_json(const Prediction& prediction);
 /// The same with its explanation.
 Json explained_json(const Prediction& prediction, const sim::Explanation& explanation);

@@ -178,6 +178,7 @@ class Grammar {
     RunOptions run_;
     SimulateOptions simulate_;
     PlanOptions plan_;
+    std::optional<std::string> largest_;  ///< of `plan`, as written
     ProfileOptions profile_;
     CompareOptions compare_;
     CheckOptions check_;
@@ -235,6 +236,9 @@ void Grammar::add_hf_options(CLI::App& app) {
         ->expected(1);
     app.add_option("--calibrate", hf.calibration, "hf: measured layers that correct the estimate")
         ->type_name("FILE");
+    app.add_flag("--whole-blocks",
+                 hf.whole_blocks,
+                 "hf: one layer per block, for systems that do not cut it in two");
 }
 
 void Grammar::add_exchange() {
@@ -317,6 +321,11 @@ Grammar::Grammar() {
                     plan_.heat_map,
                     "Draw the best plan of every number of stages and micro-batches")
         ->type_name("FILE.svg");
+    plan.add_option("--largest",
+                    largest_,
+                    "layers: how many layers fit into the memory, in place of the fastest plan")
+        ->type_name("layers")
+        ->excludes("--heatmap");
 
     add_command("profile",
                 "Measure the costs of every layer on this machine; writes NAME.profile.json")
@@ -376,6 +385,18 @@ CommonOptions Grammar::common() const {
     return options;
 }
 
+/// What can be asked for the most of: layers alone.
+bool is_largest_layers(const std::optional<std::string>& word) {
+    constexpr std::array known{std::string_view{"layers"}};
+    if (word && *word != known.front()) {
+        throw Error(ErrorKind::Usage,
+                    "--largest",
+                    fmt::format("'{}' cannot be asked for the most of, expected layers", *word),
+                    suggestion(*word, known));
+    }
+    return word.has_value();
+}
+
 Command Grammar::selected() const {
     const std::string name = app_.get_subcommands().front()->get_name();
     const auto with_common = [this](auto options) {
@@ -392,7 +413,9 @@ Command Grammar::selected() const {
         return with_common(simulate_);
     }
     if (name == "plan") {
-        return with_common(plan_);
+        PlanOptions options = with_common(plan_);
+        options.largest_layers = is_largest_layers(largest_);
+        return options;
     }
     if (name == "profile") {
         return with_common(profile_);
@@ -494,6 +517,7 @@ std::string_view HfOptions::given() const {
            : memory_efficiency    ? "--memory-efficiency"
            : !calibration.empty() ? "--calibrate"
            : !weights.empty()     ? "--weights"
+           : whole_blocks         ? "--whole-blocks"
                                   : "";
 }
 

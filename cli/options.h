@@ -89,6 +89,7 @@ struct PlanOptions {
     std::filesystem::path scenario;
     std::filesystem::path profile;
     std::filesystem::path heat_map;  ///< *.svg; empty: not asked for
+    bool largest_layers = false;     ///< how many layers fit, in place of the fastest plan
 };
 
 struct ProfileOptions {
@@ -117,6 +118,7 @@ struct HfOptions {
     std::optional<double> memory_efficiency;
     std::filesystem::path calibration;  ///< empty: none
     std::vector<std::filesystem::path> weights;
+    bool whole_blocks = false;  ///< a layer per block, not per half
 
     /// The first option that was given; empty: none was.
     std::string_view given() const;

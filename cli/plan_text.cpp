@@ -7,111 +7,23 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/ranked_table.h"
 #include "cli/sentences.h"
 #include "cli/text_output.h"
+#include "sim/largest_model.h"
 
 namespace pipetwin::cli {
 
 namespace {
 
-constexpr std::size_t most_shown = 10;
 constexpr std::size_t most_in_json = 50;
 
 using sim::Candidate;
 using sim::FoundPlan;
 
 int micro_batch_size(const Scenario& scenario, const Candidate& candidate) {
-    return scenario.training.batch / candidate.shape.data_parallel / candidate.shape.micro_batches;
-}
-
-/// "4+4+5", "20 x 4": equal sizes together.
-std::string partition_text(const std::vector<int>& sizes) {
-    std::vector<std::string> runs;
-    for (std::size_t first = 0; first < sizes.size();) {
-        std::size_t end = first;
-        while (end < sizes.size() && sizes[end] == sizes[first]) {
-            ++end;
-        }
-        runs.push_back(end - first > 1 ? fmt::format("{}x{}", end - first, sizes[first])
-                                       : fmt::to_string(sizes[first]));
-        first = end;
-    }
-    constexpr std::size_t most_runs = 6;
-    if (runs.size() > most_runs) {
-        runs.resize(most_runs - 1);
-        runs.emplace_back("...");
-    }
-    return fmt::format("{}", fmt::join(runs, "+"));
-}
-
-std::string rate_text(const FoundPlan& plan) {
-    return plan.samples_per_second ? fmt::format("{:.4g}", *plan.samples_per_second) : "-";
-}
-
-/// Columns that say the same in every row would only make the table wide.
-struct Column {
-    std::string head;
-    std::vector<std::string> cells;
-    bool always = false;
-};
-
-std::string ranked_table(const Scenario& scenario, const std::vector<FoundPlan>& ranked) {
-    const std::size_t rows = std::min(ranked.size(), most_shown);
-    std::vector<Column> columns{{"", {}, true},
-                                {"step", {}, true},
-                                {"samples/s", {}, true},
-                                {"slower", {}, true},
-                                {"stages", {}, true},
-                                {"replicas", {}, false},
-                                {"tensor", {}, false},
-                                {"devices", {}, false},
-                                {"micro-batches", {}, true},
-                                {"of samples", {}, true},
-                                {"schedule", {}, true},
-                                {"chunks", {}, false},
-                                {"recompute", {}, false},
-                                {"bubble", {}, true},
-                                {"peak memory", {}, true},
-                                {"layers per piece", {}, true}};
-    for (std::size_t i = 0; i < rows; ++i) {
-        const FoundPlan& plan = ranked[i];
-        const sim::Shape& shape = plan.candidate.shape;
-        const sim::Style& style = plan.candidate.style;
-        const double slower = to_seconds(plan.step) / to_seconds(ranked.front().step) - 1;
-        const std::vector<std::string> cells{
-            fmt::format("{}", i + 1),
-            format_duration(plan.step),
-            rate_text(plan),
-            i == 0 ? "" : fmt::format("{:.2f} %", 100 * slower),
-            fmt::to_string(shape.stages),
-            fmt::to_string(shape.data_parallel),
-            fmt::to_string(shape.tensor_parallel),
-            fmt::to_string(shape.devices()),
-            fmt::to_string(shape.micro_batches),
-            fmt::to_string(micro_batch_size(scenario, plan.candidate)),
-            style.schedule,
-            fmt::to_string(style.chunks),
-            std::string(to_string(style.recompute)),
-            percent_text(plan.bubble),
-            plan.peak.count > 0 ? format_bytes(plan.peak) : "-",
-            partition_text(plan.partition)};
-        for (std::size_t column = 0; column < columns.size(); ++column) {
-            columns[column].cells.push_back(cells[column]);
-        }
-    }
-    std::vector<std::vector<std::string>> table(rows + 1);
-    for (const Column& column : columns) {
-        const bool all_one = std::ranges::all_of(
-            column.cells, [](const std::string& cell) { return cell == "1" || cell == "none"; });
-        if (!column.always && all_one) {
-            continue;
-        }
-        table.front().push_back(column.head);
-        for (std::size_t row = 0; row < rows; ++row) {
-            table[row + 1].push_back(column.cells[row]);
-        }
-    }
-    return text_table(table);
+    const int samples = scenario.training.batch / candidate.shape.data_parallel;
+    return samples / std::min(samples, candidate.shape.micro_batches);
 }
 
 std::string proof_text(const sim::SearchResult& result) {
@@ -153,11 +65,11 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
     for (std::size_t i = 0; i < std::min(most_reasons, result.infeasible.size()); ++i) {
         const sim::Infeasible& entry = result.infeasible[i];
         lines.push_back(fmt::format(
-            "{}: {}, such as {} stages, {} micro-batches{}",
+            "{}: {}, such as {}, {}{}",
             entry.count,
             entry.why,
-            entry.example.shape.stages,
-            entry.example.shape.micro_batches,
+            counted(entry.example.shape.stages, "stage"),
+            counted(entry.example.shape.micro_batches, "micro-batch"),
             entry.example.style.schedule.empty() ? "" : ", " + entry.example.style.schedule));
     }
     return lines;
@@ -182,6 +94,29 @@ std::optional<std::string> without_pipeline(const sim::SearchResult& result) {
         counted(alone->candidate.shape.devices(), "device"));
 }
 
+}  // namespace
+
+std::string candidate_text(const Scenario& scenario, const Candidate& candidate) {
+    const sim::Shape& shape = candidate.shape;
+    const sim::Style& style = candidate.style;
+    std::string text = fmt::format("{}, {} of {}, {}",
+                                   counted(shape.stages, "stage"),
+                                   counted(shape.micro_batches, "micro-batch"),
+                                   counted(micro_batch_size(scenario, candidate), "sample"),
+                                   style.schedule);
+    if (style.chunks > 1) {
+        text += fmt::format(" with {} chunks", style.chunks);
+    }
+    text += fmt::format(", recompute {}", to_string(style.recompute));
+    if (shape.data_parallel > 1) {
+        text += fmt::format(", {}", counted(shape.data_parallel, "replica"));
+    }
+    if (shape.tensor_parallel > 1) {
+        text += fmt::format(", {} devices to a rank", shape.tensor_parallel);
+    }
+    return text;
+}
+
 Json candidate_json(const Candidate& candidate) {
     return {{"stages", candidate.shape.stages},
             {"chunks", candidate.style.chunks},
@@ -191,8 +126,6 @@ Json candidate_json(const Candidate& candidate) {
             {"data_parallel", candidate.shape.data_parallel},
             {"tensor_parallel", candidate.shape.tensor_parallel}};
 }
-
-}  // namespace
 
 Json found_plan_json(const FoundPlan& plan) {
     Json json = candidate_json(plan.candidate);
@@ -205,9 +138,9 @@ Json found_plan_json(const FoundPlan& plan) {
     return json;
 }
 
-std::string pipeline_keys(const FoundPlan& plan) {
-    const sim::Shape& shape = plan.candidate.shape;
-    const sim::Style& style = plan.candidate.style;
+std::string pipeline_keys(const Candidate& candidate, const std::vector<int>& partition) {
+    const sim::Shape& shape = candidate.shape;
+    const sim::Style& style = candidate.style;
     std::string text = fmt::format(
         "[pipeline]\nstages = {}\nmicro_batches = {}\nschedule = \"{}\"\nchunks = {}\n"
         "recompute = \"{}\"\npartition = [{}]\n",
@@ -216,7 +149,7 @@ std::string pipeline_keys(const FoundPlan& plan) {
         style.schedule,
         style.chunks,
         to_string(style.recompute),
-        fmt::join(plan.partition, ", "));
+        fmt::join(partition, ", "));
     if (shape.data_parallel > 1) {
         text += fmt::format("data_parallel = {}\n", shape.data_parallel);
     }
@@ -229,10 +162,10 @@ std::string pipeline_keys(const FoundPlan& plan) {
 std::string search_text(const Scenario& scenario,
                         const sim::SearchResult& result,
                         const Console& console) {
-    std::string text = ranked_table(scenario, result.ranked);
-    if (result.ranked.size() > most_shown) {
+    std::string text = ranked_table(scenario, result.ranked, console.width());
+    if (result.ranked.size() > most_ranked) {
         text += fmt::format("  not shown: {} plans more; --json lists {}\n",
-                            result.ranked.size() - most_shown,
+                            result.ranked.size() - most_ranked,
                             std::min(result.ranked.size(), most_in_json));
     }
     Paragraph proof{.heading = "What is proven", .lines = {proof_text(result)}};
@@ -268,21 +201,10 @@ Json search_json(const sim::SearchResult& result, Json best) {
     return json;
 }
 
-Error nothing_fits(const Scenario& scenario, const sim::SearchResult& result) {
-    std::string text = fmt::format("none of {} plans can be run", result.candidates);
-    for (const sim::Infeasible& entry : result.infeasible) {
-        text += fmt::format("\n  {}: {}", entry.count, entry.why);
-    }
-    if (!result.closest) {
-        return {ErrorKind::Infeasible,
-                scenario.file.string(),
-                text,
-                "leave more of [pipeline] open, or set cluster.count to more devices"};
-    }
-    const sim::ClosestPlan& closest = *result.closest;
+std::string closest_text(const sim::ClosestPlan& closest) {
     const sim::Shape& shape = closest.candidate.shape;
-    text += fmt::format(
-        "\nthe closest: {}, {}, {}, recompute {}: rank {} needs {}, {} more than the {} that it "
+    return fmt::format(
+        "the closest: {}, {}, {}, recompute {}: rank {} needs {}, {} more than the {} that it "
         "has",
         counted(shape.stages, "stage"),
         counted(shape.micro_batches, "micro-batch"),
@@ -292,6 +214,35 @@ Error nothing_fits(const Scenario& scenario, const sim::SearchResult& result) {
         format_bytes(closest.peak),
         format_bytes(closest.peak - closest.limit),
         format_bytes(closest.limit));
+}
+
+Error nothing_fits(const Scenario& scenario,
+                   const Profile& profile,
+                   const sim::SearchResult& result) {
+    std::string text = fmt::format("none of {} plans can be run", result.candidates);
+    bool memory = false;
+    for (const sim::Infeasible& entry : result.infeasible) {
+        text += fmt::format("\n  {}: {}", entry.count, entry.why);
+        memory = memory || entry.why.find("memory") != std::string::npos;
+    }
+    const bool no_costs = std::ranges::all_of(result.infeasible, [](const sim::Infeasible& entry) {
+        return entry.why.starts_with("no cost at micro-batch size");
+    });
+    if (no_costs && !result.infeasible.empty()) {
+        return {ErrorKind::BadInput,
+                scenario.file.string(),
+                text,
+                "profile the layers at these sizes, or leave pipeline.micro_batches open"};
+    }
+    const std::optional<sim::ClosestPlan> closest =
+        result.closest || !memory ? result.closest : sim::closest_plan(scenario, profile);
+    if (!closest) {
+        return {ErrorKind::Infeasible,
+                scenario.file.string(),
+                text,
+                "leave more of [pipeline] open, or set cluster.count to more devices"};
+    }
+    text += '\n' + closest_text(*closest);
     return {ErrorKind::Infeasible,
             scenario.file.string(),
             text,

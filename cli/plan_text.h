@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/console.h"
 #include "cli/json_output.h"
@@ -18,13 +19,24 @@ std::string search_text(const Scenario& scenario,
 /// `best` is what `simulate` says of the best plan.
 Json search_json(const sim::SearchResult& result, Json best);
 
+/// "8 stages, 8 micro-batches of 4 samples, gpipe, recompute always".
+std::string candidate_text(const Scenario& scenario, const sim::Candidate& candidate);
+
+/// The keys of [pipeline] that a plan settles, without its partition.
+Json candidate_json(const sim::Candidate& candidate);
+
 /// One plan, without its timeline.
 Json found_plan_json(const sim::FoundPlan& plan);
 
+/// "the closest: 2 stages, 8 micro-batches, 1f1b, recompute always: rank 0 needs ...".
+std::string closest_text(const sim::ClosestPlan& closest);
+
 /// What fits least badly, and what is missing, as the text of an error: nothing fits.
-Error nothing_fits(const Scenario& scenario, const sim::SearchResult& result);
+Error nothing_fits(const Scenario& scenario,
+                   const Profile& profile,
+                   const sim::SearchResult& result);
 
 /// "stages = 4, micro_batches = 8, ...": to paste into [pipeline].
-std::string pipeline_keys(const sim::FoundPlan& plan);
+std::string pipeline_keys(const sim::Candidate& candidate, const std::vector<int>& partition);
 
 }  // namespace pipetwin::cli

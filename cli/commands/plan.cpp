@@ -3,36 +3,41 @@
 #include "cli/commands/commands.h"
 #include "cli/exchange.h"
 #include "cli/heat_map.h"
+#include "cli/largest_text.h"
 #include "cli/plan_text.h"
+#include "cli/planning.h"
 #include "cli/prediction.h"
 #include "cli/progress.h"
 #include "cli/stop_signal.h"
 #include "cli/text_output.h"
 #include "core/formats/json_text.h"
+#include "core/repeated_layers.h"
+#include "sim/largest_model.h"
 #include "sim/search/plan_search.h"
 
 namespace pipetwin::cli {
 
 namespace {
 
-/// Until it is done, or the user has waited long enough: then with what it has by then.
-sim::SearchResult search(const Scenario& scenario,
-                         const Model& model,
-                         const Profile& profile,
-                         bool every_cell,
-                         Console& console) {
-    const StopSignal stop;
-    Progress progress(console, "planning");
-    sim::SearchOptions options{.every_cell = every_cell};
-    options.progress = [&](const sim::SearchProgress& now) {
-        progress.update(now.share,
-                        now.best ? fmt::format("best {}, at least {}",
-                                               format_duration(*now.best),
-                                               format_duration(std::min(now.bound, *now.best)))
-                                 : "nothing fits yet");
-        return StopSignal::received() == 0;
-    };
-    return sim::search_plans(scenario, model, profile, options);
+/// How many layers fit, in place of the fastest plan.
+void show_largest(const Scenario& scenario,
+                  const FoundProfile& found,
+                  bool json,
+                  Console& console) {
+    const RepeatedLayers repeated = repeated_layers(found.profile, found.file.string());
+    const sim::LargestModel largest = [&] {
+        const StopSignal stop;
+        Progress progress(console, "looking for the largest model");
+        return sim::largest_model(scenario, found.profile, repeated, [&](double share, int copies) {
+            progress.update(share, fmt::format("{} fit", counted(copies, "layer")));
+            return StopSignal::received() == 0;
+        });
+    }();
+    const LargestAnswer answer{scenario, found.profile, repeated, largest};
+    if (largest.copies == 0) {
+        throw nothing_fits(answer);
+    }
+    console.result(json ? json_text(largest_json(answer)) : largest_text(answer, console));
 }
 
 }  // namespace
@@ -42,19 +47,23 @@ void execute(const PlanOptions& options, Console& console) {
         read_scenario(options.scenario, options.common.overrides, Unwritten::Auto);
     const FoundProfile found = find_profile(scenario, options.profile, options.common.out);
     console.note(fmt::format("costs: {}", found.file.string()));
+    if (options.largest_layers) {
+        show_largest(scenario, found, options.common.json, console);
+        return;
+    }
     const Model model = scenario_model(scenario, &found.profile);
     const bool heat = !options.heat_map.empty();
     if (heat) {
         require_free(options.heat_map, options.common.force);
     }
-    const sim::SearchResult result = search(scenario, model, found.profile, heat, console);
+    const sim::SearchResult result =
+        search_with_progress(scenario, model, found.profile, heat, console);
     if (result.ranked.empty()) {
-        throw nothing_fits(scenario, result);
+        throw nothing_fits(scenario, found.profile, result);
     }
     const sim::FoundPlan& best = result.ranked.front();
-    Scenario settled = with_candidate(scenario, best.candidate);
-    settled.pipeline.partition = best.partition;
-    const Prediction prediction = predict(settled_plan(settled, model, found.profile));
+    const Prediction prediction =
+        predict(settled_plan(with_plan(scenario, best), model, found.profile));
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
@@ -72,7 +81,8 @@ void execute(const PlanOptions& options, Console& console) {
     }
     console.result(search_text(scenario, result, console) + '\n' +
                    (heat ? heat_map_text(picture) + '\n' : "") + "The best plan\n" +
-                   prediction_text(prediction, console) + '\n' + pipeline_keys(best));
+                   prediction_text(prediction, console) + '\n' +
+                   pipeline_keys(best.candidate, best.partition));
     if (heat) {
         console.note(fmt::format("heat map: {}", options.heat_map.string()));
     }

@@ -161,6 +161,51 @@ TEST_F(GPipeTable1Limit, OneLayerMoreDoesNotFitIntoTheDeviceOfTheFirstTwoRows) {
     }
 }
 
+/// What `plan --largest layers` says about a row whose devices are those of the scenario.
+nlohmann::json largest(const Row& row, const std::string& recompute) {
+    const Outcome outcome =
+        pipetwin({"plan",
+                  source + "scenarios/papers/gpipe-transformer-" + row.name + ".toml",
+                  "--largest",
+                  "layers",
+                  "--json",
+                  "--set",
+                  fmt::format("cluster.count={}", row.devices),
+                  "--set",
+                  "pipeline.recompute=" + recompute});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.json()["largest"];
+}
+
+TEST(GPipeTable1Largest, OnOneDeviceIsThePublishedNumberOfLayers) {
+    const nlohmann::json naive = largest(naive_1, "none");
+    EXPECT_EQ(naive["layers"], naive_1.layers);
+    const nlohmann::json pipeline = largest(pipeline_1, "always");
+    EXPECT_EQ(pipeline["layers"], pipeline_1.layers);
+    EXPECT_EQ(pipeline["next"]["layers"], pipeline_1.layers + 1);
+    for (const nlohmann::json& next : {naive["next"], pipeline["next"]}) {
+        EXPECT_GT(next["peak_bytes"], next["limit_bytes"]);
+        EXPECT_EQ(next["limit_bytes"], std::int64_t{16} << 30);
+    }
+}
+
+// A layer needs 12 bytes of each of its 50,358,272 parameters, and 503.6 MB beside while it is
+// recomputed: no device has room for 16. Embedding and head have 65.5 million parameters each,
+// which takes the room of one layer. That all but fills the devices; the paper stopped at 13 K - 1.
+TEST(GPipeTable1Largest, OnSeveralDevicesFillsThem) {
+    constexpr std::int64_t limit = std::int64_t{16} << 30;
+    constexpr std::int64_t layer = 12 * std::int64_t{50'358'272} + 503'600'000;
+    constexpr std::int64_t vocabulary = 12 * std::int64_t{65'536'000};
+    static_assert(limit / layer == 15);
+    static_assert((limit - vocabulary) / layer == 14);
+    for (const Row& row : {pipeline_8, pipeline_32, pipeline_128}) {
+        const nlohmann::json found = largest(row, "always");
+        EXPECT_EQ(found["layers"], 15 * row.devices - 2) << row.name;
+        EXPECT_GE(found["layers"], row.layers) << row.name;
+        EXPECT_EQ(found["devices"].size(), static_cast<std::size_t>(row.devices));
+    }
+}
+
 // --- GPipe, Tables 2 and 3: throughput, relative to two devices at the same M. ---
 
 struct Speedup {

@@ -1,3 +1,4 @@
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -94,13 +95,90 @@ TEST_F(PlanCommand, SaysWhatIsMissingWhereNothingFits) {
     const Outcome outcome = plan("[cluster]\ncount = 2\nmemory_limit = 1500000\n");
     EXPECT_EQ(outcome.code, 4);
     EXPECT_THAT(outcome.err,
-                AllOf(HasSubstr("can be run"), HasSubstr("more memory"), HasSubstr("hint: ")));
+                AllOf(HasSubstr("can be run"),
+                      HasSubstr("more memory"),
+                      HasSubstr("the closest: 2 stages"),
+                      HasSubstr("needs 1.91 MiB"),  // a layer: 2 MB
+                      HasSubstr("hint: ")));
+}
+
+// One micro-batch of eight samples, and costs for one.
+TEST_F(PlanCommand, SaysWhichCostsAreMissing) {
+    const Outcome outcome =
+        plan("[cluster]\ncount = 2\n[pipeline]\nmicro_batches = 1\ndata_parallel = 1\n");
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("no cost at micro-batch size 8: the only sample is of size 1"),
+                      HasSubstr("hint: profile the layers at these sizes")));
+}
+
+// Ten digits of a table would do; what is the same in all rows is said once.
+TEST_F(PlanCommand, FitsItsTableIntoTheWidthOfTheTerminal) {
+    const Outcome outcome =
+        plan("[cluster]\ncount = 2\n[pipeline]\nmicro_batches = 8\nrecompute = \"none\"\n");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("All of these plans: "));
+    const std::string table = outcome.out.substr(0, outcome.out.find("What is proven"));
+    EXPECT_THAT(table, HasSubstr("layers per piece"));
+    std::istringstream lines(table);
+    for (std::string line; std::getline(lines, line);) {
+        EXPECT_LE(line.size(), 100U) << line;
+    }
 }
 
 TEST_F(PlanCommand, AsksHowManyDevicesThereAre) {
     const Outcome outcome = plan("");
     EXPECT_EQ(outcome.code, 3);
     EXPECT_THAT(outcome.err, HasSubstr("set cluster.count"));
+}
+
+// With sgd a layer takes 2 MB, its weights and their gradients.
+TEST_F(PlanCommand, FindsHowManyLayersFit) {
+    const std::string cluster = "[cluster]\ncount = 3\nmemory_limit = 4500000\n";
+    const Outcome outcome = plan(cluster, {"--largest", "layers"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out,
+                AllOf(HasSubstr("6 layers fit"),
+                      HasSubstr("the profile has 2"),
+                      HasSubstr("One more does not fit"),
+                      HasSubstr("partition = [2, 2, 2]")));
+    const auto json = plan(cluster, {"--largest", "layers", "--json"}).json()["largest"];
+    EXPECT_EQ(json["layers"], 6);
+    EXPECT_EQ(json["layers_in_profile"], 2);
+    EXPECT_EQ(json["parameters"], nullptr);  // the profile has bytes alone
+    EXPECT_EQ(json["stages"], 3);
+    EXPECT_THAT(json["partition"].get<std::vector<int>>(), ElementsAre(2, 2, 2));
+    for (const auto& device : json["devices"]) {
+        EXPECT_EQ(device["peak_bytes"]["total"], 4'000'000);
+        EXPECT_EQ(device["limit_bytes"], 4'500'000);
+    }
+    EXPECT_EQ(json["next"]["layers"], 7);
+    EXPECT_EQ(json["next"]["peak_bytes"], 6'000'000);
+    EXPECT_EQ(json["next"]["limit_bytes"], 4'500'000);
+    EXPECT_EQ(json["next"]["why"], nullptr);
+}
+
+TEST_F(PlanCommand, NamesTheClosestPlanWhereNotEvenOneLayerFits) {
+    const Outcome outcome =
+        plan("[cluster]\ncount = 2\nmemory_limit = 1500000\n", {"--largest", "layers"});
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("not even one layer like a fits"),
+                      HasSubstr("the closest: "),
+                      HasSubstr("needs 1.91 MiB"),
+                      HasSubstr("hint: ")));
+}
+
+TEST_F(PlanCommand, AsksForTheMostOfLayersOnly) {
+    const Outcome word = plan("[cluster]\ncount = 2\n", {"--largest", "layer"});
+    EXPECT_EQ(word.code, 2);
+    EXPECT_THAT(word.err, AllOf(HasSubstr("'layer'"), HasSubstr("did you mean 'layers'?")));
+    const Outcome both =
+        plan("[cluster]\ncount = 2\n", {"--largest", "layers", "--heatmap", path("heat.svg")});
+    EXPECT_EQ(both.code, 2);
+    const Outcome unlimited = plan("[cluster]\ncount = 2\n", {"--largest", "layers"});
+    EXPECT_EQ(unlimited.code, 3);
+    EXPECT_THAT(unlimited.err, HasSubstr("cluster.memory_limit"));
 }
 
 // One stage does not fit. Costs are known for micro-batches of one sample and, scaled, of two: 8 or

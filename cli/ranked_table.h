@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "core/scenario.h"
+#include "sim/search/plan_search.h"
+
+namespace pipetwin::cli {
+
+/// Rows of the table at the most.
+constexpr std::size_t most_ranked = 10;
+
+/// The fastest plans as a table, no line of it longer than `width` where that is at least 80. What
+/// is the same in all rows stands once above it; partitions that leave no room are shortened.
+std::string ranked_table(const Scenario& scenario,
+                         const std::vector<sim::FoundPlan>& ranked,
+                         int width);
+
+/// Layers per piece, equal ones together: "2x4+5". Its value is the number of layers.
+std::string partition_text(const std::vector<int>& sizes);
+
+}  // namespace pipetwin::cli
