@@ -24,6 +24,7 @@ constexpr std::string_view lock_name = "lock";
 /// Whatever a run leaves behind, but the profile: `pipetwin profile --out DIR` may have put that
 /// there first.
 constexpr std::array run_files{run_file::scenario,
+                               run_file::search,
                                run_file::plan,
                                run_file::schedule,
                                run_file::predicted,

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/json_output.h"
+#include "cli/plan_text.h"
+#include "cli/planning.h"
 #include "cli/progress.h"
 #include "cli/report_html.h"
 #include "cli/run_folder.h"
@@ -76,8 +78,8 @@ void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario)
     }
 }
 
-/// Before anything is measured: the order exists, and it can train.
-void refuse_what_cannot_train(const Scenario& scenario) {
+/// Whatever is planned for it.
+void refuse_what_is_only_simulated(const Scenario& scenario) {
     if (scenario.pipeline.offload != Offload::None) {
         throw Error(ErrorKind::Infeasible,
                     "pipeline.offload = \"stash\"",
@@ -91,6 +93,10 @@ void refuse_what_cannot_train(const Scenario& scenario) {
             "a rank trains on one device; more to a rank are simulated only",
             "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
     }
+}
+
+/// Before anything is measured: the order exists, and it can train.
+void refuse_order_that_cannot_train(const Scenario& scenario) {
     const Schedule schedule = scenario_schedule(scenario);
     if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
         throw Error(ErrorKind::Infeasible,
@@ -129,6 +135,29 @@ class MetricsFile {
 Profile costs(const RunOptions& options, const Scenario& scenario, Console& console) {
     return options.profile.empty() ? measure_profile(scenario, console)
                                    : read_profile(options.profile);
+}
+
+/// Plans whatever is "auto" with what the layers cost here; says what was chosen, and keeps the
+/// search and the settled scenario in the folder. Stages that share this machine cost more than
+/// what was measured with others, so the settled plan is measured again.
+Scenario planned(const RunOptions& options,
+                 const Scenario& space,
+                 const RunFolder& folder,
+                 Console& console) {
+    const Profile profile = options.profile.empty() ? measure_open_profile(space, console)
+                                                    : read_profile(options.profile);
+    const Model model = scenario_model(space, &profile);
+    const sim::SearchResult found = search_with_progress(space, model, profile, false, console);
+    if (found.ranked.empty()) {
+        throw nothing_fits(space, profile, found);
+    }
+    Scenario settled = with_plan(space, found.ranked.front());
+    refuse_order_that_cannot_train(settled);
+    console.note(planned_text(settled, found));
+    const Prediction best = predict(settled_plan(settled, model, profile));
+    folder.write(run_file::search, json_text(search_json(found, prediction_json(best))));
+    folder.write(run_file::scenario, print_scenario(settled));
+    return settled;
 }
 
 /// A prediction gives every rank a core of its own.
@@ -172,17 +201,26 @@ Profile measure_profile(const Scenario& scenario, Console& console) {
 }
 
 FinishedRun train_and_compare(const RunOptions& options,
+                              Open open,
                               Console& console,
                               const std::function<void(const exec::StepReport&)>& on_step) {
-    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
-    require_settled(scenario);
-    refuse_what_cannot_run(options, scenario);
-    refuse_what_cannot_train(scenario);
+    const Scenario written = read_scenario(options.scenario, options.common.overrides);
+    const bool plans = open == Open::Planned && is_open(written);
+    if (!plans) {
+        require_settled(written);
+    }
+    const Scenario space = trainable_space(written);
+    refuse_what_cannot_run(options, space);
+    refuse_what_is_only_simulated(space);
+    if (!plans) {
+        refuse_order_that_cannot_train(space);
+    }
     const RunFolder folder(options.common.out.empty()
-                               ? unused_run_folder(scenario.file.stem().string())
+                               ? unused_run_folder(written.file.stem().string())
                                : options.common.out,
                            options.common.force);
-    folder.write(run_file::scenario, print_scenario(scenario));
+    folder.write(run_file::scenario, print_scenario(written));
+    const Scenario scenario = plans ? planned(options, space, folder, console) : written;
 
     Profile profile = costs(options, scenario, console);
     folder.write(run_file::profile, print_profile(profile));

@@ -23,11 +23,15 @@ struct FinishedRun {
     Comparison comparison;
 };
 
+/// What becomes of an "auto" that has to be planned.
+enum class Open { Planned, Refused };
+
 /// The whole loop, which `run` and `train` share: measure costs, plan, predict, train, compare;
 /// everything lands in the run folder as soon as it is known. A first SIGINT or SIGTERM ends the
 /// training after the current step; then everything is written as far as it goes, and Stopped is
 /// thrown.
 FinishedRun train_and_compare(const RunOptions& options,
+                              Open open,
                               Console& console,
                               const std::function<void(const exec::StepReport&)>& on_step);
 

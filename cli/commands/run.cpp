@@ -12,9 +12,10 @@ void execute(const RunOptions& options, Console& console) {
     const int steps = read_scenario(options.scenario, options.common.overrides).training.steps;
     const FinishedRun run = [&] {
         Progress progress(console, "training");
-        return train_and_compare(options, console, [&](const exec::StepReport& step) {
-            progress.update((step.step + 1.0) / steps, step_text(step));
-        });
+        return train_and_compare(
+            options, Open::Planned, console, [&](const exec::StepReport& step) {
+                progress.update((step.step + 1.0) / steps, step_text(step));
+            });
     }();
     if (options.common.json) {
         console.result(report_json_text(run));

@@ -11,7 +11,7 @@ namespace pipetwin::cli {
 void execute(const TrainOptions& options, Console& console) {
     const bool json = options.run.common.json;
     const FinishedRun run =
-        train_and_compare(options.run, console, [&](const exec::StepReport& step) {
+        train_and_compare(options.run, Open::Refused, console, [&](const exec::StepReport& step) {
             if (!json) {
                 console.result(step_text(step) + '\n');
                 console.flush();

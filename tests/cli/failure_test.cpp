@@ -121,7 +121,7 @@ TEST_F(Failures, BadScenarioNamesFileLineColumnAndTheNearestKey) {
 TEST_F(Failures, AutoThatIsNotPlannedYetIsRefusedNamingTheValueToSet) {
     const std::string scenario = file("auto.toml", small_scenario);
     const Outcome outcome =
-        pipetwin({"run", scenario, "--out", path("run"), "--set", "pipeline.stages=auto"});
+        pipetwin({"train", scenario, "--out", path("run"), "--set", "pipeline.stages=auto"});
     EXPECT_EQ(outcome.code, 3);
     EXPECT_THAT(outcome.err, HasSubstr("stages = "));
     EXPECT_FALSE(std::filesystem::exists(path("run")));

@@ -295,6 +295,55 @@ TEST_F(Training, ABrokenScheduleFileIsRefusedBeforeAnythingIsMeasured) {
     EXPECT_FALSE(std::filesystem::exists(folder() / "run"));
 }
 
+// Two devices may take layers of 0.06 and 0.03 ms for a sample, messages are free and eight samples
+// come in four micro-batches: two stages take (4 + 1) * 2 * 0.06 ms at the least, one takes 4 * 2 *
+// 0.09.
+TEST_F(Training, RunPlansWhatIsAuto) {
+    const std::vector<std::string> open{"--set",
+                                        "pipeline.stages=auto",
+                                        "--set",
+                                        "pipeline.schedule=auto",
+                                        "--set",
+                                        "pipeline.data_parallel=auto",
+                                        "--set",
+                                        "cluster.count=2"};
+    const Outcome outcome = pipetwin(command("run", open));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("planned: 2 stages, 4 micro-batches of 2 samples"));
+    EXPECT_THAT(outcome.err, HasSubstr("proven to be the fastest of"));
+    const std::string settled = content_of(folder() / "run" / "scenario.toml");
+    EXPECT_THAT(settled, HasSubstr("stages = 2"));
+    EXPECT_THAT(settled, HasSubstr("partition = [1, 1]"));
+    EXPECT_THAT(settled, HasSubstr("data_parallel = 1"));  // more cannot be trained here
+    const auto search = nlohmann::json::parse(content_of(folder() / "run" / "search.json"));
+    const auto report = nlohmann::json::parse(content_of(folder() / "run" / "report.json"));
+    EXPECT_EQ(search["best"]["step_ms"], report["predicted"]["step_ms"]);
+    EXPECT_EQ(search["best"]["stages"], 2);
+}
+
+TEST_F(Training, RunMeasuresWhatThePlanMayNeed) {
+    std::string text(small_scenario);
+    text.replace(text.find("micro_batches = 4"), 17, "micro_batches = \"auto\"");
+    const Outcome outcome = pipetwin({"run", file("open.toml", text), "--out", path("open")});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("planned: 2 stages"));
+    EXPECT_TRUE(std::filesystem::exists(folder() / "open" / "search.json"));
+}
+
+TEST_F(Training, TrainRefusesWhatIsNotPlanned) {
+    const Outcome outcome = pipetwin(command("train", {"--set", "pipeline.schedule=auto"}));
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err, HasSubstr("has to be planned first for pipeline.schedule"));
+    EXPECT_FALSE(std::filesystem::exists(folder() / "run"));
+}
+
+TEST_F(Training, RunSaysWhatIsMissingWhereNoPlanFits) {
+    const Outcome outcome = pipetwin(command(
+        "run", {"--set", "pipeline.schedule=auto", "--set", "cluster.memory_limit=\"100 B\""}));
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_THAT(outcome.err, HasSubstr("can be run"));
+}
+
 TEST_F(Training, WhatCannotTrainIsRefusedBeforeAnythingIsMeasured) {
     for (const char* const schedule : {"pipedream", "pipedream-2bw", "forward-only"}) {
         const Outcome outcome =
