@@ -143,11 +143,11 @@ ExportSource::Placed ExportSource::placed() const {
         found = find_profile(read, profile_, folder());
     }
     const Model model = scenario_model(read, found ? &found->profile : nullptr);
+    std::vector<std::string> names;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        names.push_back(model.layer(layer).spec.name);
+    }
     if (is_profile) {
-        std::vector<std::string> names;
-        for (int layer = 0; layer < model.layer_count(); ++layer) {
-            names.push_back(model.layer(layer).spec.name);
-        }
         try {
             transformer_blocks(names);
         } catch (const Error& error) {
@@ -161,7 +161,9 @@ ExportSource::Placed ExportSource::placed() const {
         }
         partition = make_plan(read, model, found->profile)->partition;
     }
-    return {.scenario = read, .schedule = scenario_rows(read), .partition = *partition};
+    return {.scenario = read,
+            .schedule = scenario_rows(read),
+            .partition = partition_in_halves(*partition, names)};
 }
 
 std::string ExportSource::plan_json() const {

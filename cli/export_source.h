@@ -44,7 +44,7 @@ class ExportSource {
     struct Placed {
         Scenario scenario;
         Schedule schedule;
-        Partition partition;
+        Partition partition;  ///< in halves of blocks
     };
     Placed placed() const;
 

@@ -16,6 +16,7 @@
 #include "core/matrix_rate.h"
 #include "core/shipped_profiles.h"
 #include "core/suggest.h"
+#include "core/whole_blocks.h"
 
 namespace pipetwin::cli {
 
@@ -210,6 +211,9 @@ Imported import_hf(const ImportOptions& options) {
     imported.notes.push_back(estimate_note(device, rate, estimate));
     apply_weights(options, model, profile, imported.notes);
     apply_calibration(options, estimate.micro_batch_size, profile, imported.notes);
+    if (options.hf.whole_blocks) {
+        profile = with_whole_blocks(profile);
+    }
     check_size(profile, place, estimate);
     if (model.tied) {
         imported.notes.emplace_back(

@@ -10,12 +10,15 @@ namespace pipetwin {
 namespace {
 
 /// Of the layer at `index` in a transformer of `count` layers.
-std::string layer_name(std::size_t index, std::size_t count) {
+std::string layer_name(std::size_t index, std::size_t count, bool whole_blocks) {
     if (index == 0) {
         return "embedding";
     }
     if (index + 1 == count) {
         return "head";
+    }
+    if (whole_blocks) {
+        return fmt::format("block{}", index - 1);
     }
     return fmt::format(
         "block{}.{}", (index - 1) / 2, index % 2 == 1 ? "attention" : "feed_forward");
@@ -26,23 +29,44 @@ std::string layer_name(std::size_t index, std::size_t count) {
                 "model",
                 std::move(text),
                 "only models of the layers embedding, block0.attention, block0.feed_forward, ..., "
-                "head have stages of whole blocks: a gpt, or a profile by 'pipetwin import hf'");
+                "head, or embedding, block0, ..., head, have stages of whole blocks: a gpt, or a "
+                "profile by 'pipetwin import hf'");
+}
+
+bool has_whole_blocks(std::span<const std::string> layer_names) {
+    return layer_names.size() > 1 && layer_names[1] == "block0";
 }
 
 }  // namespace
 
 int transformer_blocks(std::span<const std::string> layer_names) {
+    const bool whole = has_whole_blocks(layer_names);
     for (std::size_t i = 0; i < layer_names.size(); ++i) {
-        const std::string expected = layer_name(i, layer_names.size());
+        const std::string expected = layer_name(i, layer_names.size(), whole);
         if (layer_names[i] != expected) {
             refuse(fmt::format("layer {} is '{}', expected '{}'", i, layer_names[i], expected));
         }
     }
-    if (layer_names.size() < 4 || layer_names.size() % 2 == 1) {
+    if (layer_names.size() < (whole ? 3 : 4) || (!whole && layer_names.size() % 2 == 1)) {
         refuse(fmt::format("{} layers, expected an embedding, two per block, and a head",
                            layer_names.size()));
     }
-    return static_cast<int>(layer_names.size() / 2) - 1;
+    const auto between = static_cast<int>(layer_names.size()) - 2;
+    return whole ? between : between / 2;
+}
+
+Partition partition_in_halves(const Partition& partition,
+                              std::span<const std::string> layer_names) {
+    if (!has_whole_blocks(layer_names)) {
+        return partition;
+    }
+    std::vector<int> sizes = partition.layers_per_stage();
+    for (int& size : sizes) {
+        size *= 2;
+    }
+    --sizes.front();  // the embedding
+    --sizes.back();   // the head
+    return {std::move(sizes), 2 * partition.layer_count() - 2};
 }
 
 std::vector<std::vector<std::string>> torchtitan_modules(const Partition& partition) {
@@ -68,7 +92,7 @@ std::vector<std::vector<std::string>> torchtitan_modules(const Partition& partit
                                         stage,
                                         layer / 2 - 1),
                             "set pipeline.partition so that stages begin with an attention, or "
-                            "with whole blocks");
+                            "plan with whole blocks: 'pipetwin import hf ... --whole-blocks'");
             }
         }
     }

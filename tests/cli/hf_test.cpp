@@ -1,5 +1,6 @@
 #include <numeric>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/formats/profile_json.h"
@@ -188,6 +189,88 @@ TEST_F(ImportHf, OptionsBelongToTheirFormat) {
     EXPECT_THAT(other.err, HasSubstr("--sequence: a file of format 'csv' has its costs"));
     EXPECT_EQ(import("llama-3-8b", {"--efficiency", "2"}).code, 2);
     EXPECT_EQ(import("llama-3-8b", {"--precision", "bf61"}).code, 2);
+}
+
+/// A Megatron layout with "t*3" written out as "ttt".
+std::string expanded(const std::string& layout) {
+    std::string text;
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+        if (layout[i] == '*') {
+            const int count = std::stoi(layout.substr(i + 1));
+            text.append(static_cast<std::size_t>(count) - 1, layout[i - 1]);
+            i += std::to_string(count).size();
+        } else if (layout[i] != '\n') {
+            text += layout[i];
+        }
+    }
+    return text;
+}
+
+/// The [pipeline] that `plan` prints at its end.
+std::string printed_pipeline(const std::string& text) {
+    return text.substr(text.rfind("[pipeline]"));
+}
+
+// config.json, import, plan, export: what a plan says is what the other system is told.
+TEST_F(ImportHf, APlanOfWholeBlocksGoesToTorchtitanAndMegatron) {
+    const std::string config = file(
+        "config.json",
+        testing::with(testing::llama_config(),
+                      {{"num_hidden_layers", 6}, {"hidden_size", 512}, {"num_attention_heads", 8}})
+            .dump());
+    EXPECT_EQ(imported(config, {"--whole-blocks"}).layers.size(), 8U);
+    const std::string head = R"toml([model]
+kind = "profile"
+file = "model.profile.json"
+[training]
+batch = 8
+[cluster]
+device = "h100-sxm"
+count = 3
+)toml";
+    const Outcome plan = pipetwin({"plan",
+                                   file("open.toml", head),
+                                   "--set",
+                                   "pipeline.stages=3",
+                                   "--set",
+                                   "pipeline.micro_batches=8",
+                                   "--set",
+                                   "pipeline.schedule=1f1b"});
+    ASSERT_EQ(plan.code, 0) << plan.err;
+    const std::string planned = file("planned.toml", head + printed_pipeline(plan.out));
+    const auto exported = [&](const std::string& format) {
+        const Outcome outcome =
+            pipetwin({"export", format, planned, "--force", "--out", path("exported")});
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return content_of(path("exported"));
+    };
+    const auto modules = nlohmann::json::parse(exported("torchtitan"));
+    ASSERT_EQ(modules.size(), 3U);
+    EXPECT_EQ(modules.front().front(), "tok_embeddings");
+    EXPECT_EQ(modules.back().back(), "output");
+    std::string expected_layout;
+    int block = 0;
+    for (const auto& stage : modules) {
+        std::string letters;
+        for (const auto& module : stage) {
+            if (module == fmt::format("layers.{}", block)) {
+                ++block;
+                letters += 't';
+            } else if (module == "tok_embeddings" || module == "output") {
+                letters += module == "output" ? 'L' : 'E';
+            }
+        }
+        expected_layout += (expected_layout.empty() ? "" : "|") + letters;
+    }
+    EXPECT_EQ(block, 6);
+    const std::string layout = exported("megatron-layout");
+    const Outcome back =
+        pipetwin({"import", "megatron", file("layout.txt", layout), "--out", path("back.toml")});
+    EXPECT_EQ(back.code, 0) << back.err;
+    EXPECT_THAT(content_of(path("back.toml")), HasSubstr("stages = 3"));
+    EXPECT_EQ(expanded(layout), expected_layout);
+    EXPECT_THAT(exported("megatron-flags"),
+                AllOf(HasSubstr("--num-layers 6"), HasSubstr("--pipeline-model-parallel-size 3")));
 }
 
 }  // namespace
