@@ -140,5 +140,131 @@ TEST_F(BadInput, HugeNumbersAreRefusedBeforeAnythingIsAllocated) {
     EXPECT_EQ(pipetwin({"check", scenario, "--set", "training.batch=1e400"}).code, 3);
 }
 
+/// A file of another tool, how it is imported, and what the error says besides the file.
+struct Foreign {
+    std::string name;
+    std::string content;
+    std::vector<std::string> options;
+    std::string said;
+    std::string hint;
+};
+
+const std::vector<std::string> hf_options{
+    "--device", "h100-sxm", "--sequence", "512", "--micro-batch-size", "1"};
+
+std::string csv_with_forward(const std::string& forward) {
+    return "name,forward_ms,backward_ms,output_bytes,saved_bytes,parameter_bytes\na," + forward +
+           ",1,2,3,4\n";
+}
+
+/// Two nodes of PipeDream's graph and their edges.
+std::string graph_with(const std::string& edges) {
+    const std::string costs =
+        " -- forward_compute_time=1, backward_compute_time=2, activation_size=3, "
+        "parameter_size=4\n";
+    return "node1 -- Conv2d(3, 4)" + costs + "node2 -- ReLU" + costs + edges;
+}
+
+std::vector<Foreign> foreign_files() {
+    const std::string number = "expected a number of milliseconds";
+    return {
+        {"hf", R"({"model_type": "mamba3"})", hf_options, "/model_type: \"mamba3\"", "profile"},
+        {"hf", R"({"hidden_size": 8})", hf_options, "/model_type: missing", "config.json"},
+        {"hf", R"({"model_type": "llama"})", hf_options, "missing, expected", "model_type"},
+        {"hf", "hello", hf_options, ":1:1: invalid literal", ""},
+        {"csv", "name,forward_ms\na,1\n", {}, ":1:1: no column 'backward_ms'", "expected: name"},
+        {"csv", csv_with_forward("-1"), {}, ":2:3: forward_ms = '-1', " + number, ""},
+        {"csv", csv_with_forward("nan"), {}, ":2:3: forward_ms = 'nan', " + number, ""},
+        {"csv", csv_with_forward("1e400"), {}, ":2:3: forward_ms = '1e400', " + number, ""},
+        {"pipedream",
+         graph_with("\tnode1 -- node2\n\tnode2 -- node1\n"),
+         {"--micro-batch-size", "4"},
+         "the edges make a cycle: node1 -- node2 -- node1",
+         "take one of these edges out"},
+        {"pipedream",
+         graph_with("\tnode1 -- node3\n"),
+         {"--micro-batch-size", "4"},
+         ":3:11: no line describes node 'node3'",
+         "did you mean"},
+        {"torch-trace",
+         R"({"traceEvents": [{"ph": "X", "name": "aten::mm", "ts": 1, "dur": 2, "pid": 0,
+             "tid": 0}], "distributedInfo": {"rank": 0, "world_size": 1}})",
+         {"--micro-batch-size", "4"},
+         "no ranges of a forward, named PP:0F3",
+         "record_function"},
+    };
+}
+
+TEST_F(BadInput, FilesOfOtherToolsAreRefusedWithPlaceAndRemedy) {
+    for (const Foreign& one : foreign_files()) {
+        SCOPED_TRACE(one.content);
+        const std::string input = file("input", one.content);
+        const Outcome outcome = pipetwin(
+            joined({"import", one.name, input, "--out", path("out.profile.json")}, one.options));
+        EXPECT_EQ(outcome.code, 3);
+        EXPECT_THAT(outcome.err, ::testing::HasSubstr("error: " + input));
+        EXPECT_THAT(outcome.err, ::testing::HasSubstr(one.said));
+        EXPECT_THAT(outcome.err, ::testing::HasSubstr(one.hint));
+        EXPECT_FALSE(std::filesystem::exists(path("out.profile.json")));
+    }
+}
+
+TEST_F(BadInput, WeightsThatEndInTheirHeaderAreRefused) {
+    const std::string config = file("config.json",
+                                    R"({"model_type": "gpt2", "n_layer": 1, "n_head": 2,
+        "n_embd": 16, "n_positions": 512, "vocab_size": 100, "torch_dtype": "bfloat16"})");
+    using namespace std::string_view_literals;
+    const std::string weights = file("cut.safetensors", "\x10\0\0\0\0\0\0\0{\"a\""sv);
+    const Outcome outcome = pipetwin(joined(
+        {"import", "hf", config, "--weights", weights, "--out", path("out.json")}, hf_options));
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err,
+                ::testing::HasSubstr(weights + ": byte 12: the file ends in its header"));
+    EXPECT_THAT(outcome.err, ::testing::HasSubstr("hint: the file was cut off"));
+}
+
+/// Costs of one layer for one sample, eight of which make a mini-batch.
+TEST_F(BadInput, ScenariosThatAskForWhatIsNotThereAreRefusedWithARemedy) {
+    file("x.csv", csv_with_forward("1"));
+    const std::string scenario = file("x.toml",
+                                      R"toml([model]
+kind = "profile"
+file = "x.csv"
+[training]
+batch = 8
+)toml");
+    struct Wrong {
+        std::vector<std::string> settings;
+        int code;
+        std::string said;
+        std::string hint;
+    };
+    const std::vector<Wrong> all{
+        {{"pipeline.micro_batches=1"},
+         3,
+         "no cost at micro-batch size 8",
+         "profile it at that size"},
+        {{"cluster.memory_limit=0"}, 3, "cluster.memory_limit = 0, expected", ""},
+        {{"pipeline.data_parallel=3", "cluster.count=3"},
+         3,
+         "training.batch = 8 cannot be shared out to pipeline.data_parallel = 3 replicas",
+         "set batch to a multiple of 3"},
+        {{"pipeline.micro_batches=8", "cluster.memory_limit=10"},
+         4,
+         "need more than the limit of 10 B",
+         "need less memory"},
+    };
+    for (const Wrong& one : all) {
+        std::vector<std::string> args{"simulate", scenario};
+        for (const std::string& setting : one.settings) {
+            args.insert(args.end(), {"--set", setting});
+        }
+        const Outcome outcome = pipetwin(args);
+        EXPECT_EQ(outcome.code, one.code) << one.said;
+        EXPECT_THAT(outcome.err, ::testing::HasSubstr(one.said));
+        EXPECT_THAT(outcome.err, ::testing::HasSubstr(one.hint));
+    }
+}
+
 }  // namespace
 }  // namespace pipetwin::cli
