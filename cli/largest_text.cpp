@@ -97,7 +97,8 @@ Error nothing_fits(const LargestAnswer& answer) {
     const sim::LargestModel& largest = answer.largest;
     return {ErrorKind::Infeasible,
             answer.scenario.file.string(),
-            fmt::format("not even one layer like {} fits\n{}",
+            fmt::format("{} layer like {} fits\n{}",
+                        largest.complete ? "not even one" : "until the search was ended, no",
                         fmt::join(copy_names(answer.profile, answer.repeated), " + "),
                         largest.next ? closest_text(*largest.next) : largest.why_no_plan),
             "more devices (cluster.count), devices with more memory, or leave more of [pipeline] "
@@ -120,11 +121,12 @@ std::string largest_text(const LargestAnswer& answer, const Console& console) {
     found.lines.push_back(
         fmt::format("The plan: {}.", candidate_text(answer.scenario, largest.candidate)));
     found.lines.push_back(next_text(largest));
-    found.lines.push_back(
-        fmt::format("Of {} open, {} made; the memory of all ranks together shows that no other "
-                    "holds more.",
-                    counted(static_cast<int>(largest.candidates), "plan"),
-                    largest.tried == 1 ? "1 was" : fmt::format("{} were", largest.tried)));
+    found.lines.push_back(fmt::format(
+        "Of {} open, {} made; {}.",
+        counted(static_cast<int>(largest.candidates), "plan"),
+        largest.tried == 1 ? "1 was" : fmt::format("{} were", largest.tried),
+        largest.complete ? "the memory of all ranks together shows that no other holds more"
+                         : "then the search was ended: others may hold more"));
     return paragraph_text(found, console.width()) + "\nPeak memory\n" + memory_text(largest) +
            '\n' + pipeline_keys(largest.candidate, largest.partition);
 }
@@ -156,6 +158,7 @@ Json largest_json(const LargestAnswer& answer) {
                        {"limit_bytes", known ? Json(next->limit.count) : Json(nullptr)},
                        {"why", known ? Json(nullptr) : Json(largest.why_no_plan)}};
     }
+    one["complete"] = largest.complete;
     one["open"] = largest.candidates;
     one["tried"] = largest.tried;
     Json json = json_head();

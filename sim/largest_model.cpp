@@ -433,6 +433,7 @@ LargestModel LargestSearch::run(const LargestProgress& progress) {
         largest.tried += std::ssize(wave);
         const double share = static_cast<double>(first) / static_cast<double>(all.size());
         if (progress && !progress(share, largest.copies)) {
+            largest.complete = first >= all.size() || all[first].most <= largest.copies;
             break;
         }
         std::erase_if(sizes_, [&largest](const auto& entry) {  // none asks for these again

@@ -26,6 +26,7 @@ struct LargestModel {
     std::vector<Bytes> limits{};        ///< [rank]
     std::optional<ClosestPlan> next{};  ///< of the same candidate, with its closest partition
     std::string why_no_plan{};          ///< where there is no `next`, as it cannot be planned
+    bool complete = true;               ///< false: the search was ended, other plans may hold more
     bool is_most = false;               ///< no model may have more layers: memory has room
     std::int64_t candidates = 0;        ///< all that the scenario leaves open
     std::int64_t tried = 0;             ///< of them planned, as they could hold more

@@ -145,6 +145,7 @@ TEST_F(PlanCommand, FindsHowManyLayersFit) {
     const auto json = plan(cluster, {"--largest", "layers", "--json"}).json()["largest"];
     EXPECT_EQ(json["layers"], 6);
     EXPECT_EQ(json["layers_in_profile"], 2);
+    EXPECT_EQ(json["complete"], true);
     EXPECT_EQ(json["parameters"], nullptr);  // the profile has bytes alone
     EXPECT_EQ(json["stages"], 3);
     EXPECT_THAT(json["partition"].get<std::vector<int>>(), ElementsAre(2, 2, 2));

@@ -137,6 +137,24 @@ TEST(LargestModel, IsThatOfAllPlansAndPartitions) {
     EXPECT_GT(compared, 10);
 }
 
+TEST(LargestModel, SaysWhetherItWasEndedEarly) {
+    Profile profile;
+    for (int i = 0; i < 2; ++i) {
+        profile.layers.push_back(layer(fmt::format("l{}", i), 1, 1, 1));
+    }
+    RandomModel random(1);
+    Scenario scenario = random.scenario();
+    scenario.training.batch = 64;  // so that there are several waves
+    scenario.cluster.count = 8;
+    scenario.cluster.memory_limit = Bytes{4'000};
+    const RepeatedLayers repeated = repeated_layers(profile, "x");
+    EXPECT_TRUE(largest_model(scenario, profile, repeated).complete);
+    const LargestModel ended =
+        largest_model(scenario, profile, repeated, [](double, int) { return false; });
+    EXPECT_FALSE(ended.complete);
+    EXPECT_GT(ended.copies, 0);
+}
+
 TEST(LargestModel, NeedsAMemoryLimit) {
     RandomModel random(1);
     Scenario scenario = random.scenario();
