@@ -35,7 +35,7 @@ HeatMapPicture::Cell cell_of(const sim::FoundPlan& plan) {
                       percent_text(plan.bubble),
                       plan.peak.count > 0 ? format_bytes(plan.peak) : ""},
             .tooltip = fmt::format("{}\nstep {}",
-                                   pipeline_keys(plan.candidate, plan.partition),
+                                   pipeline_keys(plan.candidate, plan.partition, plan.recompute),
                                    format_duration(plan.step))};
 }
 

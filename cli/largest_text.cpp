@@ -10,6 +10,7 @@
 #include "cli/plan_text.h"
 #include "cli/sentences.h"
 #include "cli/text_output.h"
+#include "core/formats/plan_json.h"
 
 namespace pipetwin::cli {
 
@@ -91,6 +92,13 @@ std::string next_text(const sim::LargestModel& largest) {
                        format_bytes(next.limit));
 }
 
+/// One mode for all, or what the scenario writes down.
+RecomputeRules rules_of(const LargestAnswer& answer) {
+    const sim::Style& style = answer.largest.candidate.style;
+    return style.recompute_by_rank ? answer.scenario.pipeline.recompute.value_or(Recompute::None)
+                                   : style.recompute;
+}
+
 }  // namespace
 
 Error nothing_fits(const LargestAnswer& answer) {
@@ -118,8 +126,8 @@ std::string largest_text(const LargestAnswer& answer, const Console& console) {
     if (count) {
         found.lines.push_back(fmt::format("The model then has {} parameters.", large(*count)));
     }
-    found.lines.push_back(
-        fmt::format("The plan: {}.", candidate_text(answer.scenario, largest.candidate)));
+    found.lines.push_back(fmt::format(
+        "The plan: {}.", candidate_text(answer.scenario, largest.candidate, rules_of(answer))));
     found.lines.push_back(next_text(largest));
     found.lines.push_back(fmt::format(
         "Of {} open, {} made; {}.",
@@ -128,7 +136,7 @@ std::string largest_text(const LargestAnswer& answer, const Console& console) {
         largest.complete ? "the memory of all ranks together shows that no other holds more"
                          : "then the search was ended: others may hold more"));
     return paragraph_text(found, console.width()) + "\nPeak memory\n" + memory_text(largest) +
-           '\n' + pipeline_keys(largest.candidate, largest.partition);
+           '\n' + pipeline_keys(largest.candidate, largest.partition, rules_of(answer));
 }
 
 Json largest_json(const LargestAnswer& answer) {
@@ -139,6 +147,7 @@ Json largest_json(const LargestAnswer& answer) {
              {"repeated", copy_names(answer.profile, answer.repeated)},
              {"parameters", count ? Json(*count) : Json(nullptr)}};
     one.update(candidate_json(largest.candidate));
+    one["recompute"] = recompute_json(rules_of(answer));
     one["partition"] = largest.partition;
     one["channel_capacity"] = largest.channel_capacity;
     one["devices"] = Json::array();

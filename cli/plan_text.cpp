@@ -10,6 +10,7 @@
 #include "cli/ranked_table.h"
 #include "cli/sentences.h"
 #include "cli/text_output.h"
+#include "core/formats/plan_json.h"
 #include "sim/largest_model.h"
 
 namespace pipetwin::cli {
@@ -94,9 +95,15 @@ std::optional<std::string> without_pipeline(const sim::SearchResult& result) {
         counted(alone->candidate.shape.devices(), "device"));
 }
 
+std::string_view word_of(const sim::Style& style) {
+    return style.recompute_by_rank ? "by rank" : to_string(style.recompute);
+}
+
 }  // namespace
 
-std::string candidate_text(const Scenario& scenario, const Candidate& candidate) {
+std::string candidate_text(const Scenario& scenario,
+                           const Candidate& candidate,
+                           const RecomputeRules& recompute) {
     const sim::Shape& shape = candidate.shape;
     const sim::Style& style = candidate.style;
     std::string text = fmt::format("{}, {} of {}, {}",
@@ -107,7 +114,7 @@ std::string candidate_text(const Scenario& scenario, const Candidate& candidate)
     if (style.chunks > 1) {
         text += fmt::format(" with {} chunks", style.chunks);
     }
-    text += fmt::format(", recompute {}", to_string(style.recompute));
+    text += fmt::format(", recompute {}", to_string(recompute));
     if (shape.data_parallel > 1) {
         text += fmt::format(", {}", counted(shape.data_parallel, "replica"));
     }
@@ -122,13 +129,14 @@ Json candidate_json(const Candidate& candidate) {
             {"chunks", candidate.style.chunks},
             {"micro_batches", candidate.shape.micro_batches},
             {"schedule", candidate.style.schedule},
-            {"recompute", to_string(candidate.style.recompute)},
+            {"recompute", word_of(candidate.style)},
             {"data_parallel", candidate.shape.data_parallel},
             {"tensor_parallel", candidate.shape.tensor_parallel}};
 }
 
 Json found_plan_json(const FoundPlan& plan) {
     Json json = candidate_json(plan.candidate);
+    json["recompute"] = recompute_json(plan.recompute);
     json["partition"] = plan.partition;
     json["step_ms"] = to_milliseconds(plan.step);
     json["samples_per_second"] =
@@ -138,17 +146,19 @@ Json found_plan_json(const FoundPlan& plan) {
     return json;
 }
 
-std::string pipeline_keys(const Candidate& candidate, const std::vector<int>& partition) {
+std::string pipeline_keys(const Candidate& candidate,
+                          const std::vector<int>& partition,
+                          const RecomputeRules& recompute) {
     const sim::Shape& shape = candidate.shape;
     const sim::Style& style = candidate.style;
     std::string text = fmt::format(
         "[pipeline]\nstages = {}\nmicro_batches = {}\nschedule = \"{}\"\nchunks = {}\n"
-        "recompute = \"{}\"\npartition = [{}]\n",
+        "recompute = {}\npartition = [{}]\n",
         shape.stages,
         shape.micro_batches,
         style.schedule,
         style.chunks,
-        to_string(style.recompute),
+        recompute_json(recompute).dump(),
         fmt::join(partition, ", "));
     if (shape.data_parallel > 1) {
         text += fmt::format("data_parallel = {}\n", shape.data_parallel);
@@ -179,7 +189,7 @@ std::string search_text(const Scenario& scenario,
 Json search_json(const sim::SearchResult& result, Json best) {
     const FoundPlan& first = result.ranked.front();
     best["partition"] = first.partition;
-    best["recompute"] = to_string(first.candidate.style.recompute);
+    best["recompute"] = recompute_json(first.recompute);
     Json json = json_head();
     json["best"] = std::move(best);
     json["candidates"] = Json::array();
@@ -209,7 +219,7 @@ std::string closest_text(const sim::ClosestPlan& closest) {
         counted(shape.stages, "stage"),
         counted(shape.micro_batches, "micro-batch"),
         closest.candidate.style.schedule,
-        to_string(closest.candidate.style.recompute),
+        word_of(closest.candidate.style),
         closest.rank,
         format_bytes(closest.peak),
         format_bytes(closest.peak - closest.limit),

@@ -20,9 +20,11 @@ std::string search_text(const Scenario& scenario,
 Json search_json(const sim::SearchResult& result, Json best);
 
 /// "8 stages, 8 micro-batches of 4 samples, gpipe, recompute always".
-std::string candidate_text(const Scenario& scenario, const sim::Candidate& candidate);
+std::string candidate_text(const Scenario& scenario,
+                           const sim::Candidate& candidate,
+                           const RecomputeRules& recompute);
 
-/// The keys of [pipeline] that a plan settles, without its partition.
+/// The keys of [pipeline] that a candidate settles; recompute is "by rank" where each has its own.
 Json candidate_json(const sim::Candidate& candidate);
 
 /// One plan, without its timeline.
@@ -37,6 +39,8 @@ Error nothing_fits(const Scenario& scenario,
                    const sim::SearchResult& result);
 
 /// "stages = 4, micro_batches = 8, ...": to paste into [pipeline].
-std::string pipeline_keys(const sim::Candidate& candidate, const std::vector<int>& partition);
+std::string pipeline_keys(const sim::Candidate& candidate,
+                          const std::vector<int>& partition,
+                          const RecomputeRules& recompute);
 
 }  // namespace pipetwin::cli

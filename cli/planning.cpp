@@ -39,12 +39,6 @@ bool is_open(const Scenario& scenario) {
            pipeline.recompute_auto || !pipeline.data_parallel || !pipeline.tensor_parallel;
 }
 
-Scenario with_plan(const Scenario& scenario, const sim::FoundPlan& plan) {
-    Scenario settled = sim::with_candidate(scenario, plan.candidate);
-    settled.pipeline.partition = plan.partition;
-    return settled;
-}
-
 Scenario trainable_space(Scenario scenario) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
     pipeline.data_parallel = pipeline.data_parallel.value_or(1);
@@ -91,7 +85,7 @@ std::string planned_text(const Scenario& scenario, const sim::SearchResult& resu
     const bool alone = result.ranked.size() == 1;
     return fmt::format(
         "planned: {}, layers {}; predicted step {}, {}{}",
-        candidate_text(scenario, best.candidate),
+        candidate_text(scenario, best.candidate, best.recompute),
         partition_text(best.partition),
         format_duration(best.step),
         why,

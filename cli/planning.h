@@ -22,9 +22,6 @@ sim::SearchResult search_with_progress(const Scenario& scenario,
 /// Whether a key of [pipeline] that has to be planned is "auto".
 bool is_open(const Scenario& scenario);
 
-/// The scenario with the plan in place of every "auto", its partition included.
-Scenario with_plan(const Scenario& scenario, const sim::FoundPlan& plan);
-
 /// What is open as this machine could train it: replicas and tensor parallelism are not, so they
 /// are 1; as many devices as cores, unless the scenario says how many.
 Scenario trainable_space(Scenario scenario);

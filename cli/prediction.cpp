@@ -108,16 +108,8 @@ FoundProfile find_profile(const Scenario& scenario,
     return *std::move(found);
 }
 
-Plan with_settled_capacity(Plan plan) {
-    if (plan->channel_capacity) {
-        return plan;
-    }
-    const int capacity = sim::settled_capacity(plan);
-    return std::move(plan).with_capacity(capacity);
-}
-
 Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile) {
-    Plan plan = with_settled_capacity(make_plan(scenario, model, profile));
+    Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
     if (plan->host_link) {
         check_memory(plan, peak_memory(plan, sim::simulate(plan)));
     } else {

@@ -59,9 +59,6 @@ std::filesystem::path profile_name(const Scenario& scenario);
 /// Error(Infeasible).
 Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile);
 
-/// With the capacity at which no send blocks, unless the plan states one.
-Plan with_settled_capacity(Plan plan);
-
 /// The predicted side as a trace.
 Trace predicted_trace(const Prediction& prediction);
 

@@ -46,6 +46,16 @@ std::string shortened(const std::vector<int>& sizes, std::size_t room) {
     return text.size() > room ? "..." : text;
 }
 
+/// "always", or "5 of 32 stages" where they differ.
+std::string recompute_text(const RecomputeRules& rules) {
+    if (const auto everywhere = rules.everywhere()) {
+        return std::string(to_string(*everywhere));
+    }
+    const auto kept = std::ranges::count(rules.modes(), Recompute::None);
+    return fmt::format(
+        "{} of {} stages", std::ssize(rules.modes()) - kept, std::ssize(rules.modes()));
+}
+
 std::vector<Column> columns_of(const Scenario& scenario, const std::vector<FoundPlan>& plans) {
     const FoundPlan& best = plans.front();
     const auto any = [&plans](auto differs) { return std::ranges::any_of(plans, differs); };
@@ -91,9 +101,7 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
          }},
         {"schedule", schedule, [](const std::string& cell) { return cell; }},
         {"recompute",
-         [](const FoundPlan& plan) {
-             return std::string(to_string(plan.candidate.style.recompute));
-         },
+         [](const FoundPlan& plan) { return recompute_text(plan.recompute); },
          [](const std::string& cell) { return "recompute " + cell; }},
         {"bubble", [](const FoundPlan& plan) { return percent_text(plan.bubble); }},
         {"memory",

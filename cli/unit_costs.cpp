@@ -11,7 +11,7 @@ Plan unit_plan(PlainCosts costs) {
     const auto pieces = static_cast<std::size_t>(piece_count(costs.schedule_from_file.value()));
     costs.forward.assign(pieces, cost_unit);
     costs.backward.assign(pieces, 2 * cost_unit);
-    return with_settled_capacity(make_plan(costs));
+    return sim::with_settled_capacity(make_plan(costs));
 }
 
 Timeline unit_timeline(const Schedule& schedule, std::optional<int> capacity) {

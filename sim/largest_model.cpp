@@ -304,6 +304,9 @@ std::vector<Contender> LargestSearch::contenders(int copies) {
     std::vector<Contender> all;
     for (const Shape& shape : shapes_of(scenario_, model->model)) {
         for (const Style& style : styles_of(scenario_, model->model, shape)) {
+            if (style.recompute_by_rank && scenario_.pipeline.recompute_auto) {
+                continue;  // it fits where all ranks recompute
+            }
             Contender one{.candidate = {.shape = shape, .style = style}};
             const Scenario settled = with_candidate(scenario_, one.candidate);
             const int missing = settled.pipeline.pieces() - others_;

@@ -54,4 +54,12 @@ int settled_capacity(const Plan& plan) {
                                                              : smallest_capacity(plan->schedule);
 }
 
+Plan with_settled_capacity(Plan plan) {
+    if (plan->channel_capacity) {
+        return plan;
+    }
+    const int capacity = settled_capacity(plan);
+    return std::move(plan).with_capacity(capacity);
+}
+
 }  // namespace pipetwin::sim

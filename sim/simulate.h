@@ -33,4 +33,7 @@ Duration replayed_step(const Plan& plan, const Conditions& conditions);
 /// (0 where the plan has no edges): with this capacity no send blocks.
 int settled_capacity(const Plan& plan);
 
+/// The plan with that capacity, unless it has one already.
+Plan with_settled_capacity(Plan plan);
+
 }  // namespace pipetwin::sim

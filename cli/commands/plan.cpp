@@ -63,7 +63,7 @@ void execute(const PlanOptions& options, Console& console) {
     }
     const sim::FoundPlan& best = result.ranked.front();
     const Prediction prediction =
-        predict(settled_plan(with_plan(scenario, best), model, found.profile));
+        predict(settled_plan(sim::with_plan(scenario, best), model, found.profile));
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
@@ -82,7 +82,7 @@ void execute(const PlanOptions& options, Console& console) {
     console.result(search_text(scenario, result, console) + '\n' +
                    (heat ? heat_map_text(picture) + '\n' : "") + "The best plan\n" +
                    prediction_text(prediction, console) + '\n' +
-                   pipeline_keys(best.candidate, best.partition));
+                   pipeline_keys(best.candidate, best.partition, best.recompute));
     if (heat) {
         console.note(fmt::format("heat map: {}", options.heat_map.string()));
     }

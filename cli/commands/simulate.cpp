@@ -1,3 +1,5 @@
+#include "sim/simulate.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -46,7 +48,7 @@ std::optional<Plan> with_more(const Plan& plan, Make make) {
         return std::nullopt;
     }
     try {
-        Plan more = with_settled_capacity(make(2 * plan.micro_batches()));
+        Plan more = sim::with_settled_capacity(make(2 * plan.micro_batches()));
         return more.micro_batches() == 2 * plan.micro_batches() ? std::optional(std::move(more))
                                                                 : std::nullopt;
     } catch (const Error&) {
@@ -69,7 +71,7 @@ void refuse_keys(const std::vector<Override>& overrides) {
 Predicted from_numbers(const SimulateOptions& options) {
     refuse_keys(options.common.overrides);
     PlainCosts costs = plain_costs(options.plain);
-    Prediction prediction = predict(with_settled_capacity(make_plan(costs)));
+    Prediction prediction = predict(sim::with_settled_capacity(make_plan(costs)));
     std::optional<Plan> more;
     if (!costs.schedule_from_file) {
         more = with_more(prediction.plan, [&costs](int micro_batches) {

@@ -126,27 +126,26 @@ std::vector<int> chunk_counts(const Scenario& scenario, Chunks chunks, int most)
     return result;
 }
 
-Recompute one_recompute(const Scenario& scenario) {
-    const RecomputeRules rules = scenario.pipeline.recompute.value_or(Recompute::None);
-    if (!rules.everywhere()) {
-        throw Error(ErrorKind::BadInput,
-                    scenario.file.string(),
-                    fmt::format("pipeline.recompute is {}, but the search takes one word for "
-                                "all stages",
-                                to_string(rules)),
-                    "write recompute = \"auto\", or simulate the list");
-    }
-    return *rules.everywhere();
-}
-
 std::vector<Recompute> recomputes_of(const Scenario& scenario, const Shape& shape) {
     if (!scenario.pipeline.recompute_auto) {
-        return {one_recompute(scenario)};
+        const RecomputeRules written = scenario.pipeline.recompute.value_or(Recompute::None);
+        return written.everywhere() ? std::vector{*written.everywhere()} : std::vector<Recompute>{};
     }
     if (shape.micro_batches == 1) {
         return {Recompute::None, Recompute::Always};
     }
     return {Recompute::None, Recompute::ExceptLast, Recompute::Always};
+}
+
+/// A written list does. Else, on one rank that is one of the three; chimera's ranks share their
+/// weights with another one; and where stashes are copied away, what fits depends on times.
+bool may_recompute_by_rank(const Scenario& scenario, const Style& style, const Shape& shape) {
+    if (!scenario.pipeline.recompute_auto) {
+        return scenario.pipeline.recompute && !scenario.pipeline.recompute->everywhere();
+    }
+    return shape.stages > 1 && style.schedule != "chimera" &&
+           scenario.pipeline.offload == Offload::None &&
+           std::ranges::find(searched, style.schedule, &SearchedSchedule::name) != searched.end();
 }
 
 /// Schedules with their chunks.
@@ -188,8 +187,10 @@ Scenario with_candidate(Scenario scenario, const Candidate& candidate) {
     pipeline.micro_batches = candidate.shape.micro_batches;
     pipeline.schedule = candidate.style.schedule;
     pipeline.chunks = candidate.style.chunks;
-    pipeline.recompute = candidate.style.recompute;
-    pipeline.recompute_auto = false;
+    if (!candidate.style.recompute_by_rank) {
+        pipeline.recompute = candidate.style.recompute;
+        pipeline.recompute_auto = false;
+    }
     return scenario;
 }
 
@@ -220,6 +221,11 @@ std::vector<Style> styles_of(const Scenario& scenario, const Model& model, const
     for (Style order : orders_of(scenario, model, shape)) {
         for (const Recompute recompute : recomputes_of(scenario, shape)) {
             order.recompute = recompute;
+            styles.push_back(order);
+        }
+        if (may_recompute_by_rank(scenario, order, shape)) {
+            order.recompute = Recompute::None;
+            order.recompute_by_rank = true;
             styles.push_back(order);
         }
     }

@@ -26,6 +26,9 @@ struct Style {
     std::string schedule;
     int chunks = 1;
     Recompute recompute = Recompute::None;
+    /// Every rank for itself: as the scenario's list says, or where recompute is open as little as
+    /// it may, of none, except-last and always the first that fits. `recompute` says nothing then.
+    bool recompute_by_rank = false;
 
     auto operator<=>(const Style&) const = default;
 };
@@ -37,7 +40,8 @@ struct Candidate {
     auto operator<=>(const Candidate&) const = default;
 };
 
-/// The scenario with the candidate in place of every "auto" but the partition.
+/// The scenario with the candidate in place of every "auto" but the partition, and recompute where
+/// that is by rank.
 Scenario with_candidate(Scenario scenario, const Candidate& candidate);
 
 /// Every shape that the scenario leaves open, ascending. What is "auto" takes these values:

@@ -56,6 +56,10 @@ int recomputed(Recompute recompute, int micro_batches) {
     PIPETWIN_EXPECT(false, "recompute out of range");
 }
 
+bool all_recompute(const BoundQuestion& question) {
+    return question.recomputed > 0 && !question.where_needed;
+}
+
 /// [rank]: how long the smallest output takes from the first rank to this one.
 std::vector<Duration> hops_of(const Cluster& cluster,
                               TransferMode transfer,
@@ -226,7 +230,11 @@ BoundQuestion ShapeBounds::question(const Style& style) const {
     BoundQuestion question = of_shape_;
     const std::string& schedule = style.schedule;
     const bool puts_off = scenario_.pipeline.deferred_weights > 0;
-    question.recomputed = recomputed(style.recompute, question.micro_batches);
+    // What a rank does not hold it computes again, but for the last micro-batch.
+    question.where_needed = style.recompute_by_rank;
+    const Recompute least = question.micro_batches == 1 ? Recompute::Always : Recompute::ExceptLast;
+    question.recomputed =
+        recomputed(style.recompute_by_rank ? least : style.recompute, question.micro_batches);
     question.split = schedule.starts_with("zb-") || schedule == "interleaved-zb" ||
                      schedule == "dualpipe-v" || puts_off || has_schedule_file(scenario_);
     // Stashes that are copied to host memory need room one at a time.
@@ -267,14 +275,30 @@ std::optional<Duration> ShapeBounds::least(const Style& style, Duration ceiling)
     if (placement == Placement::Other || scenario_.pipeline.partition) {
         return least_of_any(scenario_, sums_, asked.stages, asked.micro_batches);
     }
-    const bool stays = scenario_.pipeline.offload == Offload::None;
-    return bound_of_pieces(
-        sums_,
-        asked,
-        {.layers = balanced(asked.stages * style.chunks, asked.recomputed > 0),
-         .v_shape = placement == Placement::V,
-         .stashes = stays ? stashes_of_pieces(style, asked.stages, asked.micro_batches)
-                          : std::vector<PieceStashes>{}});
+    Pieces pieces{.layers = {}, .v_shape = placement == Placement::V, .stashes = {}};
+    if (scenario_.pipeline.offload == Offload::None) {
+        pieces.stashes = stashes_of_pieces(style, asked.stages, asked.micro_batches);
+    }
+    std::optional<Duration> least;
+    for (std::vector<int>& layers : balanced_ones(style, asked)) {
+        pieces.layers = std::move(layers);
+        if (const auto bound = bound_of_pieces(sums_, asked, pieces)) {
+            least = std::min(least.value_or(*bound), *bound);
+        }
+    }
+    return least;
+}
+
+/// For schedules with several pieces to a rank: where every rank recomputes or not for itself, the
+/// partition that is balanced without and the one that is balanced with.
+std::vector<std::vector<int>> ShapeBounds::balanced_ones(const Style& style,
+                                                         const BoundQuestion& question) {
+    const int pieces = question.stages * style.chunks;
+    std::vector<std::vector<int>> partitions{balanced(pieces, all_recompute(question))};
+    if (question.where_needed && balanced(pieces, true) != partitions.front()) {
+        partitions.push_back(balanced(pieces, true));
+    }
+    return partitions;
 }
 
 /// The balanced one, if the bound is as good as any for it; else those that the bound finds, too.
@@ -282,7 +306,7 @@ std::vector<std::vector<int>> ShapeBounds::partitions_by_bound(const BoundQuesti
                                                                Duration least) {
     const StepBound bound(sums_, question);
     const Duration kept = least + least / 5'000 + Duration{2};  // `least` is a little below
-    std::vector<std::vector<int>> partitions{balanced(question.stages, question.recomputed > 0)};
+    std::vector<std::vector<int>> partitions{balanced(question.stages, all_recompute(question))};
     if (bound.keeps(partitions.front(), kept)) {
         return partitions;
     }
@@ -304,7 +328,7 @@ std::vector<std::vector<int>> ShapeBounds::partitions(const Style& style, Durati
             return partitions_by_bound(asked, least);
         case Placement::Loop:
         case Placement::V:
-            return {balanced(asked.stages * style.chunks, asked.recomputed > 0)};
+            return balanced_ones(style, asked);
         case Placement::Other:
             return {{}};
     }

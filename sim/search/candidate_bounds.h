@@ -88,6 +88,7 @@ class ShapeBounds {
 
   private:
     const std::vector<int>& balanced(int pieces, bool recomputes);
+    std::vector<std::vector<int>> balanced_ones(const Style& style, const BoundQuestion& question);
     std::vector<std::vector<int>> partitions_by_bound(const BoundQuestion& question,
                                                       Duration least);
 

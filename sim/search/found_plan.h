@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/recompute.h"
+#include "core/scenario.h"
 #include "core/units.h"
 #include "sim/search/candidate.h"
 
@@ -15,11 +17,15 @@ namespace pipetwin::sim {
 struct FoundPlan {
     Candidate candidate;
     std::vector<int> partition;  ///< layers per piece
+    RecomputeRules recompute{};
     Duration step{};
     std::optional<double> samples_per_second{};
     double bubble = 0;  ///< total, as GPipe defines it
     Bytes peak{};       ///< of the fullest rank
 };
+
+/// The scenario with the plan in place of every "auto".
+Scenario with_plan(const Scenario& scenario, const FoundPlan& plan);
 
 /// Why some candidates are no plans.
 struct Infeasible {

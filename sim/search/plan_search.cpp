@@ -138,7 +138,7 @@ class RunnersUp {
             return std::tie(a.bound, a.candidate) < std::tie(b.bound, b.candidate);
         }
     };
-    static constexpr std::size_t most = 24;
+    static constexpr std::size_t most = 256;
     std::set<Open, ByBound> nearest_{};
 };
 
@@ -161,12 +161,13 @@ class Search {
   private:
     Queue open_shapes();
     bool is_slower(const Open& open) const;
+    bool is_known(const Open& open) const;
     void leave_out(const Open& open);
     std::vector<Open> next_wave(Queue& queue);
     Step look_into(const Open& shape) const;
     Step simulate(const Open& open) const;
     void take(Step step, Queue& queue);
-    bool goes_on(const Queue& queue);
+    bool goes_on(std::size_t left, Duration bound);
     Duration try_partitions(Duration best);
     void try_runners_up(Duration best);
     SearchResult result(Duration bound, Duration any_partition_bound);
@@ -178,6 +179,7 @@ class Search {
     Outcome all_{};
     std::vector<Shape> shapes_{};
     RunnersUp runners_up_{};
+    std::map<Candidate, Duration> without_recompute_{};  ///< those that fit, with their bounds
     /// The least bound of what was left out though it might be faster than the best.
     Duration spared_ = Duration::max();
     std::int64_t settled_ = 0;  ///< shapes and candidates
@@ -215,6 +217,18 @@ bool Search::is_slower(const Open& open) const {
     return open.bound >= best - (content ? part(best, options_.tolerance) : Duration{});
 }
 
+/// Whether it recomputes as needed where nothing is needed: with the bound of the candidate without
+/// recompute, which fits, the same partitions come out the same.
+bool Search::is_known(const Open& open) const {
+    if (!open.candidate.style.recompute_by_rank) {
+        return false;
+    }
+    Candidate twin = open.candidate;
+    twin.style.recompute_by_rank = false;
+    const auto found = without_recompute_.find(twin);
+    return found != without_recompute_.end() && found->second == open.bound;
+}
+
 void Search::leave_out(const Open& open) {
     const std::int64_t count =
         open.is_shape ? std::ssize(styles_of(space_.scenario, space_.model, open.candidate.shape))
@@ -241,6 +255,12 @@ std::vector<Open> Search::next_wave(Queue& queue) {
         const Open& next = queue.first();
         if (is_slower(next)) {
             leave_out(queue.take());
+            continue;
+        }
+        if (is_known(next)) {
+            queue.take();
+            ++all_.pruned;
+            ++settled_;
             continue;
         }
         actions += next.is_shape ? of_a_shape : next.actions;
@@ -308,18 +328,18 @@ void Search::take(Step step, Queue& queue) {
     ++settled_;
 }
 
-bool Search::goes_on(const Queue& queue) {
+/// None of those that are left is below the bound.
+bool Search::goes_on(std::size_t left, Duration bound) {
     if (all_.actions >= options_.most_actions) {
         return false;
     }
     if (!options_.progress) {
         return true;
     }
-    const auto left = static_cast<double>(queue.size());
-    return options_.progress(
-        {.share = static_cast<double>(settled_) / (static_cast<double>(settled_) + left),
-         .best = best_.of_all(),
-         .bound = std::min(spared_, queue.least())});
+    const auto settled = static_cast<double>(settled_);
+    return options_.progress({.share = settled / (settled + static_cast<double>(left)),
+                              .best = best_.of_all(),
+                              .bound = std::min(spared_, bound)});
 }
 
 /// Simulates what is left of the partitions of the contenders; returns what bounds the candidates
@@ -358,18 +378,21 @@ Duration Search::try_partitions(Duration best) {
 
 /// So that the best plan has others to be compared with.
 void Search::try_runners_up(Duration best) {
-    if (all_.searched >= options_.least_ranked) {
-        return;
-    }
     std::vector<Open> nearest = runners_up_.within(best, runner_up);
     std::erase_if(nearest, [](const Open& open) { return open.actions > largest_runner_up; });
-    std::vector<Step> steps(nearest.size());
-    tbb::parallel_for(
-        std::size_t{0}, nearest.size(), [&](std::size_t i) { steps[i] = simulate(nearest[i]); });
-    for (Step& step : steps) {
-        step.outcome.contenders.clear();
-        all_.add(std::move(step.outcome));
-        --all_.pruned;
+    constexpr std::size_t at_once = 16;
+    for (std::size_t first = 0;
+         first < nearest.size() && all_.searched < options_.least_ranked && goes_on(0, best);
+         first += at_once) {
+        std::vector<Step> steps(std::min(at_once, nearest.size() - first));
+        tbb::parallel_for(std::size_t{0}, steps.size(), [&](std::size_t i) {
+            steps[i] = simulate(nearest[first + i]);
+        });
+        for (Step& step : steps) {
+            step.outcome.contenders.clear();
+            all_.add(std::move(step.outcome));
+            --all_.pruned;
+        }
     }
 }
 
@@ -396,6 +419,12 @@ SearchResult Search::result(Duration bound, Duration any_partition_bound) {
     std::ranges::stable_sort(result.ranked, {}, [](const FoundPlan& plan) {
         return std::tuple(plan.step, plan.candidate.shape.devices(), plan.peak, plan.candidate);
     });
+    const auto same = [](const FoundPlan& a, const FoundPlan& b) {
+        return a.candidate == b.candidate && a.partition == b.partition &&
+               a.recompute == b.recompute;
+    };
+    const auto repeated = std::ranges::unique(result.ranked, same);
+    result.ranked.erase(repeated.begin(), repeated.end());
     const Duration fastest = result.ranked.front().step;
     result.lower_bound = std::min(fastest, bound);
     result.proven_optimal = result.lower_bound == fastest;
@@ -412,10 +441,14 @@ SearchResult Search::run() {
         tbb::parallel_for(std::size_t{0}, wave.size(), [&](std::size_t i) {
             steps[i] = wave[i].is_shape ? look_into(wave[i]) : simulate(wave[i]);
         });
-        for (Step& step : steps) {
-            take(std::move(step), queue);
+        for (std::size_t i = 0; i < wave.size(); ++i) {
+            const Style& style = wave[i].candidate.style;
+            if (!steps[i].outcome.found.empty() && style.recompute == Recompute::None) {
+                without_recompute_.emplace(wave[i].candidate, wave[i].bound);
+            }
+            take(std::move(steps[i]), queue);
         }
-        ended = !goes_on(queue) || queue.empty();
+        ended = !goes_on(queue.size(), queue.least()) || queue.empty();
     }
     const Duration bound = std::min(spared_, queue.least());
     Duration any_partition_bound = bound;

@@ -26,11 +26,11 @@ struct Work {
         return *this;
     }
     /// What lies before a rank's last F, B or I, at the least.
-    Duration before_weights(const BoundQuestion& question) const {
-        return question.micro_batches * (forward + input) + question.recomputed * forward;
+    Duration before_weights(const BoundQuestion& question, int recomputed) const {
+        return question.micro_batches * (forward + input) + recomputed * forward;
     }
-    Duration all(const BoundQuestion& question) const {
-        return before_weights(question) + question.micro_batches * weight;
+    Duration all(const BoundQuestion& question, int recomputed) const {
+        return before_weights(question, recomputed) + question.micro_batches * weight;
     }
     /// One backward on its way back.
     Duration backward(const BoundQuestion& question) const {
@@ -63,8 +63,8 @@ struct StashBytes {
 };
 
 /// By a rank with so many stashes at once, of which `pending` at least wait for their W.
-Bytes held_at_least(const BoundQuestion& question, const StashBytes& of, int stashes, int pending) {
-    if (question.recomputed == 0) {
+Bytes held_at_least(const StashBytes& of, bool recomputes, int stashes, int pending) {
+    if (!recomputes) {
         return stashes * of.saved + pending * of.split;
     }
     // Whole are those that wait and the one at work; of the others there is the input.
@@ -110,8 +110,9 @@ Duration StepBound::waits(int stage, int first, int end) const {
     const int micro_batches = question_.micro_batches;
     const Work work = work_of(sums_, question_.split, first, end);
     const Duration backward = work.backward(question_);
-    const Duration again = question_.recomputed > 0 ? work.forward : Duration{};
-    const Duration all_again = std::max(question_.recomputed - 1, 0) * again;
+    const int recomputed = this->recomputed(stage, first, end);
+    const Duration again = recomputed > 0 ? work.forward : Duration{};
+    const Duration all_again = std::max(recomputed - 1, 0) * again;
     const Duration hops = (stages - 1 - stage) * sums_.dispatch + question_.hops_to(stages - 1) -
                           question_.hops_to(stage);
     const Duration there = sums_.forward.back() - sums_.forward[at(end)] + hops;
@@ -143,11 +144,12 @@ Duration StepBound::waits(int stage, int first, int end) const {
 Duration StepBound::cost(int stage, int first, int end) const {
     const Work work = work_of(sums_, question_.split, first, end);
     const Duration update = update_of(sums_, question_, first, end);
-    const Duration all = work.all(question_);
-    Duration cost =
-        before(stage, first) +
-        std::max(all + update,
-                 (question_.split ? work.before_weights(question_) : all) + after(stage, first));
+    const int again = recomputed(stage, first, end);
+    const Duration all = work.all(question_, again);
+    Duration cost = before(stage, first) +
+                    std::max(all + update,
+                             (question_.split ? work.before_weights(question_, again) : all) +
+                                 after(stage, first));
     if (question_.in_flight) {
         cost = std::max(cost, cycles(stage, first, end));
     }
@@ -157,7 +159,8 @@ Duration StepBound::cost(int stage, int first, int end) const {
     return cost;
 }
 
-bool StepBound::fits(int stage, int first, int end) const {
+/// Whether it holds what it has to hold at least, if it computes forwards again or not.
+bool StepBound::holds(int stage, int first, int end, bool recomputes) const {
     if (!question_.memory_limit) {
         return true;
     }
@@ -168,8 +171,18 @@ bool StepBound::fits(int stage, int first, int end) const {
                         .saved = sums_.saved[at(end)] - sums_.saved[at(first)],
                         .split = sums_.split_of(first, end)};
     return sums_.state[at(end)] - sums_.state[at(first)] +
-               held_at_least(question_, of, stashes, std::max(stashes - in_flight, 0)) <=
+               held_at_least(of, recomputes, stashes, std::max(stashes - in_flight, 0)) <=
            *question_.memory_limit;
+}
+
+bool StepBound::fits(int stage, int first, int end) const {
+    return holds(stage, first, end, question_.recomputed > 0);
+}
+
+/// How many micro-batches a stage computes again.
+int StepBound::recomputed(int stage, int first, int end) const {
+    const bool keeps_all = question_.where_needed && holds(stage, first, end, false);
+    return keeps_all ? 0 : question_.recomputed;
 }
 
 bool StepBound::keeps(const std::vector<int>& layers_per_stage, Duration limit) const {
@@ -300,14 +313,19 @@ std::optional<Duration> bound_of_pieces(const LayerSums& sums,
     for (int r = 0; r < ranks; ++r) {
         const RankSum& rank = of_rank[at(r)];
         const PieceStashes held = pieces.stashes.empty() ? PieceStashes{} : pieces.stashes[at(r)];
-        if (question.memory_limit &&
-            rank.state + held_at_least(question, rank.smallest, held.all, held.pending) >
-                *question.memory_limit) {
+        const auto holds = [&](bool recomputes) {
+            return !question.memory_limit ||
+                   rank.state + held_at_least(rank.smallest, recomputes, held.all, held.pending) <=
+                       *question.memory_limit;
+        };
+        if (!holds(question.recomputed > 0)) {
             return std::nullopt;
         }
+        const int recomputed = question.where_needed && holds(false) ? 0 : question.recomputed;
         const Duration hops = question.hops_to(r);
-        const Duration all = rank.all.all(question);
-        const Duration before = question.split ? rank.all.before_weights(question) : all;
+        const Duration all = rank.all.all(question, recomputed);
+        const Duration before =
+            question.split ? rank.all.before_weights(question, recomputed) : all;
         bound = std::max(bound, fill + hops + std::max(all + rank.update, before + drain + hops));
         fill += rank.first.forward;
         drain += rank.first.backward(question);

@@ -32,8 +32,10 @@ struct InFlight {
 struct BoundQuestion {
     int stages = 1;
     int micro_batches = 1;
-    int recomputed = 0;  ///< micro-batches of which every stage computes the forward again
-    bool split = false;  ///< the schedule may put weight gradients off
+    int recomputed =
+        0;  ///< micro-batches of which a rank computes the forward again, where it does
+    bool where_needed = false;  ///< a rank does that only if it cannot hold what it would keep
+    bool split = false;         ///< the schedule may put weight gradients off
     StashCount stashes{};
     std::optional<InFlight> in_flight{};  ///< none: as many as there are
     bool forward_first = false;           ///< every rank has all forwards before its first backward
@@ -88,7 +90,7 @@ struct BoundQuestion {
 /// out. The bound is the smallest, over all partitions, of the largest of these over the stages.
 /// All grow with j and shrink with i, so a limit can be kept if stages that each reach as far as
 /// they may come to the end. A stage that cannot hold what it has to hold at least may not reach so
-/// far.
+/// far, or computes its forwards again.
 class StepBound {
   public:
     /// Keeps references to both.
@@ -122,6 +124,8 @@ class StepBound {
     Duration way(int stage, int first) const;
     Duration cycles(int stage, int first, int end) const;
     Duration waits(int stage, int first, int end) const;
+    int recomputed(int stage, int first, int end) const;
+    bool holds(int stage, int first, int end, bool recomputes) const;
     bool allows(int stage, int first, int end, Duration limit) const {
         return fits(stage, first, end) && cost(stage, first, end) <= limit;
     }

@@ -34,6 +34,42 @@ std::optional<ClosestPlan> missing(const Candidate& candidate,
     return missed;
 }
 
+/// Of no recompute, except-last and always, for each rank the first that fits; none where a rank
+/// has none.
+std::optional<RecomputeRules> as_needed(const SearchSpace& space,
+                                        const Candidate& candidate,
+                                        Scenario settled,
+                                        Outcome& outcome) {
+    std::vector<std::optional<Recompute>> of_rank(static_cast<std::size_t>(candidate.shape.stages));
+    for (const Recompute mode : {Recompute::None, Recompute::ExceptLast, Recompute::Always}) {
+        settled.pipeline.recompute = mode;
+        settled.pipeline.recompute_auto = false;
+        const Plan plan = with_settled_capacity(make_plan(settled, space.model, space.profile));
+        outcome.actions += static_cast<std::int64_t>(action_count(plan));
+        const std::vector<MemoryUse> peaks = peak_memory(plan);
+        for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
+            const auto limit = plan.memory_limit(static_cast<int>(rank));
+            if (!of_rank[rank] && (!limit || peaks[rank].total() <= *limit)) {
+                of_rank[rank] = mode;
+            }
+        }
+        if (std::ranges::all_of(of_rank, [](const auto& rule) { return rule.has_value(); })) {
+            std::vector<Recompute> of_piece;
+            for (int piece = 0; piece < plan.stage_count(); ++piece) {
+                const int rank = plan->schedule.rank_of_stage[static_cast<std::size_t>(piece)];
+                of_piece.push_back(*of_rank[static_cast<std::size_t>(rank)]);
+            }
+            return RecomputeRules(std::move(of_piece));
+        }
+        if (mode == Recompute::Always) {
+            if (auto missed = missing(candidate, plan, peaks)) {
+                outcome.missed(*std::move(missed));
+            }
+        }
+    }
+    return std::nullopt;
+}
+
 FoundPlan found_plan(const Candidate& candidate,
                      const Plan& plan,
                      const Timeline& timeline,
@@ -41,9 +77,14 @@ FoundPlan found_plan(const Candidate& candidate,
     const Metrics metrics = measure(plan, timeline);
     FoundPlan found{.candidate = candidate,
                     .partition = plan->partition->layers_per_stage(),
+                    .recompute = plan->recompute,
                     .step = step_time(timeline),
                     .samples_per_second = metrics.samples_per_second,
                     .bubble = metrics.bubble.total};
+    if (const auto mode = plan->recompute.everywhere()) {
+        found.candidate.style.recompute = *mode;
+        found.candidate.style.recompute_by_rank = false;
+    }
     for (const MemoryUse& peak : peaks) {
         found.peak = std::max(found.peak, peak.total());
     }
@@ -51,6 +92,14 @@ FoundPlan found_plan(const Candidate& candidate,
 }
 
 }  // namespace
+
+Scenario with_plan(const Scenario& scenario, const FoundPlan& plan) {
+    Scenario settled = with_candidate(scenario, plan.candidate);
+    settled.pipeline.partition = plan.partition;
+    settled.pipeline.recompute = plan.recompute;
+    settled.pipeline.recompute_auto = false;
+    return settled;
+}
 
 void Outcome::refuse(std::string_view why, const Candidate& candidate) {
     std::string rule(why);
@@ -93,6 +142,14 @@ void try_partition(const SearchSpace& space,
     if (!partition.empty()) {
         settled.pipeline.partition = partition;
     }
+    if (candidate.style.recompute_by_rank && settled.pipeline.recompute_auto) {
+        const auto rules = as_needed(space, candidate, settled, outcome);
+        if (!rules) {
+            return;
+        }
+        settled.pipeline.recompute = *rules;
+        settled.pipeline.recompute_auto = false;
+    }
     Plan plan = make_plan(settled, space.model, space.profile);
     outcome.actions += static_cast<std::int64_t>(action_count(plan));
     std::vector<MemoryUse> peaks;
@@ -103,12 +160,9 @@ void try_partition(const SearchSpace& space,
             return;
         }
     }
-    if (!plan->channel_capacity) {
-        const int capacity = settled_capacity(plan);
-        plan = std::move(plan).with_capacity(capacity);
-        if (!plan->host_link) {
-            peaks = peak_memory(plan);
-        }
+    plan = with_settled_capacity(std::move(plan));
+    if (!plan->host_link) {
+        peaks = peak_memory(plan);
     }
     const Timeline timeline = simulate(plan);
     if (plan->host_link) {

@@ -50,7 +50,8 @@ struct SearchSpace {
 
 /// Plans and simulates one partition; the empty list stands for what the scenario says. Its
 /// metrics are measured where it is faster than `best`. Adds to `found`, or to what does not fit.
-/// Throws as make_plan.
+/// Where recompute by rank comes out as one mode for all, the plan is that mode's
+/// candidate. Throws as make_plan.
 void try_partition(const SearchSpace& space,
                    const Candidate& candidate,
                    const std::vector<int>& partition,

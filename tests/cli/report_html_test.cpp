@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "sim/simulate.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin::cli {
@@ -12,8 +13,8 @@ using ::testing::Not;
 
 /// A run of three steps that took exactly as long as predicted.
 FinishedRun example(Origin origin = Origin::Measured) {
-    Prediction prediction =
-        predict(with_settled_capacity(testing::uniform_plan({.ranks = 2, .micro_batches = 3})));
+    Prediction prediction = predict(
+        sim::with_settled_capacity(testing::uniform_plan({.ranks = 2, .micro_batches = 3})));
     exec::TrainingResult training;
     Timeline measured = prediction.timeline;
     measured.origin = origin;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -89,15 +90,8 @@ std::vector<std::vector<int>> all_partitions(int layers, int stages) {
     return result;
 }
 
-/// Of one partition, or of the balanced one; none where there is no such plan or it does not fit.
-std::optional<Duration> step_of(const Scenario& scenario,
-                                const Profile& profile,
-                                const Candidate& candidate,
-                                const std::vector<int>& partition) {
-    Scenario settled = with_candidate(scenario, candidate);
-    if (!partition.empty()) {
-        settled.pipeline.partition = partition;
-    }
+/// None where there is no such plan or it does not fit.
+std::optional<Duration> step_of(const Scenario& settled, const Profile& profile) {
     try {
         Plan plan = plan_of(settled, profile);
         plan = plan.with_capacity(settled_capacity(plan));
@@ -106,6 +100,58 @@ std::optional<Duration> step_of(const Scenario& scenario,
     } catch (const Error&) {
         return std::nullopt;
     }
+}
+
+/// Every way to recompute on some ranks, as rules of their pieces.
+std::vector<RecomputeRules> all_rules(const Schedule& schedule) {
+    constexpr std::array modes{Recompute::None, Recompute::ExceptLast, Recompute::Always};
+    std::vector<RecomputeRules> result;
+    const int ranks = schedule.rank_count();
+    for (int number = 0; number < std::pow(3, ranks); ++number) {
+        std::vector<Recompute> of_rank;
+        for (int rest = number; std::ssize(of_rank) < ranks; rest /= 3) {
+            of_rank.push_back(modes.at(static_cast<std::size_t>(rest % 3)));
+        }
+        std::vector<Recompute> of_piece;
+        for (const int rank : schedule.rank_of_stage) {
+            of_piece.push_back(of_rank.at(static_cast<std::size_t>(rank)));
+        }
+        result.emplace_back(of_piece);
+    }
+    return result;
+}
+
+/// Of one partition, or of the balanced one; with the fastest rules where recompute is as needed.
+std::optional<Duration> step_of(const Scenario& scenario,
+                                const Profile& profile,
+                                const Candidate& candidate,
+                                const std::vector<int>& partition) {
+    Scenario settled = with_candidate(scenario, candidate);
+    if (!partition.empty()) {
+        settled.pipeline.partition = partition;
+    }
+    if (!candidate.style.recompute_by_rank) {
+        return step_of(settled, profile);
+    }
+    settled.pipeline.recompute_auto = false;
+    std::optional<Duration> best;
+    // Without a partition those that are balanced for no rank's recompute and for every rank's.
+    for (const Recompute balanced : {Recompute::None, Recompute::Always}) {
+        try {
+            settled.pipeline.recompute = balanced;
+            const Plan plan = plan_of(settled, profile);
+            for (const RecomputeRules& of_pieces : all_rules(plan->schedule)) {
+                Scenario one = settled;
+                one.pipeline.recompute = of_pieces;
+                one.pipeline.partition = plan->partition->layers_per_stage();
+                const auto step = step_of(one, profile);
+                best = step ? std::min(best.value_or(*step), *step) : best;
+            }
+        } catch (const Error&) {
+            return std::nullopt;
+        }
+    }
+    return best;
 }
 
 /// The fastest of all candidates, with all partitions where a rank has one stage.
@@ -150,7 +196,7 @@ TEST(PlanSearch, FindsTheFastestOfAllPlansAndPartitions) {
         ASSERT_TRUE(result.proven_optimal);
         ASSERT_EQ(result.any_partition_bound, found.step);  // few enough to try all
         ASSERT_EQ(found.step, *best) << found.candidate.style.schedule;
-        ASSERT_EQ(step_of(scenario, profile, found.candidate, found.partition), found.step);
+        ASSERT_EQ(step_of(with_plan(scenario, found), profile), found.step);
         ASSERT_EQ(result.candidates,
                   std::accumulate(result.shapes.begin(),
                                   result.shapes.end(),
