@@ -50,11 +50,12 @@ HeatMapPicture heat_map(const Scenario& scenario, const sim::SearchResult& resul
         .column_axis = "micro-batches",
         .legend =
             "Darker is faster. In each cell: samples per second, bubble, peak memory of the "
-            "fullest rank. Hatched: nothing fits. Framed: the fastest."};
-    std::set<int> stages;
+            "fullest rank. Framed: the fastest. Hatched: nothing fits" +
+            std::string(result.complete ? "." : ", or the search did not come to it.")};
+    std::set<int> stages(result.cell_stages.begin(), result.cell_stages.end());
+    stages.insert(result.ranked.front().candidate.shape.stages);
     std::set<int> micro_batches;
     for (const sim::Shape& shape : result.shapes) {
-        stages.insert(shape.stages);
         micro_batches.insert(shape.micro_batches);
     }
     for (const int count : micro_batches) {
@@ -73,7 +74,7 @@ HeatMapPicture heat_map(const Scenario& scenario, const sim::SearchResult& resul
     return picture;
 }
 
-std::string heat_map_text(const HeatMapPicture& picture) {
+std::string heat_map_text(const HeatMapPicture& picture, const sim::SearchResult& result) {
     std::vector<std::vector<std::string>> rows{{"stages"}};
     for (const std::string& column : picture.columns) {
         rows.front().push_back("M = " + column);
@@ -85,7 +86,8 @@ std::string heat_map_text(const HeatMapPicture& picture) {
         }
     }
     return "Samples per second of the best plan of every number of stages and micro-batches (M)\n" +
-           text_table(rows) + "  *: the fastest, -: nothing fits\n";
+           text_table(rows) + "  *: the fastest, -: nothing fits" +
+           (result.complete ? "\n" : ", or the search did not come to it\n");
 }
 
 Json heat_map_json(const sim::SearchResult& result) {

@@ -15,7 +15,7 @@ namespace pipetwin::cli {
 HeatMapPicture heat_map(const Scenario& scenario, const sim::SearchResult& result);
 
 /// The same as rows of text; "-" where nothing fits.
-std::string heat_map_text(const HeatMapPicture& picture);
+std::string heat_map_text(const HeatMapPicture& picture, const sim::SearchResult& result);
 
 /// One object per cell that has a plan.
 Json heat_map_json(const sim::SearchResult& result);

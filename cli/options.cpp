@@ -321,11 +321,17 @@ Grammar::Grammar() {
                     plan_.heat_map,
                     "Draw the best plan of every number of stages and micro-batches")
         ->type_name("FILE.svg");
+    plan.add_option("--order-out",
+                    plan_.order_out,
+                    "For a model with branches: plan with its layers in another order, too, and "
+                    "write the costs in that order, if it is faster")
+        ->type_name("FILE.profile.json");
     plan.add_option("--largest",
                     largest_,
                     "layers: how many layers fit into the memory, in place of the fastest plan")
         ->type_name("layers")
-        ->excludes("--heatmap");
+        ->excludes("--heatmap")
+        ->excludes("--order-out");
 
     add_command("profile",
                 "Measure the costs of every layer on this machine; writes NAME.profile.json")

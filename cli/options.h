@@ -88,8 +88,9 @@ struct PlanOptions {
     CommonOptions common;
     std::filesystem::path scenario;
     std::filesystem::path profile;
-    std::filesystem::path heat_map;  ///< *.svg; empty: not asked for
-    bool largest_layers = false;     ///< how many layers fit, in place of the fastest plan
+    std::filesystem::path heat_map;   ///< *.svg; empty: not asked for
+    std::filesystem::path order_out;  ///< *.profile.json; empty: layers keep their order
+    bool largest_layers = false;      ///< how many layers fit, in place of the fastest plan
 };
 
 struct ProfileOptions {

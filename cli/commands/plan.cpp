@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "cli/commands/commands.h"
@@ -11,6 +15,8 @@
 #include "cli/stop_signal.h"
 #include "cli/text_output.h"
 #include "core/formats/json_text.h"
+#include "core/formats/profile_json.h"
+#include "core/partition/layer_order.h"
 #include "core/repeated_layers.h"
 #include "sim/largest_model.h"
 #include "sim/search/plan_search.h"
@@ -40,6 +46,74 @@ void show_largest(const Scenario& scenario,
     console.result(json ? json_text(largest_json(answer)) : largest_text(answer, console));
 }
 
+/// What is planned, and what came of it.
+struct Planned {
+    Profile profile;
+    Model model;
+    sim::SearchResult result;
+
+    const sim::FoundPlan& best() const { return result.ranked.front(); }
+};
+
+Planned planned(const Scenario& scenario, Profile profile, bool every_cell, Console& console) {
+    Model model = scenario_model(scenario, &profile);
+    sim::SearchResult result = search_with_progress(scenario, model, profile, every_cell, console);
+    if (result.ranked.empty()) {
+        throw nothing_fits(scenario, profile, result);
+    }
+    return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
+}
+
+/// The order of the layers that suits the best plan's stages better than the model's own.
+std::optional<BetterOrder> better_order_for(const Scenario& scenario, const Planned& first) {
+    const sim::Candidate& candidate = first.best().candidate;
+    if (scenario.model.kind != ModelKind::Profile || scenario.pipeline.partition) {
+        return std::nullopt;
+    }
+    const int samples = scenario.training.batch / candidate.shape.data_parallel;
+    return better_order(first.profile,
+                        first.model,
+                        candidate.shape.stages * candidate.style.chunks,
+                        std::max(1, samples / candidate.shape.micro_batches));
+}
+
+/// Takes the other order where the user asked for it and it is faster; else says that there is one.
+Planned in_the_better_order(const Scenario& scenario,
+                            Planned first,
+                            const PlanOptions& options,
+                            Console& console) {
+    const std::optional<BetterOrder> order = better_order_for(scenario, first);
+    if (!order) {
+        if (!options.order_out.empty()) {
+            console.note("no other order of the layers makes the largest stage smaller");
+        }
+        return first;
+    }
+    const std::string smaller = fmt::format(
+        "the largest of {} stages can take {} in place of {} per micro-batch with the layers in "
+        "another order",
+        first.best().partition.size(),
+        format_duration(order->largest),
+        format_duration(order->largest_before));
+    if (options.order_out.empty()) {
+        console.note(smaller + "; --order-out FILE.profile.json plans with it");
+        return first;
+    }
+    Planned second = planned(scenario, order->profile, !options.heat_map.empty(), console);
+    const bool is_faster = second.best().step < first.best().step;
+    console.note(fmt::format("{}: a step takes {}, {} in the model's own",
+                             smaller,
+                             format_duration(second.best().step),
+                             format_duration(first.best().step)));
+    if (!is_faster) {
+        return first;
+    }
+    write_file(options.order_out, print_profile(second.profile));
+    console.note(
+        fmt::format("costs in that order, for model.file: {}", options.order_out.string()));
+    return second;
+}
+
 }  // namespace
 
 void execute(const PlanOptions& options, Console& console) {
@@ -51,19 +125,19 @@ void execute(const PlanOptions& options, Console& console) {
         show_largest(scenario, found, options.common.json, console);
         return;
     }
-    const Model model = scenario_model(scenario, &found.profile);
     const bool heat = !options.heat_map.empty();
     if (heat) {
         require_free(options.heat_map, options.common.force);
     }
-    const sim::SearchResult result =
-        search_with_progress(scenario, model, found.profile, heat, console);
-    if (result.ranked.empty()) {
-        throw nothing_fits(scenario, found.profile, result);
+    if (!options.order_out.empty()) {
+        require_free(options.order_out, options.common.force);
     }
-    const sim::FoundPlan& best = result.ranked.front();
+    const Planned plan = in_the_better_order(
+        scenario, planned(scenario, found.profile, heat, console), options, console);
+    const sim::SearchResult& result = plan.result;
+    const sim::FoundPlan& best = plan.best();
     const Prediction prediction =
-        predict(settled_plan(sim::with_plan(scenario, best), model, found.profile));
+        predict(settled_plan(sim::with_plan(scenario, best), plan.model, plan.profile));
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
@@ -80,7 +154,7 @@ void execute(const PlanOptions& options, Console& console) {
         return;
     }
     console.result(search_text(scenario, result, console) + '\n' +
-                   (heat ? heat_map_text(picture) + '\n' : "") + "The best plan\n" +
+                   (heat ? heat_map_text(picture, result) + '\n' : "") + "The best plan\n" +
                    prediction_text(prediction, console) + '\n' +
                    pipeline_keys(best.candidate, best.partition, best.recompute));
     if (heat) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -214,6 +215,23 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model) {
     }
     std::ranges::sort(shapes);
     return shapes;
+}
+
+std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int layers) {
+    constexpr std::size_t few = 40;
+    std::set<int> counts;
+    int devices = 1;
+    for (const Shape& shape : shapes) {
+        counts.insert(shape.stages);
+        devices = std::max(devices, shape.devices());
+    }
+    const auto largest = [layers](int stages) { return (layers + stages - 1) / stages; };
+    if (counts.size() > few) {
+        std::erase_if(counts, [&](int stages) {
+            return devices % stages != 0 && largest(stages) == largest(stages - 1);
+        });
+    }
+    return {counts.begin(), counts.end()};
 }
 
 std::vector<Style> styles_of(const Scenario& scenario, const Model& model, const Shape& shape) {

@@ -55,6 +55,11 @@ Scenario with_candidate(Scenario scenario, const Candidate& candidate);
 /// many devices there are, or the mini-batch cannot be shared out to a stated number of replicas.
 std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model);
 
+/// The numbers of stages of these shapes, ascending. Of more than 40 only those that divide the
+/// devices, and those with which the largest stage of so many layers has fewer layers than with one
+/// stage less: 1000 layers on 500 stages are 2 each, and so they are, at the most, on 501 to 999.
+std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int layers);
+
 /// Every style that the scenario leaves open for a shape. Schedules with stale gradients, without a
 /// backward, and zb-auto, which searches by itself, are taken only where the scenario names them.
 std::vector<Style> styles_of(const Scenario& scenario, const Model& model, const Shape& shape);

@@ -87,9 +87,14 @@ class Queue {
 /// What a candidate has to beat: the fastest plan so far, of all or of its own cell.
 class Best {
   public:
-    explicit Best(bool every_cell) : every_cell_(every_cell) {}
+    /// These numbers of stages have a cell for each number of micro-batches.
+    explicit Best(const std::vector<int>& cell_stages)
+        : cell_stages_(cell_stages.begin(), cell_stages.end()) {}
 
     Duration of(const Shape& shape) const {
+        if (!cell_stages_.contains(shape.stages)) {
+            return all_;
+        }
         const auto found = of_cell_.find(cell(shape));
         return found == of_cell_.end() ? Duration::max() : found->second;
     }
@@ -103,13 +108,13 @@ class Best {
     }
 
   private:
-    std::pair<int, int> cell(const Shape& shape) const {
-        return every_cell_ ? std::pair(shape.stages, shape.micro_batches) : std::pair(0, 0);
+    static std::pair<int, int> cell(const Shape& shape) {
+        return {shape.stages, shape.micro_batches};
     }
 
-    bool every_cell_;
+    std::set<int> cell_stages_;
     Duration all_ = Duration::max();
-    std::map<std::pair<int, int>, Duration> of_cell_;
+    std::map<std::pair<int, int>, Duration> of_cell_{};
 };
 
 /// Candidates that were left out, as far as they come near the best plan.
@@ -154,7 +159,10 @@ class Search {
         : space_(space),
           options_(options),
           bounds_(space.scenario, space.model, space.profile),
-          best_(options.every_cell) {}
+          shapes_(shapes_of(space.scenario, space.model)),
+          cell_stages_(options.every_cell ? telling_stage_counts(shapes_, space.model.layer_count())
+                                          : std::vector<int>{}),
+          best_(cell_stages_) {}
 
     SearchResult run();
 
@@ -170,14 +178,15 @@ class Search {
     bool goes_on(std::size_t left, Duration bound);
     Duration try_partitions(Duration best);
     void try_runners_up(Duration best);
-    SearchResult result(Duration bound, Duration any_partition_bound);
+    SearchResult result(bool complete, Duration bound, Duration any_partition_bound);
 
     const SearchSpace space_;
     const SearchOptions& options_;
     CandidateBounds bounds_;
+    std::vector<Shape> shapes_;
+    std::vector<int> cell_stages_;
     Best best_;
     Outcome all_{};
-    std::vector<Shape> shapes_{};
     RunnersUp runners_up_{};
     std::map<Candidate, Duration> without_recompute_{};  ///< those that fit, with their bounds
     /// The least bound of what was left out though it might be faster than the best.
@@ -187,7 +196,6 @@ class Search {
 };
 
 Queue Search::open_shapes() {
-    shapes_ = shapes_of(space_.scenario, space_.model);
     std::vector<Open> open;
     Duration least = Duration::max();
     for (const Shape& shape : shapes_) {
@@ -396,8 +404,10 @@ void Search::try_runners_up(Duration best) {
     }
 }
 
-SearchResult Search::result(Duration bound, Duration any_partition_bound) {
+SearchResult Search::result(bool complete, Duration bound, Duration any_partition_bound) {
     SearchResult result{.shapes = std::move(shapes_),
+                        .cell_stages = std::move(cell_stages_),
+                        .complete = complete,
                         .ranked = std::move(all_.found),
                         .lower_bound = {},
                         .any_partition_bound = {},
@@ -456,7 +466,7 @@ SearchResult Search::run() {
         any_partition_bound = try_partitions(*best_.of_all());
         try_runners_up(*best_.of_all());
     }
-    return result(bound, any_partition_bound);
+    return result(queue.empty(), bound, any_partition_bound);
 }
 
 }  // namespace

@@ -36,13 +36,15 @@ struct SearchOptions {
     /// Where fewer plans were simulated, some of those that were left out are, too, as far as their
     /// bound is within 5 % of the best plan.
     std::int64_t least_ranked = 10;
-    /// Keeps the best plan of every number of stages and micro-batches, and does not leave out one
-    /// because another cell has a faster one: for a heat map.
+    /// Keeps the best plan of every number of stages (`telling_stage_counts`) and of micro-batches,
+    /// and does not leave out one because another cell has a faster one: for a heat map.
     bool every_cell = false;
 };
 
 struct SearchResult {
     std::vector<Shape> shapes;      ///< all that the scenario leaves open
+    std::vector<int> cell_stages;   ///< with `every_cell`: those that have cells of their own
+    bool complete = false;          ///< every plan was simulated or left out
     std::vector<FoundPlan> ranked;  ///< the fastest first; of equal ones the one of fewer devices
     /// No plan of the searched space is faster. The step time of the best, where that is proven.
     Duration lower_bound{};

@@ -184,6 +184,65 @@ TEST_F(PlanCommand, AsksForTheMostOfLayersOnly) {
 
 // One stage does not fit. Costs are known for micro-batches of one sample and, scaled, of two: 8 or
 // 4 of them.
+// first 1, an arm of 10, 10, 1 and an arm of 1, 1, 1, last 1 (ms forward, as long backward), with 8
+// micro-batches on two devices, gpipe: (stage 0 + 8 * stage 1) * 2 with 11 and 15, or with 13 and
+// 13 and the second arm between the long layers of the first.
+TEST_F(PlanCommand, TakesTheLayersOfAGraphInABetterOrder) {
+    struct Layer {
+        std::string_view name;
+        int forward;
+        std::string_view inputs;
+    };
+    std::string layers;
+    for (const Layer& layer : {Layer{"first", 1, ""},
+                               Layer{"a0", 10, R"("first")"},
+                               Layer{"a1", 10, R"("a0")"},
+                               Layer{"a2", 1, R"("a1")"},
+                               Layer{"b0", 1, R"("first")"},
+                               Layer{"b1", 1, R"("b0")"},
+                               Layer{"b2", 1, R"("b1")"},
+                               Layer{"last", 1, R"("a2", "b2")"}}) {
+        layers +=
+            fmt::format(R"({}{{"name": "{}", "inputs": [{}], "parameter_bytes": 0, "samples": [
+ {{"micro_batch_size": 1, "forward_ns": {}000000, "backward_input_ns": {}000000,
+  "backward_weight_ns": 0, "output_bytes": 0, "saved_bytes": 0}}]}})",
+                        layers.empty() ? "" : ", ",
+                        layer.name,
+                        layer.inputs,
+                        layer.forward,
+                        layer.forward);
+    }
+    file("g.profile.json",
+         fmt::format(R"({{"schema_version": 1, "source": "measured", "layers": [{}]}})", layers));
+    const std::string scenario = file("g.toml", R"(
+model = {kind = "profile", file = "g.profile.json"}
+training = {batch = 8, optimizer = "sgd"}
+cluster = {count = 2}
+pipeline = {stages = 2, schedule = "gpipe", micro_batches = 8, recompute = "none"}
+)");
+    const Outcome own = pipetwin({"plan", scenario, "--json"});
+    ASSERT_EQ(own.code, 0) << own.err;
+    EXPECT_EQ(own.json()["best"]["step_ms"], 2 * (11 + 8 * 15));
+    EXPECT_THAT(own.err, HasSubstr("--order-out FILE.profile.json plans with it"));
+    const std::string better = path("better.profile.json");
+    const Outcome other = pipetwin({"plan", scenario, "--json", "--order-out", better});
+    ASSERT_EQ(other.code, 0) << other.err;
+    EXPECT_EQ(other.json()["best"]["step_ms"], 2 * (13 + 8 * 13));
+    EXPECT_THAT(other.err,
+                AllOf(HasSubstr("the largest of 2 stages can take 26"),
+                      HasSubstr("costs in that order, for model.file")));
+    const Outcome simulated = pipetwin({"simulate",
+                                        scenario,
+                                        "--json",
+                                        "--set",
+                                        "model.file=" + better,
+                                        "--set",
+                                        "pipeline.chunks=1"});
+    ASSERT_EQ(simulated.code, 0) << simulated.err;
+    EXPECT_EQ(simulated.json()["step_ms"], 2 * (13 + 8 * 13));
+    EXPECT_EQ(pipetwin({"plan", scenario, "--order-out", better}).code, 6);  // it is there already
+}
+
 TEST_F(PlanCommand, DrawsAHeatMap) {
     const std::string keys = "[cluster]\ncount = 2\nmemory_limit = 3000000\n";
     const std::string picture = path("heat.svg");

@@ -226,6 +226,21 @@ TEST(PlanSearch, IsTheSameInOneThreadAndInSeveral) {
     }
 }
 
+TEST(PlanSearch, OfManyNumbersOfStagesTheTellingOnesHaveCells) {
+    std::vector<Shape> shapes;
+    for (int stages = 1; stages <= 40; ++stages) {
+        shapes.push_back({.stages = stages});
+    }
+    EXPECT_EQ(telling_stage_counts(shapes, 100).size(), 40U);
+    for (int stages = 41; stages <= 64; ++stages) {
+        shapes.push_back({.stages = stages});
+    }
+    // 100 layers: 50 stages of 2, so 51 to 63 help no more; 64 are all devices; 34 stages of 3
+    EXPECT_THAT(telling_stage_counts(shapes, 100),
+                ::testing::ElementsAre(
+                    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 15, 16, 17, 20, 25, 32, 34, 50, 64));
+}
+
 /// Four equal layers of 40 ns a micro-batch of one sample, and links that take a second for a
 /// message: two replicas of the whole share out the batch without any.
 TEST(PlanSearch, WithoutAPipelineIsAnAnswer) {

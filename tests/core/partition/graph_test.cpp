@@ -11,6 +11,7 @@
 
 #include "core/partition/chain.h"
 #include "core/partition/ideals.h"
+#include "core/partition/layer_order.h"
 #include "tests/core/partition/brute_force.h"
 #include "tests/support/error_of.h"
 #include "tests/support/graphs.h"
@@ -246,6 +247,50 @@ TEST(GraphPartition, RefusesMoreStagesThanLayersNamingBoth) {
         graph_partition(model, {.work = nanoseconds_of({1, 1})}, 3);
     });
     EXPECT_EQ(error.text(), "2 layers cannot fill 3 stages");
+}
+
+/// Layers that take so many milliseconds forward, and as many backward.
+Profile profile_of(const Model& model, const std::vector<int>& milliseconds) {
+    Profile profile;
+    for (int i = 0; i < model.layer_count(); ++i) {
+        const auto time = std::chrono::milliseconds(milliseconds.at(static_cast<std::size_t>(i)));
+        LayerCost layer{.name = model.layer(i).spec.name};
+        for (const int input : model.inputs_of(i)) {
+            layer.inputs.push_back(model.layer(input).spec.name);
+        }
+        layer.samples = {{.micro_batch_size = 1, .forward = time, .backward_input = time}};
+        profile.layers.push_back(std::move(layer));
+    }
+    return profile;
+}
+
+Model model_of(const Profile& profile) {
+    std::vector<Model::Named> named;
+    for (const LayerCost& layer : profile.layers) {
+        named.push_back({.name = layer.name, .inputs = layer.inputs});
+    }
+    return Model::opaque(named);
+}
+
+/// first 1, an arm of 10, 10, 1, an arm of 1, 1, 1, last 1: in that order two stages are 11 and 15
+/// at best; with the second arm's layers between 10 and 10 they are 13 and 13.
+TEST(LayerOrder, PutsTheOtherArmBetweenTheLongLayersOfOne) {
+    const Model model = parallel_arms(2, 3);
+    const Profile profile = profile_of(model, {1, 10, 10, 1, 1, 1, 1, 1});
+    const std::optional<BetterOrder> better = better_order(profile, model, 2, 1);
+    ASSERT_TRUE(better);
+    EXPECT_EQ(better->largest_before, std::chrono::milliseconds(30));
+    EXPECT_EQ(better->largest, std::chrono::milliseconds(26));
+    const Model again = model_of(better->profile);
+    for (int i = 0; i < again.layer_count(); ++i) {
+        EXPECT_EQ(again.layer(i).spec.name, better->profile.layers[static_cast<std::size_t>(i)].name);
+    }
+    EXPECT_FALSE(better_order(better->profile, again, 2, 1));  // it is the best one now
+}
+
+TEST(LayerOrder, OfAChainThereIsOne) {
+    const Model model = parallel_arms(1, 6);
+    EXPECT_FALSE(better_order(profile_of(model, {1, 2, 3, 4, 5, 6, 7, 8}), model, 3, 1));
 }
 
 }  // namespace
