@@ -192,7 +192,11 @@ std::string ranked_table(const Scenario& scenario,
     for (const FoundPlan& plan : plans) {
         cells.push_back(shortened(plan.partition, room));
     }
-    add(head.size() <= room ? head : "layers", cells);
+    const bool says_nothing =
+        std::ranges::all_of(cells, [](const std::string& cell) { return cell == "..."; });
+    if (!says_nothing) {
+        add(head.size() <= room ? head : "layers", cells);
+    }
     std::string text;
     if (!same.empty()) {
         text = fmt::format("  All of these plans: {}\n\n", fmt::join(same, ", "));

@@ -64,17 +64,27 @@ Planned planned(const Scenario& scenario, Profile profile, bool every_cell, Cons
     return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
 }
 
-/// The order of the layers that suits the best plan's stages better than the model's own.
-std::optional<BetterOrder> better_order_for(const Scenario& scenario, const Planned& first) {
+struct NamedOrder {
+    BetterOrder order;
+    int stages = 1;  ///< that it suits
+};
+
+/// An order of the layers that suits the best plan's pieces better than the model's own, or as many
+/// stages as it has ranks.
+std::optional<NamedOrder> better_order_for(const Scenario& scenario, const Planned& first) {
     const sim::Candidate& candidate = first.best().candidate;
     if (scenario.model.kind != ModelKind::Profile || scenario.pipeline.partition) {
         return std::nullopt;
     }
     const int samples = scenario.training.batch / candidate.shape.data_parallel;
-    return better_order(first.profile,
-                        first.model,
-                        candidate.shape.stages * candidate.style.chunks,
-                        std::max(1, samples / candidate.shape.micro_batches));
+    const int size = std::max(1, samples / candidate.shape.micro_batches);
+    const int stages = candidate.shape.stages;
+    for (const int pieces : {stages * candidate.style.chunks, stages}) {
+        if (auto order = better_order(first.profile, first.model, pieces, size)) {
+            return NamedOrder{.order = *std::move(order), .stages = pieces};
+        }
+    }
+    return std::nullopt;
 }
 
 /// Takes the other order where the user asked for it and it is faster; else says that there is one.
@@ -82,24 +92,25 @@ Planned in_the_better_order(const Scenario& scenario,
                             Planned first,
                             const PlanOptions& options,
                             Console& console) {
-    const std::optional<BetterOrder> order = better_order_for(scenario, first);
-    if (!order) {
+    const std::optional<NamedOrder> found = better_order_for(scenario, first);
+    if (!found) {
         if (!options.order_out.empty()) {
             console.note("no other order of the layers makes the largest stage smaller");
         }
         return first;
     }
+    const BetterOrder& order = found->order;
     const std::string smaller = fmt::format(
         "the largest of {} stages can take {} in place of {} per micro-batch with the layers in "
         "another order",
-        first.best().partition.size(),
-        format_duration(order->largest),
-        format_duration(order->largest_before));
+        found->stages,
+        format_duration(order.largest),
+        format_duration(order.largest_before));
     if (options.order_out.empty()) {
         console.note(smaller + "; --order-out FILE.profile.json plans with it");
         return first;
     }
-    Planned second = planned(scenario, order->profile, !options.heat_map.empty(), console);
+    Planned second = planned(scenario, order.profile, !options.heat_map.empty(), console);
     const bool is_faster = second.best().step < first.best().step;
     console.note(fmt::format("{}: a step takes {}, {} in the model's own",
                              smaller,

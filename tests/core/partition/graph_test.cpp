@@ -283,7 +283,8 @@ TEST(LayerOrder, PutsTheOtherArmBetweenTheLongLayersOfOne) {
     EXPECT_EQ(better->largest, std::chrono::milliseconds(26));
     const Model again = model_of(better->profile);
     for (int i = 0; i < again.layer_count(); ++i) {
-        EXPECT_EQ(again.layer(i).spec.name, better->profile.layers[static_cast<std::size_t>(i)].name);
+        EXPECT_EQ(again.layer(i).spec.name,
+                  better->profile.layers[static_cast<std::size_t>(i)].name);
     }
     EXPECT_FALSE(better_order(better->profile, again, 2, 1));  // it is the best one now
 }
