@@ -6,7 +6,7 @@
 // Processor time and time by the clock, medians of the repetitions. "every plan" is what making and
 // simulating all open plans would take in the same threads, from a random sample of those that fit
 // the profile; a plan of more than 3 million actions counts as one of 3 million.
-#include <time.h>
+#include "bench/clocks.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -30,12 +30,7 @@
 namespace {
 
 using namespace pipetwin;
-
-double seconds_of(clockid_t clock) {
-    timespec time{};
-    ::clock_gettime(clock, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
+using bench::seconds_of;
 
 struct Question {
     std::string name;

@@ -8,8 +8,8 @@
 // processor time of this process, the median of the repetitions, and behind them the time that a
 // tenth of the repetitions stay within: what the same work takes while nobody else uses the caches
 // and the other half of the core.
+#include "bench/clocks.h"
 #include <sys/resource.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,12 +28,7 @@
 namespace {
 
 using namespace pipetwin;
-
-double seconds_of(clockid_t clock) {
-    timespec time{};
-    ::clock_gettime(clock, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
+using bench::seconds_of;
 
 double now() {
     return seconds_of(CLOCK_PROCESS_CPUTIME_ID);

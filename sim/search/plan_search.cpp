@@ -176,6 +176,7 @@ class Search {
     Step simulate(const Open& open) const;
     void take(Step step, Queue& queue);
     bool goes_on(std::size_t left, Duration bound);
+    bool is_quick_to_count(const Candidate& candidate) const;
     Duration try_partitions(Duration best);
     void try_runners_up(Duration best);
     SearchResult result(bool complete, Duration bound, Duration any_partition_bound);
@@ -350,6 +351,12 @@ bool Search::goes_on(std::size_t left, Duration bound) {
                               .bound = std::min(spared_, bound)});
 }
 
+/// Where nothing fits yet no limit makes the partitions fewer: whether so many can be looked at.
+bool Search::is_quick_to_count(const Candidate& candidate) const {
+    const std::int64_t layers = space_.model.layer_count();
+    return layers * layers * candidate.shape.stages <= 100'000;
+}
+
 /// Simulates what is left of the partitions of the contenders; returns what bounds the candidates
 /// that have too many.
 Duration Search::try_partitions(Duration best) {
@@ -361,6 +368,10 @@ Duration Search::try_partitions(Duration best) {
             break;
         }
         const std::int64_t each = actions_of(contender.candidate);
+        if (best == Duration::max() && !is_quick_to_count(contender.candidate)) {
+            bound = std::min(bound, contender.least);
+            continue;
+        }
         const auto partitions =
             bounds_.of(contender.candidate.shape)
                 .faster_partitions(contender.candidate.style, best, room / each);
@@ -462,8 +473,10 @@ SearchResult Search::run() {
     }
     const Duration bound = std::min(spared_, queue.least());
     Duration any_partition_bound = bound;
-    if (best_.of_all() && queue.empty()) {
-        any_partition_bound = try_partitions(*best_.of_all());
+    if (queue.empty()) {
+        any_partition_bound = try_partitions(best_.of_all().value_or(Duration::max()));
+    }
+    if (queue.empty() && best_.of_all()) {
         try_runners_up(*best_.of_all());
     }
     return result(queue.empty(), bound, any_partition_bound);

@@ -34,40 +34,54 @@ std::optional<ClosestPlan> missing(const Candidate& candidate,
     return missed;
 }
 
-/// Of no recompute, except-last and always, for each rank the first that fits; none where a rank
-/// has none.
+RecomputeRules rules_of(const std::vector<Recompute>& of_rank, const Schedule& schedule) {
+    std::vector<Recompute> of_piece;
+    for (const int rank : schedule.rank_of_stage) {
+        of_piece.push_back(of_rank[static_cast<std::size_t>(rank)]);
+    }
+    return RecomputeRules(std::move(of_piece));
+}
+
+/// Of no recompute, except-last and always, for each rank the first that fits: first with room for
+/// one message on each boundary, then with what the plan's own messages need. None where a rank has
+/// none. Ends: every turn but one per form of room moves a rank on.
 std::optional<RecomputeRules> as_needed(const SearchSpace& space,
                                         const Candidate& candidate,
                                         Scenario settled,
                                         Outcome& outcome) {
-    std::vector<std::optional<Recompute>> of_rank(static_cast<std::size_t>(candidate.shape.stages));
-    for (const Recompute mode : {Recompute::None, Recompute::ExceptLast, Recompute::Always}) {
-        settled.pipeline.recompute = mode;
-        settled.pipeline.recompute_auto = false;
-        const Plan plan = with_settled_capacity(make_plan(settled, space.model, space.profile));
+    std::vector<Recompute> of_rank(static_cast<std::size_t>(candidate.shape.stages));
+    settled.pipeline.recompute = Recompute::None;
+    settled.pipeline.recompute_auto = false;
+    bool own_room = false;
+    while (true) {
+        Plan plan = make_plan(settled, space.model, space.profile);
         outcome.actions += static_cast<std::int64_t>(action_count(plan));
+        const RecomputeRules rules = rules_of(of_rank, plan->schedule);
+        plan = own_room || plan->channel_capacity ? with_settled_capacity(std::move(plan))
+                                                  : std::move(plan).with_capacity(1);
         const std::vector<MemoryUse> peaks = peak_memory(plan);
+        bool all_fit = true;
         for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
             const auto limit = plan.memory_limit(static_cast<int>(rank));
-            if (!of_rank[rank] && (!limit || peaks[rank].total() <= *limit)) {
-                of_rank[rank] = mode;
+            if (!limit || peaks[rank].total() <= *limit) {
+                continue;
             }
-        }
-        if (std::ranges::all_of(of_rank, [](const auto& rule) { return rule.has_value(); })) {
-            std::vector<Recompute> of_piece;
-            for (int piece = 0; piece < plan.stage_count(); ++piece) {
-                const int rank = plan->schedule.rank_of_stage[static_cast<std::size_t>(piece)];
-                of_piece.push_back(*of_rank[static_cast<std::size_t>(rank)]);
+            all_fit = false;
+            if (of_rank[rank] == Recompute::Always) {
+                if (auto missed = missing(candidate, plan, peaks)) {
+                    outcome.missed(*std::move(missed));
+                }
+                return std::nullopt;
             }
-            return RecomputeRules(std::move(of_piece));
+            of_rank[rank] =
+                of_rank[rank] == Recompute::None ? Recompute::ExceptLast : Recompute::Always;
         }
-        if (mode == Recompute::Always) {
-            if (auto missed = missing(candidate, plan, peaks)) {
-                outcome.missed(*std::move(missed));
-            }
+        if (all_fit && own_room) {
+            return rules;
         }
+        own_room = own_room || all_fit;
+        settled.pipeline.recompute = rules_of(of_rank, plan->schedule);
     }
-    return std::nullopt;
 }
 
 FoundPlan found_plan(const Candidate& candidate,
