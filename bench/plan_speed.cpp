@@ -20,7 +20,6 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "core/estimate.h"
 #include "core/formats/hf_config.h"
 #include "core/shipped_profiles.h"
@@ -131,7 +130,7 @@ double all_plans(const Question& question, const Model& model, const sim::Search
             ++sampled;
         }
     }
-    std::int64_t plans = result.searched + result.pruned;
+    const std::int64_t plans = result.searched + result.pruned;
     return sampled == 0 ? 0 : seconds / sampled * static_cast<double>(plans);
 }
 

@@ -3,13 +3,14 @@
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
-#include <iterator>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "sim/search/candidate_bounds.h"
+#include "sim/search/open_queue.h"
 #include "sim/search/trial.h"
 
 namespace pipetwin::sim {
@@ -18,71 +19,6 @@ namespace {
 
 constexpr double runner_up = 0.05;  ///< of the best plan's step: how much slower one may be
 constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
-
-// --- What is left to do, and in which order. ---
-
-/// A shape whose styles are not looked at yet, or a candidate that is not simulated yet.
-struct Open {
-    Duration bound{};
-    std::int64_t actions = 0;  ///< of its plan, about; of a shape those of its smallest
-    Candidate candidate;
-    bool is_shape = false;
-};
-
-Duration part(Duration whole, double share) {
-    return Duration(static_cast<std::int64_t>(static_cast<double>(whole.count()) * share));
-}
-
-std::int64_t actions_of(const Candidate& candidate) {
-    // F, B and four sends and receives of every micro-batch on every piece
-    return std::int64_t{6} * candidate.shape.stages * candidate.style.chunks *
-           candidate.shape.micro_batches;
-}
-
-/// Bounds in steps of a hundredth of the least; within a step plans that are simulated fast come
-/// first. And plans of up to 300 thousand actions come before larger ones, those before plans of
-/// more than three million: what they find spares most of the large ones.
-class Order {
-  public:
-    explicit Order(Duration least) : least_(std::max(least, Duration{1})) {}
-
-    bool operator()(const Open& a, const Open& b) const { return key(a) < key(b); }
-
-  private:
-    using Key = std::tuple<int, std::int64_t, std::int64_t, bool, const Candidate&>;
-
-    Key key(const Open& open) const {
-        const int size = (open.actions > 300'000 ? 1 : 0) + (open.actions > 3'000'000 ? 1 : 0);
-        const std::int64_t step = (open.bound - least_) / std::max(least_ / 100, Duration{1});
-        return {size, step, open.actions, !open.is_shape, open.candidate};
-    }
-
-    Duration least_;
-};
-
-class Queue {
-  public:
-    explicit Queue(Order order) : open_(order) {}
-
-    void add(Open open) {
-        bounds_.insert(open.bound);
-        open_.insert(std::move(open));
-    }
-    const Open& first() const { return *open_.begin(); }
-    Open take() {
-        Open first = std::move(open_.extract(open_.begin()).value());
-        bounds_.erase(bounds_.find(first.bound));
-        return first;
-    }
-    /// The least bound of all.
-    Duration least() const { return bounds_.empty() ? Duration::max() : *bounds_.begin(); }
-    bool empty() const { return open_.empty(); }
-    std::size_t size() const { return open_.size(); }
-
-  private:
-    std::set<Open, Order> open_;
-    std::multiset<Duration> bounds_{};
-};
 
 /// What a candidate has to beat: the fastest plan so far, of all or of its own cell.
 class Best {
@@ -117,36 +53,6 @@ class Best {
     std::map<std::pair<int, int>, Duration> of_cell_{};
 };
 
-/// Candidates that were left out, as far as they come near the best plan.
-class RunnersUp {
-  public:
-    void add(const Open& open) {
-        nearest_.insert(open);
-        if (nearest_.size() > most) {
-            nearest_.erase(std::prev(nearest_.end()));
-        }
-    }
-    /// Those that are nearest, and not more than `share` from it.
-    std::vector<Open> within(Duration best, double share) const {
-        std::vector<Open> result;
-        for (const Open& open : nearest_) {
-            if (open.bound <= best + part(best, share)) {
-                result.push_back(open);
-            }
-        }
-        return result;
-    }
-
-  private:
-    struct ByBound {
-        bool operator()(const Open& a, const Open& b) const {
-            return std::tie(a.bound, a.candidate) < std::tie(b.bound, b.candidate);
-        }
-    };
-    static constexpr std::size_t most = 256;
-    std::set<Open, ByBound> nearest_{};
-};
-
 /// What becomes of one of those that are open.
 struct Step {
     Outcome outcome;
@@ -167,14 +73,14 @@ class Search {
     SearchResult run();
 
   private:
-    Queue open_shapes();
+    OpenQueue open_shapes();
     bool is_slower(const Open& open) const;
     bool is_known(const Open& open) const;
     void leave_out(const Open& open);
-    std::vector<Open> next_wave(Queue& queue);
+    std::vector<Open> next_wave(OpenQueue& queue);
     Step look_into(const Open& shape) const;
     Step simulate(const Open& open) const;
-    void take(Step step, Queue& queue);
+    void take(Step step, OpenQueue& queue);
     bool goes_on(std::size_t left, Duration bound);
     bool is_quick_to_count(const Candidate& candidate) const;
     Duration try_partitions(Duration best);
@@ -196,7 +102,7 @@ class Search {
     std::int64_t partitions_ = 0;
 };
 
-Queue Search::open_shapes() {
+OpenQueue Search::open_shapes() {
     std::vector<Open> open;
     Duration least = Duration::max();
     for (const Shape& shape : shapes_) {
@@ -209,7 +115,7 @@ Queue Search::open_shapes() {
                         .is_shape = true});
         least = std::min(least, open.back().bound);
     }
-    Queue queue{Order(least)};
+    OpenQueue queue{OpenOrder(least)};
     for (Open& one : open) {
         queue.add(std::move(one));
     }
@@ -254,7 +160,7 @@ void Search::leave_out(const Open& open) {
 }
 
 /// What is done at the same time. The same on every machine.
-std::vector<Open> Search::next_wave(Queue& queue) {
+std::vector<Open> Search::next_wave(OpenQueue& queue) {
     constexpr std::size_t most = 32;
     constexpr std::int64_t most_actions = 2'000'000;
     constexpr std::int64_t of_a_shape = 20'000;  // looking into it takes about as long
@@ -322,7 +228,7 @@ Step Search::simulate(const Open& open) const {
     return step;
 }
 
-void Search::take(Step step, Queue& queue) {
+void Search::take(Step step, OpenQueue& queue) {
     for (const FoundPlan& found : step.outcome.found) {
         best_.add(found);
     }
@@ -454,7 +360,7 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
 }
 
 SearchResult Search::run() {
-    Queue queue = open_shapes();
+    OpenQueue queue = open_shapes();
     bool ended = false;
     while (!ended) {
         const std::vector<Open> wave = next_wave(queue);

@@ -10,43 +10,20 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/footprint.h"
-#include "core/plan.h"
 #include "exec/layers/layer.h"
 #include "tests/exec/layer_run.h"
-#include "tests/support/small_training.h"
+#include "tests/exec/stage_pipeline.h"
 
 namespace pipetwin::exec {
 namespace {
 
+using test_stages::gpt_batch;
+using test_stages::options;
+using test_stages::Pipeline;
+using test_stages::small_gpt;
 using testing::Numbers;
 using testing::numbers_of;
 using testing::random_numbers;
-
-Model small_gpt() {
-    return gpt_model({.layers = 2,
-                      .d_model = 8,
-                      .heads = 2,
-                      .context = 6,
-                      .vocabulary = 13,
-                      .feed_forward = 20});
-}
-
-Batch gpt_batch(int samples) {
-    Batch batch{.samples = samples,
-                .positions = 6,
-                .width = 0,
-                .target_positions = 6,
-                .tokens = {},
-                .values = {},
-                .targets = {}};
-    const RandomStream random(17);
-    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(samples) * 6; ++i) {
-        batch.tokens.push_back(static_cast<std::int32_t>(random.below(2 * i, 13)));
-        batch.targets.push_back(static_cast<std::int32_t>(random.below(2 * i + 1, 13)));
-    }
-    return batch;
-}
 
 Batch mlp_batch(int samples, int width, int classes) {
     Batch batch{.samples = samples,
@@ -64,78 +41,6 @@ Batch mlp_batch(int samples, int width, int classes) {
     }
     return batch;
 }
-
-StageOptions options(Precision precision = Precision::Fp32) {
-    return {.precision = precision,
-            .seed = 5,
-            .micro_batches = 3,
-            .largest_micro_batch = 3,
-            .optimizer = OptimizerKind::AdamW,
-            .input_gradient = false,
-            .after_layer = {}};
-}
-
-/// Consecutive stages of a model, each with its own arena, in one thread: what an executor does
-/// without its threads.
-struct Pipeline {
-    Pipeline(const Model& model,
-             const std::vector<int>& partition,
-             const StageOptions& stage_options)
-        : device(make_cpu_device()), arenas(partition.size()) {
-        int first = 0;
-        for (std::size_t s = 0; s < partition.size(); ++s) {
-            stages.push_back(std::make_unique<Stage>(*device,
-                                                     arenas[s],
-                                                     model,
-                                                     Stage::Place{.stage = static_cast<int>(s),
-                                                                  .first_layer = first,
-                                                                  .layer_count = partition[s]},
-                                                     stage_options));
-            first += partition[s];
-        }
-    }
-
-    void forward(int m, const MicroBatch& data, bool keep) {
-        Tensor boundary;
-        for (std::size_t s = 0; s < stages.size(); ++s) {
-            hand_over(boundary, s);
-            boundary = stages[s]->forward(m, std::move(boundary), data, keep);
-        }
-    }
-
-    Tensor backward(int m, const MicroBatch& data, bool recompute) {
-        Tensor gradient;
-        for (std::size_t s = stages.size(); s-- > 0;) {
-            hand_over(gradient, s);
-            if (recompute) {
-                stages[s]->recompute(m, data);
-            }
-            gradient = stages[s]->backward(m, std::move(gradient));
-        }
-        return gradient;
-    }
-
-    void hand_over(Tensor& tensor, std::size_t to) {
-        if (!tensor.empty()) {
-            tensor.detach();
-            tensor.attach(arenas[to], MemoryKind::Boundary);
-        }
-    }
-
-    std::vector<Numbers> gradients() {
-        std::vector<Numbers> all;
-        for (const auto& stage : stages) {
-            for (Parameter* const parameter : stage->parameters()) {
-                all.push_back(numbers_of(parameter->gradient));
-            }
-        }
-        return all;
-    }
-
-    std::unique_ptr<Device> device;
-    std::vector<Arena> arenas;
-    std::vector<std::unique_ptr<Stage>> stages;
-};
 
 struct Outcome {
     double loss = 0;
@@ -421,186 +326,6 @@ TEST(Stage, TellsItsObserverOfEveryLayerAndPart) {
     told.clear();
     pipeline.stages[1]->update({}, 1);
     EXPECT_EQ(told, (std::vector<std::string>{"OPT2", "OPT3", "OPT4", "OPT5"}));
-}
-
-/// A profile whose bytes are those that the layers tell; times do not matter.
-Profile byte_profile(const Model& model, const std::vector<int>& sizes, Precision precision) {
-    Profile profile;
-    for (int i = 0; i < model.layer_count(); ++i) {
-        const Layer& layer = model.layer(i);
-        LayerCost cost;
-        cost.name = layer.spec.name;
-        cost.kind = to_string(layer.spec.type);
-        cost.parameter_count = layer.parameter_count;
-        cost.parameter_bytes = {layer.parameter_count *
-                                static_cast<std::int64_t>(size_of(dtype_for(precision)))};
-        for (const int size : sizes) {
-            const LayerBytes bytes = layer_bytes(layer, size, precision);
-            LayerSample sample;
-            sample.micro_batch_size = size;
-            sample.input = bytes.input;
-            sample.output = bytes.output;
-            sample.saved = bytes.saved;
-            sample.workspace = bytes.workspace;
-            cost.samples.push_back(sample);
-        }
-        profile.layers.push_back(cost);
-    }
-    profile.links.push_back({});
-    return profile;
-}
-
-Plan plan_of(const Model& model,
-             const std::vector<int>& partition,
-             const RecomputeRules& recompute,
-             Precision precision) {
-    Scenario scenario;
-    scenario.training.batch = 7;
-    scenario.training.precision = precision;
-    scenario.pipeline.stages = static_cast<int>(partition.size());
-    scenario.pipeline.micro_batches = 3;
-    scenario.pipeline.schedule = "gpipe";
-    scenario.pipeline.recompute = recompute;
-    scenario.pipeline.partition = partition;
-    return make_plan(scenario, model, byte_profile(model, {2, 3}, precision));
-}
-
-/// Walks the plan's rows in one thread, an action as soon as what it needs is there, and holds
-/// every arena to the plan after and during every compute action.
-class ByteWalk {
-  public:
-    ByteWalk(const Model& model, const Plan& plan, const StageOptions& stage_options)
-        : plan_(plan),
-          pipeline_(model, plan->partition->layers_per_stage(), stage_options),
-          batch_(gpt_batch(7)),
-          slices_(split(batch_, plan->micro_batch_sizes)) {
-        for (int rank = 0; rank < plan.rank_count(); ++rank) {
-            EXPECT_EQ(live(rank), resident_memory(plan, rank)) << "rank " << rank << " at rest";
-            pipeline_.arenas[static_cast<std::size_t>(rank)].reset_peak();
-        }
-    }
-
-    void run() {
-        // GPipe: all forwards, stage by stage, then all backwards, from the last stage on.
-        for (int rank = 0; rank < plan_.rank_count(); ++rank) {
-            walk(rank, [](Op op) {
-                return op == Op::Forward || op == Op::RecvForward || op == Op::SendForward;
-            });
-        }
-        for (int rank = plan_.rank_count() - 1; rank >= 0; --rank) {
-            walk(rank, [](Op op) {
-                return op == Op::Backward || op == Op::Recompute || op == Op::RecvBackward ||
-                       op == Op::SendBackward;
-            });
-        }
-        const std::vector<MemoryUse> peaks = peak_memory(plan_);
-        for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-            EXPECT_EQ(highest_[rank], peaks[rank].total()) << "peak of rank " << rank;
-        }
-    }
-
-  private:
-    const MemoryUse& live(int rank) const {
-        return pipeline_.arenas[static_cast<std::size_t>(rank)].live();
-    }
-
-    void walk(int rank, const std::function<bool(Op)>& chosen) {
-        Arena& arena = pipeline_.arenas[static_cast<std::size_t>(rank)];
-        for (const Action& action : plan_->schedule.ranks[static_cast<std::size_t>(rank)]) {
-            if (!chosen(action.op)) {
-                continue;
-            }
-            const MemoryUse before = arena.live();
-            const MemoryChange change = memory_change(plan_, action);
-            arena.reset_peak();
-            perform(action);
-            const auto sum = [](MemoryUse a, const MemoryUse& b) {
-                for (std::size_t kind = 0; kind < a.bytes.size(); ++kind) {
-                    a.bytes[kind] += b.bytes[kind];
-                }
-                return a;
-            };
-            EXPECT_EQ(arena.live(), sum(before, change.after)) << to_string(action);
-            if (is_compute(action.op)) {
-                EXPECT_EQ(arena.peak().total(), sum(before, change.during).total())
-                    << "during " << to_string(action);
-            }
-            highest_[static_cast<std::size_t>(rank)] =
-                std::max(highest_[static_cast<std::size_t>(rank)], arena.peak().total());
-        }
-    }
-
-    void perform(const Action& action) {
-        const auto s = static_cast<std::size_t>(action.stage);
-        const auto m = static_cast<std::size_t>(action.micro_batch);
-        Stage& stage = *pipeline_.stages[s];
-        switch (action.op) {
-            case Op::RecvForward:
-                held_[s] = std::move(forward_[s - 1][m]);
-                held_[s].attach(pipeline_.arenas[s], MemoryKind::Boundary);
-                break;
-            case Op::Forward:
-                held_[s] = stage.forward(
-                    action.micro_batch, std::move(held_[s]), slices_[m], !recomputed(action));
-                break;
-            case Op::SendForward:
-                held_[s].detach();
-                forward_[s][m] = std::move(held_[s]);
-                break;
-            case Op::RecvBackward:
-                held_[s] = std::move(backward_[s + 1][m]);
-                held_[s].attach(pipeline_.arenas[s], MemoryKind::Boundary);
-                break;
-            case Op::Recompute:
-                stage.recompute(action.micro_batch, slices_[m]);
-                break;
-            case Op::Backward:
-                held_[s] = stage.backward(action.micro_batch, std::move(held_[s]));
-                break;
-            case Op::SendBackward:
-                held_[s].detach();
-                backward_[s][m] = std::move(held_[s]);
-                break;
-            default:
-                FAIL() << to_string(action);
-        }
-    }
-
-    bool recomputed(const Action& action) const {
-        const Action recompute{
-            .op = Op::Recompute, .stage = action.stage, .micro_batch = action.micro_batch};
-        const auto& row = plan_->schedule.ranks[static_cast<std::size_t>(action.stage)];
-        return std::ranges::find(row, recompute) != row.end();
-    }
-
-    static constexpr std::size_t stage_limit = 6;
-    using Messages = std::array<std::array<Tensor, 3>, stage_limit>;
-
-    const Plan& plan_;
-    Pipeline pipeline_;
-    Batch batch_;
-    std::vector<MicroBatch> slices_;
-    std::array<Tensor, stage_limit> held_;
-    Messages forward_;
-    Messages backward_;
-    std::array<Bytes, stage_limit> highest_{};
-};
-
-TEST(Stage, C20HoldsTheBytesThatThePlanTellsAfterAndDuringEveryAction) {
-    const Model model = small_gpt();
-    for (const Precision precision : {Precision::Fp32, Precision::Fp64}) {
-        for (const std::vector<int>& partition :
-             {std::vector{6}, {3, 3}, {1, 4, 1}, {1, 1, 1, 1, 1, 1}}) {
-            const int stages = static_cast<int>(partition.size());
-            for (const RecomputeRules& recompute : test::every_recompute(stages)) {
-                SCOPED_TRACE(::testing::Message()
-                             << "stages " << partition.size() << ", recompute "
-                             << to_string(recompute) << ", " << to_string(precision));
-                const Plan plan = plan_of(model, partition, recompute, precision);
-                ByteWalk(model, plan, options(precision)).run();
-            }
-        }
-    }
 }
 
 }  // namespace

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/units.h"
+#include "sim/search/candidate.h"
+
+/// What a plan search has still to look at, and in which order.
+namespace pipetwin::sim {
+
+/// A shape whose styles are not looked at yet, or a candidate that is not simulated yet.
+struct Open {
+    Duration bound{};
+    std::int64_t actions = 0;  ///< of its plan, about; of a shape those of its smallest
+    Candidate candidate;
+    bool is_shape = false;
+};
+
+/// `share` of a time.
+inline Duration part(Duration whole, double share) {
+    return Duration(static_cast<std::int64_t>(static_cast<double>(whole.count()) * share));
+}
+
+/// About: F, B and four sends and receives of every micro-batch on every piece.
+inline std::int64_t actions_of(const Candidate& candidate) {
+    return std::int64_t{6} * candidate.shape.stages * candidate.style.chunks *
+           candidate.shape.micro_batches;
+}
+
+/// Bounds in steps of a hundredth of the least; within a step plans that are simulated fast come
+/// first. And plans of up to 300 thousand actions come before larger ones, those before plans of
+/// more than three million: what they find spares most of the large ones.
+class OpenOrder {
+  public:
+    explicit OpenOrder(Duration least) : least_(std::max(least, Duration{1})) {}
+
+    bool operator()(const Open& a, const Open& b) const { return key(a) < key(b); }
+
+  private:
+    using Key = std::tuple<int, std::int64_t, std::int64_t, bool, const Candidate&>;
+
+    Key key(const Open& open) const {
+        const int size = (open.actions > 300'000 ? 1 : 0) + (open.actions > 3'000'000 ? 1 : 0);
+        const std::int64_t step = (open.bound - least_) / std::max(least_ / 100, Duration{1});
+        return {size, step, open.actions, !open.is_shape, open.candidate};
+    }
+
+    Duration least_;
+};
+
+/// What is left to do, in that order.
+class OpenQueue {
+  public:
+    explicit OpenQueue(OpenOrder order) : open_(order) {}
+
+    void add(Open open) {
+        bounds_.insert(open.bound);
+        open_.insert(std::move(open));
+    }
+    const Open& first() const { return *open_.begin(); }
+    Open take() {
+        Open first = std::move(open_.extract(open_.begin()).value());
+        bounds_.erase(bounds_.find(first.bound));
+        return first;
+    }
+    /// The least bound of all.
+    Duration least() const { return bounds_.empty() ? Duration::max() : *bounds_.begin(); }
+    bool empty() const { return open_.empty(); }
+    std::size_t size() const { return open_.size(); }
+
+  private:
+    std::set<Open, OpenOrder> open_;
+    std::multiset<Duration> bounds_{};
+};
+
+/// Candidates that were left out, as far as they come near the best plan.
+class RunnersUp {
+  public:
+    void add(const Open& open) {
+        nearest_.insert(open);
+        if (nearest_.size() > most) {
+            nearest_.erase(std::prev(nearest_.end()));
+        }
+    }
+    /// Those that are nearest, and not more than `share` from it.
+    std::vector<Open> within(Duration best, double share) const {
+        std::vector<Open> result;
+        for (const Open& open : nearest_) {
+            if (open.bound <= best + part(best, share)) {
+                result.push_back(open);
+            }
+        }
+        return result;
+    }
+
+  private:
+    struct ByBound {
+        bool operator()(const Open& a, const Open& b) const {
+            return std::tie(a.bound, a.candidate) < std::tie(b.bound, b.candidate);
+        }
+    };
+    static constexpr std::size_t most = 256;
+    std::set<Open, ByBound> nearest_{};
+};
+
+}  // namespace pipetwin::sim
