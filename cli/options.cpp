@@ -326,11 +326,15 @@ Grammar::Grammar() {
                     "For a model with branches: plan with its layers in another order, too, and "
                     "write the costs in that order, if it is faster")
         ->type_name("FILE.profile.json");
+    plan.add_flag("--hybrid",
+                  plan_.hybrid,
+                  "Show how PipeDream would share the devices out: stages of unequal width");
     plan.add_option("--largest",
                     largest_,
                     "layers: how many layers fit into the memory, in place of the fastest plan")
         ->type_name("layers")
         ->excludes("--heatmap")
+        ->excludes("--hybrid")
         ->excludes("--order-out");
 
     add_command("profile",

@@ -90,6 +90,7 @@ struct PlanOptions {
     std::filesystem::path profile;
     std::filesystem::path heat_map;   ///< *.svg; empty: not asked for
     std::filesystem::path order_out;  ///< *.profile.json; empty: layers keep their order
+    bool hybrid = false;              ///< what stages of unequal width could do, too
     bool largest_layers = false;      ///< how many layers fit, in place of the fastest plan
 };
 

@@ -68,7 +68,7 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
         lines.push_back(fmt::format(
             "{}: {}, such as {}, {}{}",
             entry.count,
-            entry.why,
+            entry.why.substr(0, entry.why.find('\n')),  // the rest explains a deadlock
             counted(entry.example.shape.stages, "stage"),
             counted(entry.example.shape.micro_batches, "micro-batch"),
             entry.example.style.schedule.empty() ? "" : ", " + entry.example.style.schedule));

@@ -7,6 +7,7 @@
 #include "cli/commands/commands.h"
 #include "cli/exchange.h"
 #include "cli/heat_map.h"
+#include "cli/hybrid_text.h"
 #include "cli/largest_text.h"
 #include "cli/plan_text.h"
 #include "cli/planning.h"
@@ -19,6 +20,7 @@
 #include "core/partition/layer_order.h"
 #include "core/repeated_layers.h"
 #include "sim/largest_model.h"
+#include "sim/search/hybrid.h"
 #include "sim/search/plan_search.h"
 
 namespace pipetwin::cli {
@@ -152,6 +154,10 @@ void execute(const PlanOptions& options, Console& console) {
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
+    std::optional<sim::Hybrid> hybrid;
+    if (options.hybrid) {
+        hybrid = sim::hybrid_like(scenario, plan.model, plan.profile, best);
+    }
     const HeatMapPicture picture = heat ? heat_map(scenario, result) : HeatMapPicture{};
     if (heat) {
         write_file(options.heat_map, render_heat_map(picture));
@@ -161,12 +167,16 @@ void execute(const PlanOptions& options, Console& console) {
         if (heat) {
             json["heat_map"] = heat_map_json(result);
         }
+        if (hybrid) {
+            json["hybrid"] = hybrid_json(*hybrid);
+        }
         console.result(json_text(json));
         return;
     }
     console.result(search_text(scenario, result, console) + '\n' +
-                   (heat ? heat_map_text(picture, result) + '\n' : "") + "The best plan\n" +
-                   prediction_text(prediction, console) + '\n' +
+                   (heat ? heat_map_text(picture, result) + '\n' : "") +
+                   (hybrid ? hybrid_text(*hybrid, best, plan.profile, console) + '\n' : "") +
+                   "The best plan\n" + prediction_text(prediction, console) + '\n' +
                    pipeline_keys(best.candidate, best.partition, best.recompute));
     if (heat) {
         console.note(fmt::format("heat map: {}", options.heat_map.string()));

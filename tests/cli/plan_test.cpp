@@ -243,6 +243,53 @@ pipeline = {stages = 2, schedule = "gpipe", micro_batches = 8, recompute = "none
     EXPECT_EQ(pipetwin({"plan", scenario, "--order-out", better}).code, 6);  // it is there already
 }
 
+// "a" is all work, "b" all weights: three devices take the micro-batches of "a" in turn, 30 ms
+// each, and one does the 10 ms of "b". On one stage the sum of a gigabyte over a link of 1 GB/s
+// alone takes 4 devices 1.5 s, an eighth of it per micro-batch.
+TEST_F(PlanCommand, ShowsHowPipeDreamWouldShareTheDevicesOut) {
+    file("v.profile.json", R"({"schema_version": 1, "source": "measured",
+"links": [{"between": "ranks", "latency_ns": 0, "bytes_per_second": 1000000000}], "layers": [
+ {"name": "a", "parameter_bytes": 0, "samples": [{"micro_batch_size": 1, "forward_ns": 10000000,
+  "backward_input_ns": 10000000, "backward_weight_ns": 10000000, "output_bytes": 1000000, "saved_bytes": 0}]},
+ {"name": "b", "parameter_bytes": 1000000000, "samples": [{"micro_batch_size": 1, "forward_ns": 4000000,
+  "backward_input_ns": 3000000, "backward_weight_ns": 3000000, "output_bytes": 0, "saved_bytes": 0}]}]})");
+    const std::string scenario = file("v.toml", R"(
+model = {kind = "profile", file = "v.profile.json"}
+training = {batch = 8, optimizer = "sgd"}
+cluster = {count = 4}
+pipeline = {micro_batches = 8, data_parallel = 1, tensor_parallel = 1}
+)");
+    const Outcome outcome = pipetwin({"plan", scenario, "--hybrid", "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto hybrid = outcome.json()["hybrid"];
+    EXPECT_EQ(hybrid["micro_batch_size"], 1);
+    EXPECT_EQ(hybrid["micro_batch_ms"], 10);
+    EXPECT_EQ(hybrid["samples_per_second"], 100);
+    EXPECT_EQ(hybrid["devices_used"], 4);
+    ASSERT_EQ(hybrid["stages"].size(), 2U);
+    EXPECT_EQ(hybrid["stages"][0]["devices"], 3);
+    EXPECT_EQ(hybrid["stages"][0]["work_ms"], 30);
+    EXPECT_EQ(hybrid["stages"][1]["devices"], 1);
+    EXPECT_EQ(hybrid["stages"][1]["all_reduce_ms"], 0);
+    EXPECT_THAT(pipetwin({"plan", scenario, "--hybrid"}).out,
+                AllOf(HasSubstr("In a steady state a micro-batch of 1 sample every 10.000 ms on 4 "
+                                "of 4 devices"),
+                      HasSubstr("100 samples")));
+    // One device has 40 ms to do; a message of 1 MB takes 1 ms.
+    const Outcome alone =
+        pipetwin({"plan", scenario, "--hybrid", "--json", "--set", "cluster.count=1"});
+    EXPECT_EQ(alone.json()["hybrid"]["micro_batch_ms"], 40);
+    const Outcome apart = pipetwin({"plan",
+                                    scenario,
+                                    "--hybrid",
+                                    "--set",
+                                    "cluster.speeds=[1, 2]",
+                                    "--set",
+                                    "pipeline.stages=2"});
+    EXPECT_EQ(apart.code, 4);
+    EXPECT_THAT(apart.err, HasSubstr("[cluster] tells them apart"));
+}
+
 TEST_F(PlanCommand, DrawsAHeatMap) {
     const std::string keys = "[cluster]\ncount = 2\nmemory_limit = 3000000\n";
     const std::string picture = path("heat.svg");

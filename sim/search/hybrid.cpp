@@ -1,0 +1,115 @@
+#include "sim/search/hybrid.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/all_reduce.h"
+#include "core/cluster.h"
+#include "core/cost_table.h"
+#include "core/error.h"
+#include "core/stage_costs.h"
+#include "sim/conditions.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+void require_alike(const Scenario& scenario) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    if (!cluster.devices.empty() || !cluster.speeds.empty() ||
+        cluster.placement == Placement::Written) {
+        throw Error(ErrorKind::Infeasible,
+                    scenario.file.string(),
+                    "the hybrid shares out devices that are all alike, but [cluster] tells them "
+                    "apart",
+                    "leave out cluster.devices, cluster.speeds and a written cluster.placement, or "
+                    "plan without --hybrid");
+    }
+}
+
+/// Every device as a replica of one stage: what connects any number of them.
+Cluster one_wide_stage(Scenario& scenario, const Profile& profile, int devices) {
+    scenario.pipeline.data_parallel = devices;
+    scenario.cluster.memory_limits.clear();
+    return {scenario, profile, 1};
+}
+
+/// Rounded up, so that no part of a nanosecond is lost.
+Duration part(Duration time, int parts) {
+    return Duration{(time.count() + parts - 1) / parts};
+}
+
+}  // namespace
+
+double Hybrid::samples_per_second() const {
+    return micro_batch_size / to_seconds(split.largest);
+}
+
+Hybrid hybrid_like(const Scenario& scenario,
+                   const Model& model,
+                   const Profile& profile,
+                   const FoundPlan& plan) {
+    require_alike(scenario);
+    Scenario wide = with_plan(scenario, plan);
+    const Shape& shape = plan.candidate.shape;
+    const int devices =
+        std::max(scenario.cluster.count, shape.devices()) / std::max(1, shape.tensor_parallel);
+    const int micro_batches = shape.data_parallel * shape.micro_batches;
+    const int size = std::max(1, scenario.training.batch / micro_batches);
+
+    const Cluster cluster = one_wide_stage(wide, profile, devices);
+    const ReplicaGroup group = cluster.replicas_of(0);
+    const LinkCost& link = group.replicas > group.per_node ? group.between : group.inside;
+    const CostTable table =
+        cost_table(model, profile, {size}, device_kinds(cluster), cluster.tensor_parallel());
+    const LayerSamples& samples = table.front().front();
+    const auto layers = static_cast<int>(samples.size());
+    const std::vector<StageState> states =
+        stage_states(profile,
+                     {samples},
+                     Partition(std::vector<int>(samples.size(), 1), layers),
+                     {.devices = shape.tensor_parallel});
+    const bool recomputes = plan.recompute != RecomputeRules(Recompute::None);
+    const StageCosts costs(model, samples);
+
+    ReplicationProblem problem{};
+    problem.devices = devices;
+    for (int layer = 0; layer < layers; ++layer) {
+        const StageCost cost = costs.of(layer, layer + 1);
+        problem.work.push_back(cost.forward + (recomputes ? cost.recompute : Duration{}) +
+                               cost.backward);
+        problem.weights.push_back(states[static_cast<std::size_t>(layer)].weights);
+        problem.boundary.push_back(layer == 0 ? Duration{} : occupation(link, cost.input));
+    }
+    const auto sum_of = [&](Bytes weights, int replicas) {
+        ReplicaGroup some = group;
+        some.replicas = replicas;
+        return all_reduce_time(scenario.pipeline.all_reduce, some, weights);
+    };
+    problem.all_reduce = [&](Bytes weights, int replicas) {
+        return part(sum_of(weights, replicas), micro_batches);
+    };
+    problem.replicas.resize(static_cast<std::size_t>(std::min(devices, micro_batches)));
+    std::iota(problem.replicas.begin(), problem.replicas.end(), 1);
+
+    Hybrid hybrid{.split = replicated_partition(problem),
+                  .devices = devices,
+                  .micro_batch_size = size,
+                  .micro_batches = micro_batches};
+    const Partition& partition = hybrid.split.partition;
+    for (int stage = 0; stage < partition.stage_count(); ++stage) {
+        const int first = partition.first_layer(stage);
+        const auto sum = [&](const auto& of) {
+            const auto begin = of.begin() + first;
+            return std::accumulate(begin,
+                                   begin + partition.layers_in(stage),
+                                   typename std::decay_t<decltype(of)>::value_type{});
+        };
+        hybrid.work.push_back(sum(problem.work));
+        hybrid.all_reduce.push_back(
+            sum_of(sum(problem.weights), hybrid.split.replicas[static_cast<std::size_t>(stage)]));
+    }
+    return hybrid;
+}
+
+}  // namespace pipetwin::sim
