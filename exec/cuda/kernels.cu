@@ -1,4 +1,5 @@
 #include "exec/cuda/kernels.h"
+#include "exec/cuda/launch.h"
 
 namespace pipetwin::cuda {
 namespace {
@@ -23,10 +24,10 @@ unsigned blocks_for(std::int64_t size) {
 }  // namespace
 
 cudaError_t scale_add(std::int64_t size, float a, const float* x, float* y, cudaStream_t stream) {
-    if (size > 0) {  // a grid of no blocks is an error to CUDA
-        scale_add_kernel<<<blocks_for(size), threads_per_block, 0, stream>>>(size, a, x, y);
+    if (size <= 0) {  // a grid of no blocks is an error to CUDA
+        return cudaSuccess;
     }
-    return cudaGetLastError();
+    return launch<scale_add_kernel>(blocks_for(size), threads_per_block, 0, stream, size, a, x, y);
 }
 
 }  // namespace pipetwin::cuda

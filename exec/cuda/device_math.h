@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_bf16.h>
+
+#include "exec/cuda/launch.h"
+
+/// What kernels share on the device: numbers of both types, 16 bytes at a time, sums in fixed
+/// order.
+namespace pipetwin::cuda {
+
+using Bf16 = __nv_bfloat16;
+
+constexpr int warp_lanes = 32;
+constexpr unsigned all_lanes = 0xffffffffU;
+
+__device__ __forceinline__ float to_float(float value) {
+    return value;
+}
+__device__ __forceinline__ float to_float(Bf16 value) {
+    return __bfloat162float(value);
+}
+
+/// float or bf16, rounded to the nearest, ties to even.
+template <class T>
+__device__ __forceinline__ T from_float(float value);
+template <>
+__device__ __forceinline__ float from_float<float>(float value) {
+    return value;
+}
+template <>
+__device__ __forceinline__ Bf16 from_float<Bf16>(float value) {
+    return __float2bfloat16_rn(value);
+}
+
+/// So many elements of T make 16 bytes, the most that one load brings.
+template <class T>
+constexpr int pack_size = static_cast<int>(16 / sizeof(T));
+
+/// `size` elements, moved at once.
+template <class T, int size = pack_size<T>>
+struct alignas(sizeof(T) * size) Pack {
+    T at[static_cast<std::size_t>(size)];
+};
+
+/// `address` is a multiple of the pack's size.
+template <class T, int size = pack_size<T>>
+__device__ __forceinline__ Pack<T, size> load_pack(const T* address) {
+#ifndef __CUDACC__
+    emulation::expect_aligned(address, sizeof(Pack<T, size>));
+#endif
+    return *reinterpret_cast<const Pack<T, size>*>(address);
+}
+template <class T, int size = pack_size<T>>
+__device__ __forceinline__ void store_pack(T* address, const Pack<T, size>& pack) {
+#ifndef __CUDACC__
+    emulation::expect_aligned(address, sizeof(Pack<T, size>));
+#endif
+    *reinterpret_cast<Pack<T, size>*>(address) = pack;
+}
+
+/// The sum over a warp's lanes, the same bits in all of them.
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
+    PIPETWIN_UNROLL
+    for (int with = warp_lanes / 2; with > 0; with /= 2) {
+        value += __shfl_xor_sync(all_lanes, value, with);
+    }
+    return value;
+}
+
+__device__ __forceinline__ float warp_max(float value) {
+    PIPETWIN_UNROLL
+    for (int with = warp_lanes / 2; with > 0; with /= 2) {
+        value = fmaxf(value, __shfl_xor_sync(all_lanes, value, with));
+    }
+    return value;
+}
+
+/// The sum over a one-dimensional block of whole warps, the same bits in all threads. All threads
+/// call it; it may be called again and again.
+template <class T>
+__device__ __forceinline__ T block_sum(T value) {
+    PIPETWIN_SHARED(of_warps, T[32]);
+    const unsigned lane = threadIdx.x % warp_lanes;
+    value = warp_sum(value);
+    __syncthreads();  // the last call's sums have been read
+    if (lane == 0) {
+        of_warps[threadIdx.x / warp_lanes] = value;
+    }
+    __syncthreads();
+    return warp_sum(lane < blockDim.x / warp_lanes ? of_warps[lane] : T(0));
+}
+
+__device__ __forceinline__ float block_max(float value) {
+    PIPETWIN_SHARED(of_warps, float[32]);
+    const unsigned lane = threadIdx.x % warp_lanes;
+    value = warp_max(value);
+    __syncthreads();  // the last call's maxima have been read
+    if (lane == 0) {
+        of_warps[threadIdx.x / warp_lanes] = value;
+    }
+    __syncthreads();
+    return warp_max(lane < blockDim.x / warp_lanes ? of_warps[lane] : of_warps[0]);
+}
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string_view>
+
+struct dim3;
+
+/// Runs CUDA kernels on the CPU, one thread of a block after the other, to find their mistakes on
+/// machines without a GPU. The same .cu files are compiled by a plain C++ compiler against this
+/// folder's headers.
+///
+/// The threads of a block are fibers of the calling thread. One runs until a barrier or a
+/// collective operation of its warp makes it wait; which one runs next is the order that a test
+/// chooses. A kernel without races gives the same bytes in every order, and one that lacks a
+/// barrier does not. Shared memory lives on the heap in pieces of exact size and holds NaN patterns
+/// at first, so the address sanitizer finds what leaves it. For one host thread.
+namespace pipetwin::cuda::emulation {
+
+/// What a kernel or its launch did wrong: what, the kernel, the block and the thread.
+class Failure : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+/// In which order blocks run, and the threads of a block that can run.
+enum class Order { Ascending, Descending, Shuffled };
+void set_order(Order order, std::uint64_t seed = 0);
+
+/// The most that a block of an H200 can have: 227 KiB.
+constexpr std::size_t most_shared_bytes = 232'448;
+/// What a launch may ask for without cudaFuncSetAttribute, and the most for arrays of fixed size.
+constexpr std::size_t usual_shared_bytes = 49'152;
+
+// Below: for the headers of this folder, exec/cuda/launch.h and exec/cuda/mma.h.
+
+struct Launch {
+    const char* function = "";  ///< what called it: its text names the kernel
+    const void* address = nullptr;
+    const dim3& grid;
+    const dim3& block;
+    std::size_t dynamic_shared = 0;
+};
+/// Calls `thread` once for each thread of each block.
+void run(const Launch& launch, const std::function<void()>& thread);
+
+void allow_dynamic_shared(const void* kernel, int bytes);
+
+/// The block's shared memory of `bytes` that belongs to `tag`, the same for all its threads.
+void* shared_memory(const void* tag, std::size_t bytes, std::size_t alignment);
+void* dynamic_shared_memory();
+
+/// Where in the source a thread waits.
+struct Place {
+    const char* file = "";
+    int line = 0;
+};
+inline bool operator==(Place a, Place b) {
+    return a.line == b.line && std::string_view(a.file) == b.file;
+}
+
+void synchronize_block(Place place);
+
+/// What the lanes of a warp have put into a collective operation.
+struct Lanes {
+    static constexpr std::size_t most_bytes = 32;
+    struct alignas(16) Input {
+        std::array<std::byte, most_bytes> bytes;
+    };
+    std::array<Input, 32> inputs;
+
+    const std::byte* input(int lane) const {
+        return inputs[static_cast<std::size_t>(lane)].bytes.data();
+    }
+};
+/// Waits until all lanes of `mask` have come to the same operation at the same place. The result
+/// holds until this lane's next collective operation.
+const Lanes& collect(
+    const char* operation, unsigned mask, const void* input, std::size_t bytes, Place place);
+
+/// The calling thread's lane in its warp.
+int lane();
+/// `source` if the mask names it.
+int checked_source(unsigned mask, int source);
+void expect_aligned(const void* address, std::size_t alignment);
+void expect_in_shared(const void* address, std::size_t bytes);
+
+// Tensor-core instructions by the fragment layouts of the PTX ISA; see exec/cuda/mma.h.
+void multiply_16x8x16(float (&c)[4],
+                      const std::uint32_t (&a)[4],
+                      const std::uint32_t (&b)[2],
+                      Place place);
+/// Of four 8 x 8 matrices of 16-bit elements, or of the first two.
+void load_matrices(
+    std::uint32_t* registers, int count, bool transposed, const void* row, Place place);
+
+// Asynchronous copies into shared memory; the bytes arrive when their group is waited for.
+void copy_async_16(void* to_shared, const void* from);
+void commit_copies();
+/// Until all but the latest `pending` committed groups have arrived.
+void wait_for_copies(int pending);
+
+}  // namespace pipetwin::cuda::emulation
