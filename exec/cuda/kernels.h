@@ -8,6 +8,9 @@
 /// returns at once; the result says whether the launch itself was accepted.
 namespace pipetwin::cuda {
 
+/// The type of a call's real operands; sums are fp32 in either.
+enum class Real : std::uint8_t { F32, BF16 };
+
 /// y = a * x + y, element by element; both in device memory.
 cudaError_t scale_add(std::int64_t size, float a, const float* x, float* y, cudaStream_t stream);
 

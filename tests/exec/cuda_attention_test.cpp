@@ -1,0 +1,535 @@
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <ostream>
+#include <random>
+#include <vector>
+
+#include <cuda_bf16.h>
+#include <gtest/gtest.h>
+
+#include "exec/cuda/attention.h"
+#include "tests/support/cuda_emulation/orders.h"
+
+// Attention's CUDA kernels in the emulation, against the formulas in plain loops and double
+// precision.
+namespace pipetwin::cuda {
+namespace {
+
+using Bf16 = __nv_bfloat16;
+using Numbers = std::vector<double>;
+
+// Sums of up to 256 terms and exponentials of scores up to 10, rounded by 6e-8 at each step.
+constexpr double fp32_tolerance = 1e-5;
+// P, dS, context and the results are rounded by up to 4e-3 each.
+constexpr double bf16_tolerance = 1e-2;
+
+struct Sizes {
+    int samples;
+    int positions;
+    int heads;
+    int head_size;
+
+    AttentionShape shape() const { return {samples, positions, heads, heads * head_size}; }
+    std::size_t rows() const { return std::size_t(samples) * std::size_t(positions); }
+    std::size_t width() const { return std::size_t(heads) * std::size_t(head_size); }
+};
+
+void PrintTo(const Sizes& sizes, std::ostream* out) {
+    *out << sizes.samples << " samples, " << sizes.positions << " positions, " << sizes.heads
+         << " heads of " << sizes.head_size;
+}
+
+double to_double(float x) {
+    return static_cast<double>(x);
+}
+double to_double(Bf16 x) {
+    return static_cast<double>(__bfloat162float(x));
+}
+
+template <class T>
+T rounded(double x);
+template <>
+float rounded(double x) {
+    return static_cast<float>(x);
+}
+template <>
+Bf16 rounded(double x) {
+    return __float2bfloat16(static_cast<float>(x));
+}
+
+template <class T>
+constexpr Real real_of = std::is_same_v<T, float> ? Real::F32 : Real::BF16;
+
+/// A matrix on the "device": begins at a multiple of 16 bytes, holds NaN until it is written, and
+/// ends in elements that nobody may write.
+template <class T>
+class Buffer {
+  public:
+    explicit Buffer(std::size_t size) : size_(size), values_(size + guards) {
+        std::memset(values_.data(), 0xff, values_.size() * sizeof(T));
+    }
+    Buffer(std::size_t size, double largest, unsigned seed) : Buffer(size) {
+        std::mt19937 random(seed);
+        std::uniform_real_distribution<double> number(-largest, largest);
+        std::generate_n(values_.begin(), size, [&] { return rounded<T>(number(random)); });
+    }
+
+    T* data() { return values_.data(); }
+    const T* data() const { return values_.data(); }
+    std::size_t size() const { return size_; }
+
+    Numbers numbers() const {
+        Numbers all;
+        std::transform(values_.begin(),
+                       values_.begin() + static_cast<std::ptrdiff_t>(size_),
+                       std::back_inserter(all),
+                       [](T x) { return to_double(x); });
+        return all;
+    }
+
+    void expect_guarded() const {
+        const auto* const bytes = reinterpret_cast<const unsigned char*>(values_.data() + size_);
+        EXPECT_TRUE(std::all_of(bytes, bytes + guards * sizeof(T), [](unsigned char byte) {
+            return byte == 0xff;
+        })) << "written beyond the end";
+    }
+
+    void append_to(std::vector<std::byte>& bytes) const {
+        const auto* const begin = reinterpret_cast<const std::byte*>(values_.data());
+        bytes.insert(bytes.end(), begin, begin + size_ * sizeof(T));
+    }
+
+  private:
+    static constexpr std::size_t guards = 64;
+    std::size_t size_;
+    std::vector<T> values_;
+};
+
+template <class T>
+struct Problem {
+    Problem(const Sizes& of, double largest = 2, unsigned seed = 1)
+        : sizes(of),
+          qkv(of.rows() * 3 * of.width(), largest, seed),
+          dcontext(of.rows() * of.width(), 1, seed + 1),
+          context(of.rows() * of.width()),
+          log_sums(of.rows() * std::size_t(of.heads)),
+          scratch(std::size_t(attention_backward_scratch(of.shape()))),
+          dqkv(of.rows() * 3 * of.width()) {}
+
+    void forward() {
+        ASSERT_EQ(
+            attention_forward(
+                real_of<T>, sizes.shape(), qkv.data(), context.data(), log_sums.data(), nullptr),
+            cudaSuccess);
+        context.expect_guarded();
+        log_sums.expect_guarded();
+    }
+
+    void backward() {
+        ASSERT_EQ(attention_backward(real_of<T>,
+                                     sizes.shape(),
+                                     qkv.data(),
+                                     context.data(),
+                                     log_sums.data(),
+                                     dcontext.data(),
+                                     dqkv.data(),
+                                     scratch.data(),
+                                     nullptr),
+                  cudaSuccess);
+        dqkv.expect_guarded();
+        scratch.expect_guarded();
+    }
+
+    /// Everything that was written.
+    std::vector<std::byte> bytes() const {
+        std::vector<std::byte> all;
+        context.append_to(all);
+        log_sums.append_to(all);
+        scratch.append_to(all);
+        dqkv.append_to(all);
+        return all;
+    }
+
+    Sizes sizes;
+    Buffer<T> qkv;
+    Buffer<T> dcontext;
+    Buffer<T> context;
+    Buffer<float> log_sums;
+    Buffer<float> scratch;
+    Buffer<T> dqkv;
+};
+
+template <class T>
+Problem<T> both_ways(const Sizes& sizes, double largest = 2) {
+    Problem<T> run(sizes, largest);
+    run.forward();
+    run.backward();
+    return run;
+}
+
+// ------------------------------------------------------------------------------------------------
+// The oracle
+// ------------------------------------------------------------------------------------------------
+
+struct Exact {
+    Numbers context;
+    Numbers log_sums;
+    Numbers dqkv;
+};
+
+/// One row of one matrix of a head.
+template <class T>
+T* row_of(std::vector<T>& matrix, std::size_t row, std::size_t columns, std::size_t column) {
+    return matrix.data() + row * columns + column;
+}
+
+double dot(const double* a, const double* b, int size) {
+    double sum = 0;
+    for (int i = 0; i < size; ++i) {
+        sum += a[i] * b[i];
+    }
+    return sum;
+}
+
+void add(double factor, const double* x, int size, double* y) {
+    for (int i = 0; i < size; ++i) {
+        y[i] += factor * x[i];
+    }
+}
+
+/// P = softmax(S) over the keys that do not come after the query, S = Q K^T / sqrt(size);
+/// dS = P * (dP - rowsum(dP * P)), dP = dC V^T.
+Exact exact(const Sizes& sizes, Numbers qkv, Numbers dcontext) {
+    const std::size_t width = sizes.width();
+    const int size = sizes.head_size;
+    const double scale = 1 / std::sqrt(size);
+    Exact result{Numbers(sizes.rows() * width), {}, Numbers(qkv.size())};
+    for (int s = 0; s < sizes.samples; ++s) {
+        for (int h = 0; h < sizes.heads; ++h) {
+            const std::size_t column = std::size_t(h) * std::size_t(size);
+            const auto row = [&](int position) {
+                return std::size_t(s) * std::size_t(sizes.positions) + std::size_t(position);
+            };
+            const auto part = [&](Numbers& of, int position, std::size_t which) {
+                return row_of(of, row(position), 3 * width, which * width + column);
+            };
+            for (int t = 0; t < sizes.positions; ++t) {
+                Numbers p;
+                Numbers dp;
+                const double* const dc = row_of(dcontext, row(t), width, column);
+                for (int u = 0; u <= t; ++u) {
+                    p.push_back(dot(part(qkv, t, 0), part(qkv, u, 1), size) * scale);
+                    dp.push_back(dot(dc, part(qkv, u, 2), size));
+                }
+                const double largest = *std::max_element(p.begin(), p.end());
+                double sum = 0;
+                for (const double score : p) {
+                    sum += std::exp(score - largest);
+                }
+                const double log_sum = largest + std::log(sum);
+                result.log_sums.push_back(log_sum);
+                for (double& score : p) {
+                    score = std::exp(score - log_sum);
+                }
+                const double mean = dot(p.data(), dp.data(), t + 1);
+                for (int u = 0; u <= t; ++u) {
+                    const double probability = p[std::size_t(u)];
+                    const double ds = probability * (dp[std::size_t(u)] - mean) * scale;
+                    add(probability,
+                        part(qkv, u, 2),
+                        size,
+                        row_of(result.context, row(t), width, column));
+                    add(ds, part(qkv, u, 1), size, part(result.dqkv, t, 0));
+                    add(ds, part(qkv, t, 0), size, part(result.dqkv, u, 1));
+                    add(probability, dc, size, part(result.dqkv, u, 2));
+                }
+            }
+        }
+    }
+    return result;
+}
+
+double norm(const Numbers& x) {
+    double sum = 0;
+    for (const double number : x) {
+        sum += number * number;
+    }
+    return std::sqrt(sum);
+}
+
+/// Euclidean norm of the difference by that of what is exact; not a number if something found is
+/// not.
+double relative_error(const Numbers& found, const Numbers& expected) {
+    Numbers difference;
+    std::transform(found.begin(),
+                   found.end(),
+                   expected.begin(),
+                   std::back_inserter(difference),
+                   [](double a, double b) { return a - b; });
+    return norm(difference) / norm(expected);
+}
+
+/// Q's, K's or V's columns.
+Numbers part_of(const Numbers& qkv, std::size_t width, std::size_t part) {
+    Numbers result;
+    for (std::size_t begin = part * width; begin < qkv.size(); begin += 3 * width) {
+        const auto first = qkv.begin() + static_cast<std::ptrdiff_t>(begin);
+        result.insert(result.end(), first, first + static_cast<std::ptrdiff_t>(width));
+    }
+    return result;
+}
+
+template <class T>
+void expect_exact(const Problem<T>& run, double tolerance) {
+    const Exact expected = exact(run.sizes, run.qkv.numbers(), run.dcontext.numbers());
+    EXPECT_LE(relative_error(run.context.numbers(), expected.context), tolerance);
+    EXPECT_LE(relative_error(run.log_sums.numbers(), expected.log_sums), fp32_tolerance);
+    EXPECT_LE(relative_error(run.dqkv.numbers(), expected.dqkv), tolerance);
+    if (run.sizes.positions > 1) {  // dQ and dK of a single position are 0
+        for (std::size_t part = 0; part < 3; ++part) {
+            EXPECT_LE(relative_error(part_of(run.dqkv.numbers(), run.sizes.width(), part),
+                                     part_of(expected.dqkv, run.sizes.width(), part)),
+                      tolerance)
+                << "part " << part;
+        }
+    }
+}
+
+TEST(AttentionOracle, GradientsAreTheSlopesOfTheForward) {
+    const Sizes sizes{2, 4, 2, 3};
+    const Numbers qkv = Problem<float>(sizes).qkv.numbers();
+    const Numbers dcontext = Problem<float>(sizes).dcontext.numbers();
+    const Numbers dqkv = exact(sizes, qkv, dcontext).dqkv;
+    const auto loss = [&](std::size_t i, double step) {
+        Numbers moved = qkv;
+        moved[i] += step;
+        const Numbers context = exact(sizes, moved, dcontext).context;
+        return dot(context.data(), dcontext.data(), static_cast<int>(context.size()));
+    };
+    for (std::size_t i = 0; i < qkv.size(); ++i) {
+        EXPECT_NEAR(dqkv[i], (loss(i, 1e-5) - loss(i, -1e-5)) / 2e-5, 1e-8);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// The kernels
+// ------------------------------------------------------------------------------------------------
+
+class CudaAttention : public testing::TestWithParam<Sizes> {
+  protected:
+    CudaAttention() { emulation::set_order(emulation::Order::Shuffled, 3); }
+    ~CudaAttention() override { emulation::set_order(emulation::Order::Ascending); }
+};
+
+TEST_P(CudaAttention, InFp32AgreesWithTheFormulas) {
+    expect_exact(both_ways<float>(GetParam()), fp32_tolerance);
+}
+
+TEST_P(CudaAttention, InBf16AgreesWithTheFormulas) {
+    expect_exact(both_ways<Bf16>(GetParam()), bf16_tolerance);
+}
+
+// Every size with every edge of the tiles of 16, 32, 64 and 128.
+INSTANTIATE_TEST_SUITE_P(Shapes,
+                         CudaAttention,
+                         testing::Values(Sizes{2, 1, 3, 8},
+                                         Sizes{1, 7, 2, 8},
+                                         Sizes{1, 16, 3, 8},
+                                         Sizes{2, 33, 1, 8},
+                                         Sizes{1, 64, 1, 8},
+                                         Sizes{1, 100, 2, 8},
+                                         Sizes{1, 129, 1, 8},
+                                         Sizes{1, 1, 2, 16},
+                                         Sizes{2, 7, 3, 16},
+                                         Sizes{1, 16, 1, 16},
+                                         Sizes{1, 33, 2, 16},
+                                         Sizes{1, 64, 1, 16},
+                                         Sizes{1, 100, 1, 16},
+                                         Sizes{1, 129, 1, 16},
+                                         Sizes{1, 1, 1, 64},
+                                         Sizes{1, 7, 1, 64},
+                                         Sizes{1, 16, 2, 64},
+                                         Sizes{2, 33, 1, 64},
+                                         Sizes{1, 64, 1, 64},
+                                         Sizes{1, 100, 1, 64},
+                                         Sizes{1, 129, 2, 64},
+                                         Sizes{2, 1, 1, 128},
+                                         Sizes{1, 7, 2, 128},
+                                         Sizes{1, 16, 1, 128},
+                                         Sizes{1, 33, 3, 128},
+                                         Sizes{1, 64, 1, 128},
+                                         Sizes{1, 100, 1, 128},
+                                         Sizes{1, 129, 1, 128},
+                                         Sizes{1, 200, 1, 32},
+                                         Sizes{1, 40, 1, 96},
+                                         Sizes{1, 70, 1, 80},
+                                         Sizes{1, 20, 1, 200},
+                                         Sizes{1, 70, 1, 256}));
+
+class CudaAttentionOrders : public testing::TestWithParam<Sizes> {};
+
+TEST_P(CudaAttentionOrders, DoNotShow) {
+    emulation::in_every_order([] { return both_ways<float>(GetParam()).bytes(); });
+    emulation::in_every_order([] { return both_ways<Bf16>(GetParam()).bytes(); });
+}
+
+// Tiles of columns come into each of the two stages of shared memory again and again.
+INSTANTIATE_TEST_SUITE_P(Shapes,
+                         CudaAttentionOrders,
+                         testing::Values(Sizes{2, 33, 2, 8},
+                                         Sizes{1, 200, 1, 16},
+                                         Sizes{1, 129, 1, 64},
+                                         Sizes{1, 100, 1, 128},
+                                         Sizes{1, 65, 1, 200}));
+
+// 20 times the input is 400 times the score: up to 1500 here, where exp without its largest
+// subtracted is infinite. An error of 1500 * 6e-8 in a score is one of 1e-4 in its exponential.
+TEST(CudaAttentionScores, MayBeLarge) {
+    expect_exact(both_ways<float>({1, 70, 1, 32}, 20), 1e-3);
+    const Problem<Bf16> run = both_ways<Bf16>({1, 70, 1, 32}, 20);
+    const Exact expected = exact(run.sizes, run.qkv.numbers(), run.dcontext.numbers());
+    EXPECT_LE(relative_error(run.context.numbers(), expected.context), bf16_tolerance);
+}
+
+TEST(CudaAttentionAlignment, DecidesThePathNotTheResult) {
+    const Sizes sizes{1, 33, 1, 64};
+    const Problem<Bf16> aligned = both_ways<Bf16>(sizes);
+    Problem<Bf16> moved(sizes);
+    Buffer<Bf16> qkv(moved.qkv.size() + 1);
+    Buffer<Bf16> dqkv(moved.qkv.size() + 1);
+    std::copy_n(aligned.qkv.data(), aligned.qkv.size(), qkv.data() + 1);
+    ASSERT_EQ(attention_forward(Real::BF16,
+                                sizes.shape(),
+                                qkv.data() + 1,
+                                moved.context.data(),
+                                moved.log_sums.data(),
+                                nullptr),
+              cudaSuccess);
+    ASSERT_EQ(attention_backward(Real::BF16,
+                                 sizes.shape(),
+                                 qkv.data() + 1,
+                                 moved.context.data(),
+                                 moved.log_sums.data(),
+                                 moved.dcontext.data(),
+                                 dqkv.data() + 1,
+                                 moved.scratch.data(),
+                                 nullptr),
+              cudaSuccess);
+    Problem<Bf16> result = moved;
+    std::copy_n(dqkv.data() + 1, result.dqkv.size(), result.dqkv.data());
+    expect_exact(result, bf16_tolerance);
+}
+
+// ------------------------------------------------------------------------------------------------
+// Causality
+// ------------------------------------------------------------------------------------------------
+
+constexpr std::size_t changed_position = 70;
+
+/// Adds 1 to a position's columns of the only sample.
+template <class T>
+void change(Buffer<T>& matrix, std::size_t columns) {
+    T* const row = matrix.data() + changed_position * columns;
+    std::transform(row, row + columns, row, [](T x) { return rounded<T>(to_double(x) + 1); });
+}
+
+/// Whether some columns of rows begin..end have the same bits.
+template <class T>
+bool same_rows(const Buffer<T>& a,
+               const Buffer<T>& b,
+               std::size_t columns,
+               std::size_t begin,
+               std::size_t end,
+               std::size_t first,
+               std::size_t last) {
+    for (std::size_t row = begin; row < end; ++row) {
+        const std::size_t at = row * columns + first;
+        if (std::memcmp(a.data() + at, b.data() + at, (last - first) * sizeof(T)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+template <class T>
+class CudaAttentionCausality : public testing::Test {};
+using RealTypes = testing::Types<float, Bf16>;
+TYPED_TEST_SUITE(CudaAttentionCausality, RealTypes);
+
+TYPED_TEST(CudaAttentionCausality, LaterPositionsChangeNoBitOfEarlierRows) {
+    const Sizes sizes{1, 100, 1, 64};
+    const std::size_t width = sizes.width();
+    const Problem<TypeParam> before = both_ways<TypeParam>(sizes);
+    Problem<TypeParam> after(sizes);
+    change(after.qkv, 3 * width);
+    change(after.dcontext, width);
+    after.forward();
+    after.backward();
+
+    constexpr std::size_t p = changed_position;
+    EXPECT_TRUE(same_rows(before.context, after.context, width, 0, p, 0, width));
+    EXPECT_TRUE(same_rows(before.log_sums, after.log_sums, 1, 0, p, 0, 1));
+    EXPECT_TRUE(same_rows(before.dqkv, after.dqkv, 3 * width, 0, p, 0, width)) << "dQ";
+    EXPECT_FALSE(same_rows(before.context, after.context, width, p, p + 1, 0, width));
+    EXPECT_FALSE(same_rows(before.dqkv, after.dqkv, 3 * width, p, p + 1, 0, width)) << "dQ";
+}
+
+TYPED_TEST(CudaAttentionCausality, EarlierQueriesChangeNoBitOfLaterKeys) {
+    const Sizes sizes{1, 100, 1, 64};
+    const std::size_t width = sizes.width();
+    const Problem<TypeParam> before = both_ways<TypeParam>(sizes);
+    Problem<TypeParam> after = before;
+    change(after.dcontext, width);
+    after.backward();
+
+    constexpr std::size_t p = changed_position;
+    EXPECT_TRUE(same_rows(before.dqkv, after.dqkv, 3 * width, p + 1, 100, 0, 3 * width));
+    EXPECT_TRUE(same_rows(before.dqkv, after.dqkv, 3 * width, 0, p, 0, width)) << "dQ";
+    EXPECT_FALSE(same_rows(before.dqkv, after.dqkv, 3 * width, 0, 1, width, 2 * width)) << "dK";
+    EXPECT_FALSE(same_rows(before.dqkv, after.dqkv, 3 * width, p, p + 1, 2 * width, 3 * width))
+        << "dV";
+}
+
+// ------------------------------------------------------------------------------------------------
+// Refusals
+// ------------------------------------------------------------------------------------------------
+
+cudaError_t forward_of(Real real, const AttentionShape& shape) {
+    return attention_forward(real, shape, nullptr, nullptr, nullptr, nullptr);
+}
+
+cudaError_t backward_of(Real real, const AttentionShape& shape) {
+    return attention_backward(
+        real, shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+}
+
+TEST(CudaAttentionRefusal, NamesAnInvalidValue) {
+    constexpr int largest = std::numeric_limits<int>::max();
+    for (const AttentionShape& shape : {AttentionShape{1, 4, 3, 64},
+                                        AttentionShape{1, 4, 1, 257},
+                                        AttentionShape{1, 4, 0, 64},
+                                        AttentionShape{1, 4, 1, 0},
+                                        AttentionShape{-1, 4, 1, 64},
+                                        AttentionShape{1, -4, 1, 64},
+                                        AttentionShape{1, largest, 1, 64},
+                                        AttentionShape{largest, 9, 1, 64}}) {
+        for (const Real real : {Real::F32, Real::BF16}) {
+            EXPECT_EQ(forward_of(real, shape), cudaErrorInvalidValue);
+            EXPECT_EQ(backward_of(real, shape), cudaErrorInvalidValue);
+        }
+    }
+}
+
+TEST(CudaAttentionRefusal, SparesNothingToDo) {
+    for (const AttentionShape& shape : {AttentionShape{0, 4, 1, 64}, AttentionShape{1, 0, 1, 64}}) {
+        EXPECT_EQ(forward_of(Real::BF16, shape), cudaSuccess);
+        EXPECT_EQ(backward_of(Real::F32, shape), cudaSuccess);
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::cuda
