@@ -60,6 +60,14 @@ __device__ __forceinline__ void store_pack(T* address, const Pack<T, size>& pack
     *reinterpret_cast<Pack<T, size>*>(address) = pack;
 }
 
+/// Of the calling thread in a one-dimensional grid.
+__device__ __forceinline__ std::int64_t thread_of_grid() {
+    return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ std::int64_t threads_of_grid() {
+    return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+}
+
 /// The sum over a warp's lanes, the same bits in all of them.
 template <class T>
 __device__ __forceinline__ T warp_sum(T value) {
@@ -103,6 +111,24 @@ __device__ __forceinline__ float block_max(float value) {
     }
     __syncthreads();
     return warp_max(lane < blockDim.x / warp_lanes ? of_warps[lane] : of_warps[0]);
+}
+
+/// The sum over the `threads` neighbours that share a row: a warp, or the block.
+template <int threads, class T>
+__device__ __forceinline__ T group_sum(T value) {
+    if constexpr (threads == warp_lanes) {
+        return warp_sum(value);
+    } else {
+        return block_sum(value);
+    }
+}
+template <int threads>
+__device__ __forceinline__ float group_max(float value) {
+    if constexpr (threads == warp_lanes) {
+        return warp_max(value);
+    } else {
+        return block_max(value);
+    }
 }
 
 }  // namespace pipetwin::cuda

@@ -16,6 +16,8 @@
 /// The bytes that the launch asked for, as unsigned char*; aligned to 128 bytes.
 #define PIPETWIN_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #define PIPETWIN_UNROLL _Pragma("unroll")
+/// For loops of unknown length: so many loads are in flight.
+#define PIPETWIN_UNROLL_4 _Pragma("unroll 4")
 #else
 #define PIPETWIN_SHARED(name, ...)                  \
     using name##_type = __VA_ARGS__;                \
@@ -26,6 +28,7 @@
     unsigned char* const name =       \
         static_cast<unsigned char*>(::pipetwin::cuda::emulation::dynamic_shared_memory())
 #define PIPETWIN_UNROLL
+#define PIPETWIN_UNROLL_4
 #endif
 
 namespace pipetwin::cuda {

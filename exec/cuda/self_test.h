@@ -9,7 +9,7 @@ namespace pipetwin::cuda {
 /// Host to device and back.
 std::string check_buffer();
 
-/// `scale_add` of kernels.h.
+/// `add` of kernels.h.
 std::string check_kernel();
 
 /// One matrix product by cuBLASLt against three loops on the CPU. All values are small whole

@@ -85,8 +85,11 @@ Fiber::~Fiber() {
 void Fiber::start(std::function<void()> body) {
     body_ = std::move(body);
 #ifdef PIPETWIN_ADDRESS_SANITIZER
-    ASAN_UNPOISON_MEMORY_REGION(memory_ + page_bytes, stack_bytes);
+    if (!ended_) {  // the frames of a body that was forgotten
+        ASAN_UNPOISON_MEMORY_REGION(memory_ + page_bytes, stack_bytes);
+    }
 #endif
+    ended_ = false;
     // What pipetwin_switch_stack pops: r15, r14, r13, r12, rbx, rbp and where to return to. A zero
     // above it ends the stack for debuggers, and a call there finds the stack aligned to 16 bytes.
     auto* top = reinterpret_cast<std::uintptr_t*>(memory_ + page_bytes + stack_bytes) - 9;
@@ -128,6 +131,7 @@ void Fiber::enter(Fiber* self) {
     __sanitizer_finish_switch_fiber(nullptr, &self->caller_stack_, &self->caller_stack_bytes_);
 #endif
     self->body_();
+    self->ended_ = true;
 #ifdef PIPETWIN_ADDRESS_SANITIZER
     __sanitizer_start_switch_fiber(nullptr, self->caller_stack_, self->caller_stack_bytes_);
 #endif

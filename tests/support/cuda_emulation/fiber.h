@@ -26,6 +26,7 @@ class Fiber {
 
     std::byte* memory_ = nullptr;  ///< a page that must not be touched, then the stack
     std::function<void()> body_;
+    bool ended_ = true;
     void* fiber_pointer_ = nullptr;  ///< the stack pointer where it stopped
     void* caller_pointer_ = nullptr;
     // What the address sanitizer wants to know.
