@@ -39,9 +39,9 @@ struct CudaCheck {
     std::string detail;
 };
 
-/// Runs on one device: a buffer there and back, a kernel, a matrix product against the CPU's, an
-/// NCCL loopback. `device` is an index into CudaProbe::devices. Without a usable module or device
-/// the only check is a failed one that says why.
+/// Runs on one device: a buffer there and back, a kernel, attention and a matrix product against
+/// the CPU's, an NCCL loopback. `device` is an index into CudaProbe::devices. Without a usable
+/// module or device the only check is a failed one that says why.
 std::vector<CudaCheck> self_test_cuda(int device);
 
 }  // namespace pipetwin::exec

@@ -42,6 +42,7 @@ struct NamedCheck {
 constexpr std::array checks{
     NamedCheck{"device buffer", pipetwin::cuda::check_buffer},
     NamedCheck{"kernel", pipetwin::cuda::check_kernel},
+    NamedCheck{"attention", pipetwin::cuda::check_attention},
     NamedCheck{"cuBLAS product", pipetwin::cuda::check_product},
     NamedCheck{"NCCL loopback", pipetwin::cuda::check_loopback},
 };

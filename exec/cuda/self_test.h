@@ -12,6 +12,9 @@ std::string check_buffer();
 /// `add` of kernels.h.
 std::string check_kernel();
 
+/// Attention of every kernel, twice for the same bits, against the formulas in double on the CPU.
+std::string check_attention();
+
 /// One matrix product by cuBLASLt against three loops on the CPU. All values are small whole
 /// numbers, so the sums are exact in every order and the results must be equal, not close.
 std::string check_product();
