@@ -4,13 +4,13 @@
 
 #include "exec/cuda/attention.h"
 #include "exec/cuda/attention_paths.h"
+#include "exec/cuda/dispatch.h"
 
 namespace pipetwin::cuda {
 namespace {
 
 constexpr int largest_head = 256;
-constexpr int threads = 256;
-constexpr int rows_per_block = threads / warp_lanes;
+constexpr int dots_per_block = rows_per_block<warp_lanes>;
 
 int head_size(const AttentionShape& shape) {
     return shape.width / shape.heads;
@@ -26,24 +26,20 @@ bool accepted(const AttentionShape& shape) {
     const std::int64_t heads = std::int64_t{shape.samples} * shape.heads;
     constexpr std::int64_t most = std::numeric_limits<int>::max();
     return shape.positions <= most - 2 * largest_head && heads <= most &&
-           (heads == 0 || ceil_divide(shape.positions, rows_per_block) <= most / heads);
+           (heads == 0 || ceil_divide(shape.positions, dots_per_block) <= most / heads);
 }
 
 bool empty(const AttentionShape& shape) {
     return shape.samples == 0 || shape.positions == 0;
 }
 
-bool aligned(const void* address) {
-    return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
-}
-
 /// row_dots = rowsum(dcontext * context), one warp for each row of a head; both are read once, 2
 /// FLOP for each pair.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(row_block)
     row_dots_kernel(AttentionShape shape, const T* context, const T* dcontext, float* row_dots) {
     const std::int64_t index =
-        std::int64_t{blockIdx.x} * rows_per_block + static_cast<int>(threadIdx.x) / warp_lanes;
+        std::int64_t{blockIdx.x} * dots_per_block + static_cast<int>(threadIdx.x) / warp_lanes;
     const std::int64_t rows = std::int64_t{shape.samples} * shape.heads * shape.positions;
     if (index >= rows) {  // a whole warp
         return;
@@ -70,10 +66,10 @@ cudaError_t find_row_dots(const AttentionShape& shape,
                           const T* dcontext,
                           float* row_dots,
                           cudaStream_t stream) {
-    const std::int64_t rows = attention_backward_scratch(shape);
-    const auto blocks = static_cast<unsigned>((rows + rows_per_block - 1) / rows_per_block);
+    const auto blocks =
+        static_cast<unsigned>(ceil_div(attention_backward_scratch(shape), dots_per_block));
     return launch<row_dots_kernel<T>>(
-        blocks, threads, 0, stream, shape, context, dcontext, row_dots);
+        blocks, row_block, 0, stream, shape, context, dcontext, row_dots);
 }
 
 template <class T>
@@ -106,8 +102,7 @@ cudaError_t attention_forward(Real real,
         return plain_forward(forward_call<float>(shape, qkv, context, log_sums), stream);
     }
     const auto call = forward_call<Bf16>(shape, qkv, context, log_sums);
-    const bool tensor_cores =
-        tensor_cores_take(head_size(shape)) && aligned(qkv) && aligned(context);
+    const bool tensor_cores = tensor_cores_take(head_size(shape)) && are_aligned({qkv, context});
     return tensor_cores ? tensor_core_forward(call, stream) : plain_forward(call, stream);
 }
 
@@ -142,7 +137,7 @@ cudaError_t attention_backward(Real real,
         return run(float{}, plain_backward<float>);
     }
     const bool tensor_cores =
-        tensor_cores_take(head_size(shape)) && aligned(qkv) && aligned(dcontext) && aligned(dqkv);
+        tensor_cores_take(head_size(shape)) && are_aligned({qkv, dcontext, dqkv});
     return run(Bf16{}, tensor_cores ? tensor_core_backward : plain_backward<Bf16>);
 }
 

@@ -38,9 +38,9 @@ struct Sizes {
     std::size_t width() const { return std::size_t(heads) * std::size_t(head_size); }
 };
 
-void PrintTo(const Sizes& sizes, std::ostream* out) {
-    *out << sizes.samples << " samples, " << sizes.positions << " positions, " << sizes.heads
-         << " heads of " << sizes.head_size;
+std::ostream& operator<<(std::ostream& out, const Sizes& sizes) {
+    return out << sizes.samples << " samples, " << sizes.positions << " positions, " << sizes.heads
+               << " heads of " << sizes.head_size;
 }
 
 double to_double(float x) {
@@ -72,10 +72,11 @@ class Buffer {
     explicit Buffer(std::size_t size) : size_(size), values_(size + guards) {
         std::memset(values_.data(), 0xff, values_.size() * sizeof(T));
     }
-    Buffer(std::size_t size, double largest, unsigned seed) : Buffer(size) {
+
+    void fill(double largest, unsigned seed) {
         std::mt19937 random(seed);
         std::uniform_real_distribution<double> number(-largest, largest);
-        std::generate_n(values_.begin(), size, [&] { return rounded<T>(number(random)); });
+        std::generate_n(values_.begin(), size_, [&] { return rounded<T>(number(random)); });
     }
 
     T* data() { return values_.data(); }
@@ -111,14 +112,17 @@ class Buffer {
 
 template <class T>
 struct Problem {
-    Problem(const Sizes& of, double largest = 2, unsigned seed = 1)
+    explicit Problem(const Sizes& of, double largest = 2)
         : sizes(of),
-          qkv(of.rows() * 3 * of.width(), largest, seed),
-          dcontext(of.rows() * of.width(), 1, seed + 1),
+          qkv(of.rows() * 3 * of.width()),
+          dcontext(of.rows() * of.width()),
           context(of.rows() * of.width()),
           log_sums(of.rows() * std::size_t(of.heads)),
           scratch(std::size_t(attention_backward_scratch(of.shape()))),
-          dqkv(of.rows() * 3 * of.width()) {}
+          dqkv(of.rows() * 3 * of.width()) {
+        qkv.fill(largest, 1);
+        dcontext.fill(1, 2);
+    }
 
     void forward() {
         ASSERT_EQ(
@@ -321,8 +325,8 @@ TEST(AttentionOracle, GradientsAreTheSlopesOfTheForward) {
 
 class CudaAttention : public testing::TestWithParam<Sizes> {
   protected:
-    CudaAttention() { emulation::set_order(emulation::Order::Shuffled, 3); }
-    ~CudaAttention() override { emulation::set_order(emulation::Order::Ascending); }
+    void SetUp() override { emulation::set_order(emulation::Order::Shuffled, 3); }
+    void TearDown() override { emulation::set_order(emulation::Order::Ascending); }
 };
 
 TEST_P(CudaAttention, InFp32AgreesWithTheFormulas) {
@@ -437,18 +441,22 @@ void change(Buffer<T>& matrix, std::size_t columns) {
     std::transform(row, row + columns, row, [](T x) { return rounded<T>(to_double(x) + 1); });
 }
 
-/// Whether some columns of rows begin..end have the same bits.
+/// Rows and columns of a matrix, each from a first one up to a last one that is left out.
+struct Region {
+    std::size_t matrix_columns;
+    std::size_t begin_row;
+    std::size_t end_row;
+    std::size_t begin_column;
+    std::size_t end_column;
+};
+
+/// Bit by bit.
 template <class T>
-bool same_rows(const Buffer<T>& a,
-               const Buffer<T>& b,
-               std::size_t columns,
-               std::size_t begin,
-               std::size_t end,
-               std::size_t first,
-               std::size_t last) {
-    for (std::size_t row = begin; row < end; ++row) {
-        const std::size_t at = row * columns + first;
-        if (std::memcmp(a.data() + at, b.data() + at, (last - first) * sizeof(T)) != 0) {
+bool same(const Buffer<T>& a, const Buffer<T>& b, const Region& region) {
+    const std::size_t bytes = (region.end_column - region.begin_column) * sizeof(T);
+    for (std::size_t row = region.begin_row; row < region.end_row; ++row) {
+        const std::size_t at = row * region.matrix_columns + region.begin_column;
+        if (std::memcmp(a.data() + at, b.data() + at, bytes) != 0) {
             return false;
         }
     }
@@ -471,11 +479,11 @@ TYPED_TEST(CudaAttentionCausality, LaterPositionsChangeNoBitOfEarlierRows) {
     after.backward();
 
     constexpr std::size_t p = changed_position;
-    EXPECT_TRUE(same_rows(before.context, after.context, width, 0, p, 0, width));
-    EXPECT_TRUE(same_rows(before.log_sums, after.log_sums, 1, 0, p, 0, 1));
-    EXPECT_TRUE(same_rows(before.dqkv, after.dqkv, 3 * width, 0, p, 0, width)) << "dQ";
-    EXPECT_FALSE(same_rows(before.context, after.context, width, p, p + 1, 0, width));
-    EXPECT_FALSE(same_rows(before.dqkv, after.dqkv, 3 * width, p, p + 1, 0, width)) << "dQ";
+    EXPECT_TRUE(same(before.context, after.context, {width, 0, p, 0, width}));
+    EXPECT_TRUE(same(before.log_sums, after.log_sums, {1, 0, p, 0, 1}));
+    EXPECT_TRUE(same(before.dqkv, after.dqkv, {3 * width, 0, p, 0, width})) << "dQ";
+    EXPECT_FALSE(same(before.context, after.context, {width, p, p + 1, 0, width}));
+    EXPECT_FALSE(same(before.dqkv, after.dqkv, {3 * width, p, p + 1, 0, width})) << "dQ";
 }
 
 TYPED_TEST(CudaAttentionCausality, EarlierQueriesChangeNoBitOfLaterKeys) {
@@ -487,10 +495,10 @@ TYPED_TEST(CudaAttentionCausality, EarlierQueriesChangeNoBitOfLaterKeys) {
     after.backward();
 
     constexpr std::size_t p = changed_position;
-    EXPECT_TRUE(same_rows(before.dqkv, after.dqkv, 3 * width, p + 1, 100, 0, 3 * width));
-    EXPECT_TRUE(same_rows(before.dqkv, after.dqkv, 3 * width, 0, p, 0, width)) << "dQ";
-    EXPECT_FALSE(same_rows(before.dqkv, after.dqkv, 3 * width, 0, 1, width, 2 * width)) << "dK";
-    EXPECT_FALSE(same_rows(before.dqkv, after.dqkv, 3 * width, p, p + 1, 2 * width, 3 * width))
+    EXPECT_TRUE(same(before.dqkv, after.dqkv, {3 * width, p + 1, 100, 0, 3 * width}));
+    EXPECT_TRUE(same(before.dqkv, after.dqkv, {3 * width, 0, p, 0, width})) << "dQ";
+    EXPECT_FALSE(same(before.dqkv, after.dqkv, {3 * width, 0, 1, width, 2 * width})) << "dK";
+    EXPECT_FALSE(same(before.dqkv, after.dqkv, {3 * width, p, p + 1, 2 * width, 3 * width}))
         << "dV";
 }
 
