@@ -95,12 +95,14 @@ __global__ void __launch_bounds__(row_block) forward_kernel(Forward<T> o) {
     }
 }
 
-// One block.
-__global__ void __launch_bounds__(row_block)
+// One block, as large as possible: it waits for memory only.
+constexpr int sum_block = 1024;
+
+__global__ void __launch_bounds__(sum_block)
     sum_kernel(std::int64_t count, const double* values, double* total) {
     double sum = 0;
     PIPETWIN_UNROLL_4
-    for (std::int64_t i = threadIdx.x; i < count; i += row_block) {
+    for (std::int64_t i = threadIdx.x; i < count; i += sum_block) {
         sum += values[i];
     }
     sum = block_sum(sum);
@@ -191,7 +193,7 @@ cudaError_t cross_entropy_forward(Real real,
         }
     }
     const double* const losses = row_losses;
-    return launch<sum_kernel>(1, row_block, 0, stream, loss.rows, losses, sum);
+    return launch<sum_kernel>(1, sum_block, 0, stream, loss.rows, losses, sum);
 }
 
 cudaError_t cross_entropy_backward(Real real,

@@ -62,9 +62,7 @@ __device__ __forceinline__ bool occurs(const std::int32_t* ids, std::int64_t cou
             }
         }
         __syncthreads();
-        const bool here = found != 0;
-        __syncthreads();
-        if (here) {
+        if (found != 0) {  // if not, nobody changes it before all have come to the next barrier
             return true;
         }
     }
@@ -77,7 +75,8 @@ struct Matches {
 };
 
 // The rows of the window at `begin` that have this id, in ascending order; returns their number.
-// Warp w looks at offsets 128 w ... 128 w + 127.
+// Warp w looks at offsets 128 w ... 128 w + 127. The first barrier also waits for those who still
+// read the last window's offsets.
 __device__ __forceinline__ int find_matches(
     const std::int32_t* ids, std::int64_t rows, std::int64_t begin, int id, Matches& matches) {
     const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
@@ -157,7 +156,6 @@ __global__ void __launch_bounds__(block_size)
              j += block_size * pack) {
             add_rows<T, pack>(dy, of.width, j, count, row_at, to);
         }
-        __syncthreads();  // before the next window's matches take these ones' place
     }
 }
 

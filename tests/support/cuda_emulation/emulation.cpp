@@ -131,37 +131,61 @@ std::uint64_t next_random(std::uint64_t& state) {
     return x ^ (x >> 31U);
 }
 
-/// The numbers below a size in the order that was set; shuffled anew each time.
-class Turns {
+/// The numbers below a size in the order that was set.
+std::vector<unsigned> turns(std::size_t size, std::uint64_t& random) {
+    std::vector<unsigned> numbers(size);
+    std::iota(numbers.begin(), numbers.end(), 0U);
+    if (settings().order == Order::Descending) {
+        std::reverse(numbers.begin(), numbers.end());
+    } else if (settings().order == Order::Shuffled) {
+        for (std::size_t i = size; i > 1; --i) {
+            std::swap(numbers[i - 1], numbers[next_random(random) % i]);
+        }
+    }
+    return numbers;
+}
+
+/// The threads that can run. Always the first one of the order goes on, so that threads run as far
+/// ahead of the others as barriers let them.
+class ReadyThreads {
   public:
-    explicit Turns(std::size_t size) : turns_(size), random_(settings().seed) {
-        std::iota(turns_.begin(), turns_.end(), 0U);
-        if (settings().order == Order::Descending) {
-            std::reverse(turns_.begin(), turns_.end());
+    ReadyThreads(std::size_t size, std::uint64_t& random)
+        : thread_at_(turns(size, random)), place_of_(size), words_((size + 63) / 64) {
+        for (unsigned place = 0; place < size; ++place) {
+            place_of_[thread_at_[place]] = place;
+            insert(thread_at_[place]);
         }
     }
 
-    const std::vector<unsigned>& next() {
-        if (settings().order == Order::Shuffled) {
-            for (std::size_t i = turns_.size(); i > 1; --i) {
-                std::swap(turns_[i - 1], turns_[next_random(random_) % i]);
+    void insert(unsigned thread) {
+        const unsigned place = place_of_[thread];
+        words_[place / 64] |= std::uint64_t{1} << place % 64;
+    }
+
+    std::optional<unsigned> take_first() {
+        for (std::size_t word = 0; word < words_.size(); ++word) {
+            if (words_[word] != 0) {
+                const auto bit = static_cast<std::size_t>(__builtin_ctzll(words_[word]));
+                words_[word] &= words_[word] - 1;
+                return thread_at_[64 * word + bit];
             }
         }
-        return turns_;
+        return std::nullopt;
     }
 
   private:
-    std::vector<unsigned> turns_;
-    std::uint64_t random_;
+    std::vector<unsigned> thread_at_;
+    std::vector<unsigned> place_of_;
+    std::vector<std::uint64_t> words_;
 };
 
 class Block {
   public:
-    Block(const Launch& launch, const std::function<void()>& kernel, Turns& turns)
+    Block(const Launch& launch, const std::function<void()>& kernel, std::uint64_t& random)
         : launch_(launch),
           kernel_(kernel),
-          turns_(turns),
           threads_(std::size_t{launch.block.x} * launch.block.y * launch.block.z),
+          ready_(threads_.size(), random),
           warps_((threads_.size() + warp_size - 1) / warp_size) {
         add_shared(nullptr, launch.dynamic_shared, 128);
     }
@@ -171,16 +195,11 @@ class Block {
             fiber(index).start([this] { run_thread(); });
         }
         while (finished_ < threads_.size()) {
-            bool progress = false;
-            for (const unsigned index : turns_.next()) {
-                if (threads_[index].state == State::Ready) {
-                    resume(index);
-                    progress = true;
-                }
-            }
-            if (!progress) {
+            const std::optional<unsigned> next = ready_.take_first();
+            if (!next) {
                 fail_stuck();
             }
+            resume(*next);
         }
     }
 
@@ -202,8 +221,8 @@ class Block {
         ++at_barrier_;
         if (at_barrier_ == threads_.size()) {
             at_barrier_ = 0;
-            for (Thread& thread : threads_) {
-                thread.state = State::Ready;
+            for (unsigned index = 0; index < threads_.size(); ++index) {
+                make_ready(index);
             }
         }
         // The last one to arrive gives way, too, or the order would not decide who goes on first.
@@ -280,6 +299,11 @@ class Block {
         }
     }
 
+    void make_ready(unsigned index) {
+        threads_[index].state = State::Ready;
+        ready_.insert(index);
+    }
+
     void run_thread() {
         try {
             kernel_();
@@ -311,7 +335,7 @@ class Block {
         const unsigned first = current_ / warp_size * warp_size;
         for (unsigned lane = 0; lane < warp_size; ++lane) {
             if ((gathering.mask >> lane & 1U) != 0) {
-                threads_[first + lane].state = State::Ready;
+                make_ready(first + lane);
             }
         }
     }
@@ -361,8 +385,8 @@ class Block {
 
     const Launch& launch_;
     const std::function<void()>& kernel_;
-    Turns& turns_;
     std::vector<Thread> threads_;
+    ReadyThreads ready_;
     std::vector<Warp> warps_;
     std::deque<SharedPiece> shared_;
     std::exception_ptr error_;
@@ -406,11 +430,11 @@ void run(const Launch& launch, const std::function<void()>& thread) {
     check_shape(launch);
     ::gridDim = launch.grid;
     ::blockDim = launch.block;
-    Turns block_turns(std::size_t{launch.grid.x} * launch.grid.y * launch.grid.z);
-    Turns thread_turns(std::size_t{launch.block.x} * launch.block.y * launch.block.z);
-    for (const unsigned index : block_turns.next()) {
+    std::uint64_t random = settings().seed;
+    for (const unsigned index :
+         turns(std::size_t{launch.grid.x} * launch.grid.y * launch.grid.z, random)) {
         ::blockIdx = place_in(index, launch.grid);
-        Block now(launch, thread, thread_turns);
+        Block now(launch, thread, random);
         running = &now;
         try {
             now.run();

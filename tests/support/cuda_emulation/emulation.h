@@ -26,7 +26,7 @@ class Failure : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// In which order blocks run, and the threads of a block that can run.
+/// In which order blocks run, and which thread of a block goes on: the first one that can.
 enum class Order { Ascending, Descending, Shuffled };
 void set_order(Order order, std::uint64_t seed = 0);
 

@@ -1,3 +1,5 @@
+#include "exec/cuda/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -11,7 +13,6 @@
 #include <cuda_bf16.h>
 #include <gtest/gtest.h>
 
-#include "exec/cuda/attention.h"
 #include "tests/support/cuda_emulation/orders.h"
 
 // Attention's CUDA kernels in the emulation, against the formulas in plain loops and double

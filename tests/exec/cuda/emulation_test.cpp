@@ -1,3 +1,5 @@
+#include "tests/support/cuda_emulation/emulation.h"
+
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -14,7 +16,6 @@
 #include "exec/cuda/launch.h"
 #include "exec/cuda/mma.h"
 #include "exec/random.h"
-#include "tests/support/cuda_emulation/emulation.h"
 #include "tests/support/cuda_emulation/orders.h"
 
 // The emulation finds the mistakes that it is there for, and its instructions do what CUDA's do.
@@ -74,6 +75,40 @@ TEST(CudaEmulation, WithoutABarrierTheOrderShowsAndSharedMemoryIsNotANumber) {
     EXPECT_EQ(ascending.back(), 0);
     EXPECT_EQ(descending.front(), 63);
     EXPECT_TRUE(std::isnan(descending.back()));
+}
+
+// Warp 1 writes its second value while warp 0 has yet to read the first.
+template <bool with_barrier>
+__global__ void hand_over_twice_kernel(float* y) {
+    PIPETWIN_SHARED(value, float);
+    for (int round = 0; round < 2; ++round) {
+        if (threadIdx.x == 32) {
+            value = static_cast<float>(1 + round);
+        }
+        __syncthreads();
+        y[2 * threadIdx.x + static_cast<unsigned>(round)] = value;
+        __syncwarp();
+        if constexpr (with_barrier) {
+            __syncthreads();
+        }
+    }
+}
+
+template <bool with_barrier>
+std::vector<float> hand_over_twice(Order order) {
+    emulation::set_order(order);
+    std::vector<float> y(128);
+    launch<hand_over_twice_kernel<with_barrier>>(1, 64, 0, nullptr, y.data());
+    return y;
+}
+
+TEST(CudaEmulation, AWarpRunsAsFarAheadOfTheOthersAsBarriersLetIt) {
+    const std::vector<float> right = hand_over_twice<true>(Order::Ascending);
+    EXPECT_EQ(hand_over_twice<true>(Order::Descending), right);
+    EXPECT_EQ(hand_over_twice<false>(Order::Ascending), right);
+    const std::vector<float> wrong = hand_over_twice<false>(Order::Descending);
+    EXPECT_EQ(wrong.front(), 2);
+    EXPECT_EQ(right.front(), 1);
 }
 
 __global__ void barrier_for_some(unsigned count) {
@@ -221,11 +256,14 @@ TEST(CudaEmulation, ShufflesAndVotesFollowTheProgrammingGuide) {
     }
 }
 
+// Each twice in a row, so that the second call meets threads that still read the first one's sums.
 __global__ void sums_kernel(const float* x, float* y) {
     const float value = x[threadIdx.x];
-    const float sum = block_sum(value);
-    const float largest = block_max(value);
-    y[threadIdx.x] = sum + 1000 * largest + static_cast<float>(block_sum(1.0 / 1024));
+    float* const row = y + 4 * threadIdx.x;
+    row[0] = block_sum(value);
+    row[1] = block_sum(2 * value);
+    row[2] = block_max(value);
+    row[3] = block_max(value - 1);
 }
 
 TEST(CudaEmulation, SumsAndMaximaOfABlockAreEqualInAllItsThreads) {
@@ -234,11 +272,15 @@ TEST(CudaEmulation, SumsAndMaximaOfABlockAreEqualInAllItsThreads) {
         x[i] = -1 - static_cast<float>(i * 7 % 96);
     }
     const std::vector<float> y = emulation::in_every_order([&] {
-        std::vector<float> results(96);
+        std::vector<float> results(4 * 96);
         launch<sums_kernel>(1, 96, 0, nullptr, x.data(), results.data());
         return results;
     });
-    EXPECT_THAT(y, testing::Each(-96.0F * 97 / 2 - 1000 + 96.0F / 1024));
+    for (std::size_t thread = 0; thread < 96; ++thread) {
+        const auto row = y.begin() + static_cast<std::ptrdiff_t>(4 * thread);
+        EXPECT_THAT(std::vector<float>(row, row + 4),
+                    ElementsAre(-96.0F * 97 / 2, -96.0F * 97, -1, -2));
+    }
 }
 
 // By the rule in plain words: the nearer of the two neighbours, in the middle the even one. All
