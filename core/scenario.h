@@ -22,7 +22,7 @@ namespace pipetwin {
 enum class ModelKind { Gpt, Mlp, Layers, Profile };
 enum class DataKind { Text, Mnist, Synthetic };
 enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
-enum class Precision { Fp32, Fp64 };
+enum class Precision { Fp32, Fp64, Bf16 };
 enum class Backend { Cpu, Paced, Cuda };
 
 /// What goes to host memory between a forward and its backward.

@@ -1,11 +1,6 @@
 #include "exec/arena.h"
 
-#include <sys/mman.h>
-
-#include <cstdlib>
-#include <cstring>
-
-#include <fmt/format.h>
+#include <algorithm>
 
 #include "core/error.h"
 
@@ -13,7 +8,6 @@ namespace pipetwin::exec {
 namespace {
 
 constexpr std::size_t cache_line = 64;
-constexpr std::size_t huge_page = std::size_t{2} << 20U;
 
 /// Whole cache lines, so that the smallest tensors share no line between threads.
 std::size_t capacity_for(std::size_t bytes) {
@@ -26,7 +20,7 @@ Arena::~Arena() {
     workspace_ = {};
     for (const auto& [capacity, blocks] : free_) {
         for (void* const block : blocks) {
-            free_block(block);
+            memory_.give_back(block, capacity);
         }
     }
 }
@@ -41,11 +35,12 @@ Tensor Arena::allocate(DType type, std::int64_t rows, std::int64_t columns, Memo
     tensor.capacity_ = capacity_for(static_cast<std::size_t>(tensor.bytes().count));
     std::vector<void*>& reusable = free_[tensor.capacity_];
     if (reusable.empty()) {
-        tensor.data_ = new_block(tensor.capacity_);
+        tensor.data_ = memory_.take(tensor.capacity_);
     } else {
         tensor.data_ = reusable.back();
         reusable.pop_back();
     }
+    tensor.memory_ = &memory_;
     tensor.arena_ = this;
     add(kind, tensor.bytes());
     return tensor;
@@ -82,30 +77,8 @@ void Arena::take_back(void* block, std::size_t capacity) noexcept {
     try {
         free_[capacity].push_back(block);
     } catch (...) {  // no memory to remember the block by: let the system have it
-        free_block(block);
+        memory_.give_back(block, capacity);
     }
-}
-
-void* Arena::new_block(std::size_t capacity) {
-    // Large blocks on huge pages: matrix products walk through memory column-wise, too.
-    const bool large = capacity >= huge_page;
-    void* block = nullptr;
-    if (::posix_memalign(&block, large ? huge_page : cache_line, capacity) != 0) {
-        throw Error(ErrorKind::Infeasible,
-                    "memory",
-                    fmt::format("the system has no {} left",
-                                format_bytes({static_cast<std::int64_t>(capacity)})),
-                    "a smaller micro-batch, or recompute = \"always\", needs less");
-    }
-    if (large) {
-        ::madvise(block, capacity / huge_page * huge_page, MADV_HUGEPAGE);
-    }
-    std::memset(block, 0, capacity);
-    return block;
-}
-
-void Arena::free_block(void* block) noexcept {
-    std::free(block);
 }
 
 }  // namespace pipetwin::exec

@@ -5,17 +5,18 @@
 #include <vector>
 
 #include "core/footprint.h"
+#include "exec/memory.h"
 #include "exec/tensor.h"
 
 namespace pipetwin::exec {
 
 /// The memory of one rank: hands out tensors, counts live bytes by kind and their high-water mark,
 /// and keeps freed blocks for the next request of the same size, so that a steady training step
-/// asks the system for nothing. Used by one thread at a time. Fresh blocks are touched once, so
-/// that page faults do not fall into a measured action. Outlives its tensors.
+/// asks the system for nothing. Used by one thread at a time. Outlives its tensors.
 class Arena {
   public:
-    Arena() = default;
+    /// `memory` outlives it.
+    explicit Arena(Memory& memory = host_memory()) : memory_(memory) {}
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
     ~Arena();
@@ -42,9 +43,8 @@ class Arena {
     friend class Tensor;
     void add(MemoryKind kind, Bytes bytes) noexcept;
     void take_back(void* block, std::size_t capacity) noexcept;
-    static void* new_block(std::size_t capacity);
-    static void free_block(void* block) noexcept;
 
+    Memory& memory_;
     MemoryUse live_;
     MemoryUse peak_;
     Bytes live_total_;

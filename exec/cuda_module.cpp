@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -13,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "exec/cuda/module.h"
 
 namespace pipetwin::exec {
@@ -71,6 +73,7 @@ struct Module {
     decltype(&pipetwin_cuda_device_count) device_count = nullptr;
     decltype(&pipetwin_cuda_describe) describe = nullptr;
     decltype(&pipetwin_cuda_error_text) error_text = nullptr;
+    decltype(&pipetwin_cuda_make_devices) make_devices = nullptr;
     decltype(&pipetwin_cuda_self_test) self_test = nullptr;
 };
 
@@ -105,6 +108,7 @@ Module load_module(const fs::path& file) {
     look_up(library, "pipetwin_cuda_device_count", module.device_count);
     look_up(library, "pipetwin_cuda_describe", module.describe);
     look_up(library, "pipetwin_cuda_error_text", module.error_text);
+    look_up(library, "pipetwin_cuda_make_devices", module.make_devices);
     look_up(library, "pipetwin_cuda_self_test", module.self_test);
     return module;
 }
@@ -177,6 +181,58 @@ CudaProbe probe_cuda() {
         probe.detail = error.what();
     }
     return probe;
+}
+
+namespace {
+
+/// The oldest generation with bf16 and asynchronous copies (Ampere).
+constexpr int least_compute_capability = 80;
+
+void require_usable(const CudaProbe& probe, int device) {
+    const char* const hint =
+        "set cluster.backend = \"cpu\"; 'pipetwin devices' shows what this machine has";
+    if (probe.state != CudaState::Available) {
+        throw Error(ErrorKind::Unavailable, "cluster.backend", "CUDA: " + probe.detail, hint);
+    }
+    const auto count = std::ssize(probe.devices);
+    if (device >= count) {
+        throw Error(ErrorKind::Unavailable,
+                    "cluster.backend",
+                    fmt::format("CUDA: GPU {} of {} wanted", device, count),
+                    hint);
+    }
+    const CudaDevice& found = probe.devices[static_cast<std::size_t>(device)];
+    if (found.compute_capability < least_compute_capability) {
+        throw Error(ErrorKind::Unavailable,
+                    "cluster.backend",
+                    fmt::format("CUDA: {} has compute capability {}.{}, expected {}.0 or later",
+                                found.name,
+                                found.compute_capability / 10,
+                                found.compute_capability % 10,
+                                least_compute_capability / 10),
+                    hint);
+    }
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request) {
+    require_usable(probe_cuda(), request.device);
+    const Module module = load_module(find_module().value());
+    const PipetwinCudaRequest wanted{
+        .device = request.device,
+        .ranks = request.ranks,
+        .own_multiprocessors = request.own_multiprocessors ? 1 : 0,
+        .units = request.units.empty() ? nullptr : request.units.data(),
+        .graphs = request.graphs ? 1 : 0,
+        .memory_bytes = request.memory.count};
+    std::vector<Device*> made(static_cast<std::size_t>(request.ranks));
+    module.make_devices(&wanted, made.data());
+    std::vector<std::unique_ptr<Device>> devices;
+    for (Device* const device : made) {
+        devices.emplace_back(device);
+    }
+    return devices;
 }
 
 std::vector<CudaCheck> self_test_cuda(int device) {

@@ -1,16 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "core/units.h"
+#include "exec/device.h"
 
 /// The program's side of the CUDA backend, which is a module that is loaded when asked for: the
 /// program itself links no CUDA library, so it starts on every machine.
 ///
 /// The module `pipetwin_cuda.so` is looked for in the folders of the environment variable
 /// PIPETWIN_MODULE_PATH (separated by ':'), beside the executable, and in ../lib/pipetwin seen from
-/// there. This header and its body need nothing but the standard library, so that scripts/gpu-check
-/// can build them where no other package is.
+/// there.
 namespace pipetwin::exec {
 
 enum class CudaState { Available, NoDriver, NoDevice, LibrariesMissing, NotBuilt };
@@ -31,6 +34,22 @@ struct CudaProbe {
 
 /// Never throws for a missing GPU: that is an answer.
 CudaProbe probe_cuda();
+
+/// Ranks that share one GPU.
+struct CudaRequest {
+    int device = 0;  ///< index into CudaProbe::devices
+    int ranks = 1;
+    /// Each rank has multiprocessors of its own, so that ranks run at the same time and a bubble is
+    /// one; else they take what is free.
+    bool own_multiprocessors = true;
+    std::vector<int> units{};  ///< [rank] how many times 8 multiprocessors; empty: as many each
+    bool graphs = true;        ///< repeated actions become CUDA graphs
+    Bytes memory{};            ///< for all ranks
+};
+
+/// One device per rank. Throws Error(Unavailable) saying why where there is no usable GPU,
+/// Error(Infeasible) where it has not so much memory or not so many multiprocessors.
+std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request);
 
 /// One check of the module's self-test, with what was compared or what failed.
 struct CudaCheck {

@@ -1,10 +1,16 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "core/action.h"
 #include "core/units.h"
+#include "exec/memory.h"
 
 namespace pipetwin::exec {
 
@@ -34,8 +40,25 @@ class Device {
     /// returns the moment at which its result is complete.
     virtual TimePoint complete(const Action& action, TimePoint begin, Duration planned) = 0;
 
+    /// Returns when everything that was issued is done.
+    virtual void finish() {}
+
+    /// Calls `then` with the moment at which all that was issued before was done: at once, or
+    /// before `complete` or `finish` returns.
+    virtual void mark(std::function<void(TimePoint)> then) { then(now()); }
+
+    /// Where tensors of this device lie.
+    virtual Memory& memory() { return host_memory(); }
+
+    /// Room for so many numbers that kernels write and the host reads once `complete` has returned;
+    /// all 0. Lives as long as the device.
+    virtual std::span<double> results(std::size_t count);
+
     /// The mathematics of this device. Stateless: any number of devices may share one object.
     virtual const Kernels& kernels() = 0;
+
+  private:
+    std::deque<std::vector<double>> results_;  ///< in host memory
 };
 
 /// The processor this program runs on, at full speed.

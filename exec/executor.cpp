@@ -15,6 +15,9 @@
 
 #include "core/error.h"
 #include "exec/cores.h"
+#include "exec/cuda_module.h"
+#include "exec/kernels.h"
+#include "exec/paced_device.h"
 #include "exec/schedule_order.h"
 #include "exec/worker.h"
 
@@ -63,12 +66,21 @@ std::string message_of(const std::exception_ptr& error) {
     }
 }
 
-void refuse_what_cannot_be_executed(const Plan& plan, const Model& model, Backend backend) {
-    if (backend == Backend::Cuda) {
+void refuse_what_cannot_be_executed(const Plan& plan,
+                                    const Model& model,
+                                    Backend backend,
+                                    Precision precision) {
+    if (backend == Backend::Cuda && precision == Precision::Fp64) {
         throw Error(ErrorKind::Unavailable,
-                    "cluster.backend",
-                    "the CUDA backend cannot train yet",
-                    "set backend = \"cpu\" or \"paced\"");
+                    "training.precision",
+                    "the GPU computes in fp32 and bf16, not in fp64",
+                    "set precision = \"fp32\", or backend = \"cpu\"");
+    }
+    if (backend != Backend::Cuda && precision == Precision::Bf16) {
+        throw Error(ErrorKind::Unavailable,
+                    "training.precision",
+                    "the CPU computes in fp32 and fp64, not in bf16 yet",
+                    "set precision = \"fp32\"");
     }
     if (!model.is_executable()) {
         throw Error(ErrorKind::BadInput,
@@ -91,34 +103,32 @@ void refuse_what_cannot_be_executed(const Plan& plan, const Model& model, Backen
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
 }
 
-template <class T>
-bool all_finite(const T* values, std::int64_t count) {
-    return std::all_of(values, values + count, [](T value) { return std::isfinite(value); });
+/// On a GPU, each rank has multiprocessors of its own: without them stages would fill each other's
+/// gaps, and the bubble would be none.
+std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan) {
+    // Beside what the plan counts: what kernels work in, and blocks that wait for a tensor of their
+    // size.
+    constexpr Bytes beside{std::int64_t{64} << 20};
+    Bytes memory;
+    for (const MemoryUse& peak : peak_memory(plan)) {
+        memory += peak.total() + beside;
+    }
+    return make_cuda_devices({.ranks = plan.rank_count(),
+                              .own_multiprocessors = plan.rank_count() > 1,
+                              .memory = memory});
 }
 
-bool all_finite(const Tensor& tensor) {
-    switch (tensor.dtype()) {
-        case DType::F32:
-            return all_finite(tensor.as<float>(), tensor.size());
-        case DType::F64:
-            return all_finite(tensor.as<double>(), tensor.size());
-        case DType::I32:
-            break;
+/// One for each rank.
+std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan, Backend backend) {
+    if (backend == Backend::Cuda) {
+        return make_gpu_parts(plan);
     }
-    return true;
+    std::vector<std::unique_ptr<Device>> devices;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        devices.push_back(backend == Backend::Paced ? make_paced_device() : make_cpu_device());
+    }
+    return devices;
 }
-
-/// Looks for the first layer whose output is not finite, once it is switched on.
-struct FiniteWatch {
-    bool on = false;
-    std::optional<int> layer;
-
-    void look(int index, Op part, const Tensor* result) {
-        if (on && !layer && part == Op::Forward && result != nullptr && !all_finite(*result)) {
-            layer = index;
-        }
-    }
-};
 
 }  // namespace
 
@@ -127,23 +137,23 @@ struct Executor::Impl {
         : plan(std::move(plan_to_walk)),
           model(trained_model),
           options(std::move(executor_options)) {
-        refuse_what_cannot_be_executed(plan, model, options.backend);
+        refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
         const std::vector<int> cores = allowed_cores();
-        const bool own_core = options.backend == Backend::Cpu &&
+        const bool own_core = options.backend != Backend::Paced &&
                               static_cast<std::size_t>(plan.rank_count()) <= cores.size();
         spin = own_core ? Spin::Briefly : Spin::Never;
         connect();
         const Worker::Settings settings{.options = &options,
-                                        .after_layer =
-                                            [this](int layer, Op part, const Tensor* result) {
-                                                watch.look(layer, part, result);
-                                                if (options.after_layer) {
-                                                    options.after_layer(layer, part, result);
-                                                }
-                                            },
                                         .cores = own_core ? cores : std::vector<int>{}};
+        std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options.backend);
         for (int rank = 0; rank < plan.rank_count(); ++rank) {
-            workers.push_back(std::make_unique<Worker>(plan, model, rank, edges, settings));
+            workers.push_back(
+                std::make_unique<Worker>(plan,
+                                         model,
+                                         rank,
+                                         edges,
+                                         std::move(devices[static_cast<std::size_t>(rank)]),
+                                         settings));
         }
         connect_twins();
         order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
@@ -166,7 +176,6 @@ struct Executor::Impl {
     Model model;
     ExecutorOptions options;
     Spin spin = Spin::Never;
-    FiniteWatch watch;
     Edges edges;
     std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]
     std::vector<std::vector<int>> order;           ///< [rank][cell]
@@ -275,8 +284,8 @@ StepResult Executor::Impl::result(TimePoint start) {
         wall += worker->recorder().compute_wall();
         cpu += worker->recorder().compute_cpu();
     }
-    // A paced device only makes believe that it computes all the time.
-    const bool real = options.backend != Backend::Paced;
+    // A paced device only makes believe that it computes all the time, and a GPU does it elsewhere.
+    const bool real = options.backend == Backend::Cpu;
     result.stolen =
         real && wall > Duration{} ? std::max(0.0, 1.0 - to_seconds(cpu) / to_seconds(wall)) : 0;
     return result;
@@ -332,30 +341,38 @@ std::string Executor::Impl::first_not_finite(const Action& forward, const StepIn
     const int micro_batch = forward.micro_batch;
     const int first = first_stage_of_pipeline(plan->schedule, forward.stage);
     const int end = first + piece_count(plan->schedule);
-    watch = {.on = true, .layer = {}};
+    std::optional<int> found;
+    const Kernels& kernels = worker_of(first).device().kernels();
+    const auto watch = [&](int layer, const Tensor& output) {
+        const auto is_finite = [](double value) { return std::isfinite(value); };
+        if (!found && !std::ranges::all_of(kernels.values(output), is_finite)) {
+            found = layer;
+        }
+    };
     std::async(std::launch::async,
                [&] {  // a thread of its own: the device sets it up for computing
                    Tensor boundary;
-                   for (int stage = first; stage < end && !watch.layer; ++stage) {
+                   for (int stage = first; stage < end && !found; ++stage) {
                        Worker& worker = worker_of(stage);
                        worker.device().enter_thread();
                        if (!boundary.empty()) {
                            boundary.detach();
                            boundary.attach(worker.arena(), MemoryKind::Boundary);
                        }
+                       worker.stage(stage).watch_outputs(watch);
                        boundary = worker.stage(stage).forward(
                            micro_batch,
                            std::move(boundary),
                            input.data[static_cast<std::size_t>(micro_batch)],
                            false);
+                       worker.stage(stage).watch_outputs({});
                    }
                })
         .get();
     for (const auto& worker : workers) {
         worker->abandon();
     }
-    const int layer = watch.layer.value_or(model.layer_count() - 1);
-    watch = {};
+    const int layer = found.value_or(model.layer_count() - 1);
     return fmt::format("; the first output that is not finite is that of layer '{}' in stage {}",
                        model.layer(layer).spec.name,
                        first + plan->partition->stage_of_layer(layer));
@@ -408,6 +425,11 @@ std::vector<Parameter*> Executor::parameters() {
 
 const Tensor& Executor::input_gradient(int micro_batch) {
     return impl_->worker_of(0).input_gradient(micro_batch);
+}
+
+std::vector<double> Executor::values(const Tensor& tensor) const {
+    // Devices of one executor share their memory, so any of them can read it.
+    return impl_->workers.front()->device().kernels().values(tensor);
 }
 
 MemoryUse Executor::resident(int rank) const {

@@ -46,7 +46,7 @@ struct ExecutorOptions {
     /// profiler, and for tests of failing.
     std::function<void(int rank, const Action&)> before_action;
     /// Called on the thread of the layer's rank; for the profiler.
-    LayerObserver after_layer;
+    LayerTimer layer_done;
 };
 
 /// Trains one partitioned model by walking the plan's rows: one worker thread per rank, each with
@@ -80,6 +80,8 @@ class Executor {
     /// The gradient of the model's input, of the last step; empty unless
     /// ExecutorOptions::input_gradient.
     const Tensor& input_gradient(int micro_batch);
+    /// The elements of a tensor of this executor, copied from its device.
+    std::vector<double> values(const Tensor& tensor) const;
     /// What the rank holds between two steps.
     MemoryUse resident(int rank) const;
 

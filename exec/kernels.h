@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "exec/number_format.h"
 #include "exec/tensor.h"
 
 namespace pipetwin::exec {
@@ -17,10 +19,9 @@ struct AttentionShape {
     int width = 0;  ///< heads * size of a head
 };
 
-/// Elements that the backward of an attention works in: one head's dS and dQ.
-constexpr std::int64_t attention_scratch(const AttentionShape& shape) {
-    return std::int64_t{shape.positions} * (shape.positions + shape.width / shape.heads);
-}
+/// What the backward of an attention works in: one head's dS and dQ where the probabilities are
+/// kept, else dQ | dK | dV and a sum for each row of each head.
+Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format);
 
 /// What one update of a parameter needs; see exec/optimizer.h for the formulas.
 struct UpdateView {
@@ -28,6 +29,8 @@ struct UpdateView {
     ConstView gradient;
     View first;  ///< empty where the optimizer has no state
     View second;
+    View master{};              ///< what is updated, and then rounded to `value`; empty: `value`
+    double* squares = nullptr;  ///< where the sum of the squares of the gradient goes
 };
 
 struct AdamFactors {
@@ -47,6 +50,9 @@ struct AdamFactors {
 /// operands of one call have one type. `skip` may be empty; else it is added to the result, which
 /// is how a residual connection costs no pass of its own. Gradients of weights are added to, in row
 /// order. Results depend on shapes and values alone: not on addresses, threads or the time of day.
+///
+/// A device may do the work later, in the order of the calls. Numbers for the host therefore go to
+/// memory that `Device::results` gave, and may be read once `Device::complete` has returned.
 class Kernels {
   public:
     virtual ~Kernels() = default;
@@ -56,6 +62,8 @@ class Kernels {
     virtual void upload(std::span<const std::int32_t> from, View y) const = 0;
     virtual void upload(std::span<const float> from, View y) const = 0;
     virtual void upload(std::span<const double> from, View y) const = 0;
+    /// Device to host, as doubles, once all that was issued before is done. For reports: it waits.
+    virtual std::vector<double> values(ConstView x) const = 0;
     /// y += x.
     virtual void add(ConstView x, View y) const = 0;
 
@@ -91,17 +99,18 @@ class Kernels {
     virtual void gelu_backward(ConstView x, ConstView dy, View dx) const = 0;
 
     /// Per head: P = softmax(Q K^T / sqrt(head) under the causal mask), context = P V.
-    /// qkv (n, 3 width) = Q | K | V, each with its heads side by side; context (n, width);
-    /// probabilities (samples * heads * positions, positions), undefined above the diagonal's
-    /// blocks.
+    /// qkv (n, 3 width) = Q | K | V, each with its heads side by side; context (n, width); softmax,
+    /// as the device's number format says: the probabilities (samples * heads * positions,
+    /// positions), undefined above the diagonal's blocks, or log(sum exp) of their rows (samples *
+    /// heads * positions, 1).
     virtual void attention_forward(const AttentionShape& shape,
                                    ConstView qkv,
-                                   View probabilities,
+                                   View softmax,
                                    View context) const = 0;
-    /// Puts dQ | dK | dV into the place of Q | K | V. `scratch` has attention_scratch(shape)
-    /// elements.
+    /// Puts dQ | dK | dV into the place of Q | K | V. `scratch` has attention_scratch bytes.
     virtual void attention_backward(const AttentionShape& shape,
-                                    ConstView probabilities,
+                                    ConstView softmax,
+                                    ConstView context,
                                     ConstView dcontext,
                                     View qkv,
                                     std::byte* scratch) const = 0;
@@ -112,21 +121,24 @@ class Kernels {
     virtual void embedding_backward(
         ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const = 0;
 
-    /// The sum over the rows of log(sum exp x) - x[target], in double; log_sums (n, 1) = log(sum
-    /// exp x).
-    virtual double cross_entropy_forward(ConstView x, ConstView targets, View log_sums) const = 0;
+    /// *sum = the sum over the rows of log(sum exp x) - x[target], in double; null: not wanted.
+    /// log_sums (n, 1) = log(sum exp x).
+    virtual void cross_entropy_forward(ConstView x,
+                                       ConstView targets,
+                                       View log_sums,
+                                       double* sum) const = 0;
     /// dx = scale (softmax(x) - one at the target); dx may be x itself.
     virtual void cross_entropy_backward(
         ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const = 0;
 
-    /// One fused pass each; all return the sum of the squares of the gradient, in double.
-    virtual double sgd(const UpdateView& p, double rate) const = 0;
-    virtual double momentum(const UpdateView& p, double rate, double mu) const = 0;
-    virtual double rmsprop(const UpdateView& p,
-                           double rate,
-                           double decay,
-                           double epsilon) const = 0;
-    virtual double adam(const UpdateView& p, const AdamFactors& factors) const = 0;
+    /// One fused pass over every parameter; the sums of squares are in double.
+    virtual void sgd(std::span<const UpdateView> parameters, double rate) const = 0;
+    virtual void momentum(std::span<const UpdateView> parameters, double rate, double mu) const = 0;
+    virtual void rmsprop(std::span<const UpdateView> parameters,
+                         double rate,
+                         double decay,
+                         double epsilon) const = 0;
+    virtual void adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const = 0;
 };
 
 }  // namespace pipetwin::exec

@@ -25,26 +25,25 @@ void LayerClock::turn(int rank) {
     watches_[static_cast<std::size_t>(rank)].last = Clock::now();
 }
 
-void LayerClock::lap(int layer, Op part) {
+void LayerClock::lap(int layer, Op part, TimePoint done) {
     const auto index = static_cast<std::size_t>(layer);
     TimePoint& last = watches_[rank_of_layer_[index]].last;
-    const TimePoint now = Clock::now();
     Laps& laps = laps_[index];
     switch (part) {
         case Op::Forward:
-            laps.forward += now - last;
+            laps.forward += done - last;
             break;
         case Op::BackwardInput:
-            laps.backward_input += now - last;
+            laps.backward_input += done - last;
             break;
         case Op::BackwardWeight:
-            laps.backward_weight += now - last;
+            laps.backward_weight += done - last;
             break;
         default:
-            laps.optimizer += now - last;
+            laps.optimizer += done - last;
             break;
     }
-    last = now;
+    last = done;
 }
 
 }  // namespace pipetwin::exec

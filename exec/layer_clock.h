@@ -19,8 +19,8 @@ class LayerClock {
     void restart();
     /// The rank turns to an action.
     void turn(int rank);
-    /// A part of a layer's work is done: Forward, BackwardInput, BackwardWeight or Optimizer.
-    void lap(int layer, Op part);
+    /// A part of a layer's work was done: Forward, BackwardInput, BackwardWeight or Optimizer.
+    void lap(int layer, Op part, TimePoint done);
 
     struct Laps {
         Duration forward{};  ///< F and R

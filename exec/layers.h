@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 
@@ -7,28 +8,31 @@
 #include "core/model.h"
 #include "core/scenario.h"
 #include "core/units.h"
+#include "exec/number_format.h"
 
 namespace pipetwin::exec {
 
 class Tensor;
 
-/// Told of a layer's work as soon as that part of it is done: how the profiler times the layers
-/// inside a stage, and how the executor finds the layer whose output was the first that is not
-/// finite. `layer` is the index in the model; `part` is Forward (in F and R), BackwardInput,
-/// BackwardWeight (in B, I and W) or Optimizer (in OPT). `result` is the layer's output or the
-/// gradient of its input, null where the part leaves none. A layer made of others tells of each of
-/// them, with null, before it tells of itself: parts of one layer come several times and add up.
-using LayerObserver = std::function<void(int layer, Op part, const Tensor* result)>;
+/// Told when a part of a layer's work is done: how the profiler times the layers inside a stage.
+/// `layer` is the index in the model; `part` is Forward (in F and R), BackwardInput, BackwardWeight
+/// (in B, I and W) or Optimizer (in OPT). A layer made of others tells of each of them before it
+/// tells of itself: parts of one layer come several times and add up.
+using LayerTimer =
+    std::function<void(int layer, Op part, std::chrono::steady_clock::time_point done)>;
+
+/// Shown the output of every layer of a forward but the loss, for as long as it looks.
+using LayerWatch = std::function<void(int layer, const Tensor& output)>;
 
 struct StageOptions {
-    Precision precision = Precision::Fp32;
+    NumberFormat format{};
     std::uint64_t seed = 1;
     int micro_batches = 1;
     int largest_micro_batch = 1;                     ///< samples; sizes the workspace
     OptimizerKind optimizer = OptimizerKind::AdamW;  ///< whose state is allocated
     bool input_gradient = false;
     bool shared_weights = false;  ///< with a stage of another pipeline
-    LayerObserver after_layer;    ///< may be empty
+    LayerTimer layer_done;        ///< may be empty
 };
 
 /// What one layer occupies for one micro-batch, byte for byte as the arena counts it; the words of
@@ -40,6 +44,6 @@ struct LayerBytes {
     Bytes workspace;
     Bytes split;
 };
-LayerBytes layer_bytes(const Layer& layer, int samples, Precision precision);
+LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format);
 
 }  // namespace pipetwin::exec

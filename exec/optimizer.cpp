@@ -1,6 +1,7 @@
 #include "exec/optimizer.h"
 
 #include <cmath>
+#include <vector>
 
 #include "core/error.h"
 #include "exec/device.h"
@@ -43,23 +44,35 @@ int optimizer_slots(OptimizerKind kind) {
     throw InternalError("a kind of optimizer");
 }
 
-double update(Device& device, Parameter& parameter, const OptimizerSettings& settings, int step) {
+void update(Device& device,
+            std::span<Parameter* const> parameters,
+            const OptimizerSettings& settings,
+            int step,
+            std::span<double> squares) {
     PIPETWIN_EXPECT(step >= 1, "steps of an optimizer count from 1");
+    PIPETWIN_EXPECT(squares.size() == parameters.size(), "one result for each parameter");
     const Kernels& kernels = device.kernels();
-    const UpdateView view{.value = parameter.value,
-                          .gradient = parameter.gradient,
-                          .first = parameter.first,
-                          .second = parameter.second};
+    std::vector<UpdateView> views;
+    views.reserve(parameters.size());
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        Parameter& parameter = *parameters[index];
+        views.push_back({.value = parameter.value,
+                         .gradient = parameter.gradient,
+                         .first = parameter.first,
+                         .second = parameter.second,
+                         .master = parameter.master,
+                         .squares = &squares[index]});
+    }
     switch (settings.kind) {
         case OptimizerKind::Sgd:
-            return kernels.sgd(view, settings.learning_rate);
+            return kernels.sgd(views, settings.learning_rate);
         case OptimizerKind::Momentum:
-            return kernels.momentum(view, settings.learning_rate, settings.momentum);
+            return kernels.momentum(views, settings.learning_rate, settings.momentum);
         case OptimizerKind::RmsProp:
-            return kernels.rmsprop(view, settings.learning_rate, settings.decay, settings.epsilon);
+            return kernels.rmsprop(views, settings.learning_rate, settings.decay, settings.epsilon);
         case OptimizerKind::Adam:
         case OptimizerKind::AdamW:
-            return kernels.adam(view, adam_factors(settings, step));
+            return kernels.adam(views, adam_factors(settings, step));
     }
     throw InternalError("a kind of optimizer");
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "core/scenario.h"
 #include "exec/tensor.h"
 
@@ -21,22 +23,24 @@ struct OptimizerSettings {
 
 OptimizerSettings optimizer_settings(const Scenario& scenario);
 
-/// A weight with its gradient and the optimizer's state for it; all of one shape and type.
+/// A weight with its gradient and the optimizer's state for it; all of one shape, and but for a
+/// value in half precision of one type.
 struct Parameter {
     std::string name;  ///< "block0.attention.qkv.weight"
     Tensor value;
     Tensor gradient;
     Tensor first;     ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
     Tensor second;    ///< Adam's second moment
+    Tensor master;    ///< what `value` is rounded from; empty where nothing is rounded
     Tensor received;  ///< the gradient of the other pipeline's copy; empty where there is none
 };
 
 /// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam and adamw 2.
 int optimizer_slots(OptimizerKind kind);
 
-/// One update of one parameter; `step` counts from 1 (Adam's bias correction). Returns the sum of
-/// the squares of the gradient, in double and in a fixed order: the norm costs no pass of its own.
-/// With g the gradient:
+/// One update of each parameter; `step` counts from 1 (Adam's bias correction). `squares`, memory
+/// of `Device::results`, gets the sum of the squares of every gradient, in double and in a fixed
+/// order: the norm costs no pass of its own. With g the gradient:
 ///
 ///   sgd        w -= rate g
 ///   momentum   v = momentum v + g;  w -= rate v
@@ -45,6 +49,10 @@ int optimizer_slots(OptimizerKind kind);
 ///              w -= rate m' / (sqrt(v') + epsilon),  m' = m / (1 - beta1^step),  v' = v / (1 -
 ///              beta2^step)
 ///   adamw      w -= rate weight_decay w first, then as adam
-double update(Device& device, Parameter& parameter, const OptimizerSettings& settings, int step);
+void update(Device& device,
+            std::span<Parameter* const> parameters,
+            const OptimizerSettings& settings,
+            int step,
+            std::span<double> squares);
 
 }  // namespace pipetwin::exec

@@ -72,9 +72,11 @@ Samples quiet(Samples samples) {
 }
 
 int worker_count(const ProfilerOptions& options, const Model& model) {
-    const int cores = static_cast<int>(allowed_cores().size());
+    // On a GPU, workers wait for it and need no core each.
+    const int most = options.backend == Backend::Cuda ? options.busy_workers
+                                                      : static_cast<int>(allowed_cores().size());
     return std::max(1,
-                    std::min({options.busy_workers, cores, model.layer_count() / options.chunks}));
+                    std::min({options.busy_workers, most, model.layer_count() / options.chunks}));
 }
 
 /// The scenario's order can be walked here: its rules may ask for ranks that are left out, a file
@@ -94,6 +96,7 @@ Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
     Scenario scenario;
     scenario.training.batch = size * options.micro_batches;
     scenario.training.precision = options.precision;
+    scenario.cluster.backend = options.backend;
     scenario.training.optimizer = options.optimizer;
     scenario.training.learning_rate = 1e-6;  // so that random data leads nowhere
     scenario.pipeline.stages = workers;
@@ -117,7 +120,8 @@ Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
 
 /// Everything of a profile that is known without measuring; every layer takes the same time.
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
-    const std::int64_t width = options.precision == Precision::Fp64 ? 8 : 4;
+    const NumberFormat format = number_format(options.precision, options.backend);
+    const auto width = static_cast<std::int64_t>(size_of(format.real));
     const std::set<int> sizes(options.micro_batch_sizes.begin(), options.micro_batch_sizes.end());
     Profile profile;
     profile.source = CostSource::Measured;
@@ -133,7 +137,7 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
         cost.parameter_count = layer.parameter_count;
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
         for (const int size : sizes) {
-            const LayerBytes bytes = layer_bytes(layer, size, options.precision);
+            const LayerBytes bytes = layer_bytes(layer, size, format);
             cost.samples.push_back({.micro_batch_size = size,
                                     .forward = std::chrono::milliseconds(1),
                                     .backward_input = std::chrono::milliseconds(1),
@@ -174,13 +178,14 @@ class MeasuredPipeline {
   private:
     ExecutorOptions executor_options(const ProfilerOptions& options) {
         ExecutorOptions executor;
+        executor.backend = options.backend;
         executor.precision = options.precision;
         executor.seed = options.seed;
         executor.optimizer.kind = options.optimizer;
         executor.optimizer.learning_rate = 1e-6;
         executor.before_action = [this](int rank, const Action&) { clock_.turn(rank); };
-        executor.after_layer = [this](int layer, Op part, const Tensor*) {
-            clock_.lap(layer, part);
+        executor.layer_done = [this](int layer, Op part, TimePoint done) {
+            clock_.lap(layer, part, done);
         };
         return executor;
     }
@@ -438,6 +443,7 @@ ProfilerOptions profiler_options(const Scenario& scenario) {
     options.recompute = pipeline.recompute.value_or(Recompute::None);
     options.recompute_timing = pipeline.recompute_timing;
     options.partition = pipeline.partition;
+    options.backend = scenario.cluster.backend == Backend::Cuda ? Backend::Cuda : Backend::Cpu;
     options.precision = scenario.training.precision;
     options.optimizer = scenario.training.optimizer;
     options.seed = scenario.training.seed;

@@ -23,7 +23,8 @@ struct ProfilerOptions {
     RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one
-    int repeats = 0;  ///< measured steps; 0: as many as a time budget holds
+    int repeats = 0;                 ///< measured steps; 0: as many as a time budget holds
+    Backend backend = Backend::Cpu;  ///< or Cuda: ranks on multiprocessors of their own
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
     std::uint64_t seed = 1;

@@ -13,13 +13,13 @@ struct Reference::Impl {
                 arena,
                 model,
                 {.stage = 0, .first_layer = 0, .layer_count = model.layer_count()},
-                {.precision = with.precision,
+                {.format = number_format(with.precision, with.backend),
                  .seed = with.seed,
                  .micro_batches = 1,
                  .largest_micro_batch = 1,
                  .optimizer = with.optimizer.kind,
                  .input_gradient = with.input_gradient,
-                 .after_layer = {}}) {}
+                 .layer_done = {}}) {}
 
     ExecutorOptions options;
     std::unique_ptr<Device> device;
@@ -45,8 +45,10 @@ double Reference::run_step(const std::vector<MicroBatch>& slices,
     for (int i = 0; i < count; ++i) {
         stage.backward(backward_order == BackwardOrder::Descending ? count - 1 - i : i, {});
     }
+    impl_->device->finish();
     const double loss = stage.loss();
     stage.update(impl_->options.optimizer, step + 1);
+    impl_->device->finish();
     return loss;
 }
 

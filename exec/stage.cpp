@@ -36,33 +36,31 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
             .layer = 0,
             .optimizer_slots = optimizer_slots(options.optimizer),
             .shared = options.shared_weights,
-            .dtype = dtype_for(options.precision)};
+            .format = options.format};
 }
 
 }  // namespace
 
 struct Stage::Impl {
     Impl(Device& on, Arena& in, const StageOptions& with)
-        : device(on),
-          kernels(on.kernels()),
-          arena(in),
-          options(with),
-          real(dtype_for(with.precision)) {
+        : device(on), kernels(on.kernels()), arena(in), options(with) {
         stashes.resize(static_cast<std::size_t>(options.micro_batches));
-        losses.resize(static_cast<std::size_t>(options.micro_batches));
+        loss_sums = device.results(stashes.size());
+        loss_scales.resize(stashes.size());
     }
 
     Device& device;
     const Kernels& kernels;
     Arena& arena;
     StageOptions options;
-    DType real;
     Place place;
     std::vector<std::unique_ptr<ExecutableLayer>> layers;
     std::vector<std::string> names;  ///< of the layers
-    std::vector<Stash> stashes;      ///< [micro-batch]
-    std::vector<double> losses;      ///< [micro-batch]
-    std::vector<double> squares;     ///< [parameter]
+    LayerWatch watch;
+    std::vector<Stash> stashes;       ///< [micro-batch]
+    std::span<double> loss_sums;      ///< [micro-batch]
+    std::vector<double> loss_scales;  ///< [micro-batch]
+    std::span<double> squares;        ///< [parameter]
 
     void finish(const ParameterMaker::Settings& rules);
     Stash& stash(int micro_batch);
@@ -73,8 +71,9 @@ struct Stage::Impl {
     Tensor allocate_input_gradient(std::size_t index, int samples);
     Tensor run_forward(
         int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
-    void tell(std::size_t index, Op part, const Tensor* result) const;
+    void tell(std::size_t index, Op part) const;
     std::function<void(Op)> part_teller(std::size_t index) const;
+    void show(std::size_t index, const Tensor& output) const;
     bool first() const { return place.first_layer == 0; }
 };
 
@@ -84,7 +83,7 @@ Stage::Stage(
     impl_->place = place;
     for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
         const Layer& layer = model.layer(i);
-        impl_->layers.push_back(make_layer(layer.spec, layer.input, impl_->real));
+        impl_->layers.push_back(make_layer(layer.spec, layer.input, options.format));
         impl_->names.push_back(layer.spec.name);
     }
     impl_->finish(drawing_rules(model, options));
@@ -103,7 +102,7 @@ Stage::Stage(Device& device,
     }
     impl_->finish({.seed = options.seed,
                    .optimizer_slots = optimizer_slots(options.optimizer),
-                   .dtype = dtype_for(options.precision)});
+                   .format = options.format});
 }
 
 Stage::~Stage() = default;
@@ -120,6 +119,11 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules) {
     if (workspace > Bytes{}) {
         arena.workspace(workspace);
     }
+    std::size_t parameters = 0;
+    for (const auto& layer : layers) {
+        parameters += layer->parameters().size();
+    }
+    squares = device.results(parameters);
 }
 
 Stash& Stage::Impl::stash(int micro_batch) {
@@ -127,7 +131,10 @@ Stash& Stage::Impl::stash(int micro_batch) {
     const auto index = static_cast<std::size_t>(micro_batch);
     if (index >= stashes.size()) {  // more than announced: the list grows, nothing else
         stashes.resize(index + 1);
-        losses.resize(index + 1);
+        const std::span<double> more = device.results(stashes.size());
+        std::ranges::copy(loss_sums, more.begin());
+        loss_sums = more;
+        loss_scales.resize(stashes.size());
     }
     return stashes[index];
 }
@@ -164,7 +171,7 @@ Tensor Stage::Impl::load(const MicroBatch& data) {
     const std::size_t begin = static_cast<std::size_t>(data.first_sample) *
                               static_cast<std::size_t>(wanted.positions) * width;
     const std::size_t count = static_cast<std::size_t>(rows) * width;
-    Tensor input = arena.allocate(wanted.token_ids ? DType::I32 : real,
+    Tensor input = arena.allocate(wanted.token_ids ? DType::I32 : options.format.real,
                                   rows,
                                   static_cast<std::int64_t>(width),
                                   MemoryKind::Stash);
@@ -183,7 +190,8 @@ void Stage::Impl::check(const Tensor& tensor,
                         int samples) const {
     const SampleShape& shape = output ? layer.output() : layer.input();
     const std::int64_t rows = std::int64_t{samples} * shape.positions;
-    if (tensor.dtype() != real || tensor.rows() != rows || tensor.columns() != shape.width) {
+    if (tensor.dtype() != options.format.real || tensor.rows() != rows ||
+        tensor.columns() != shape.width) {
         throw Error(
             ErrorKind::BadInput,
             fmt::format(
@@ -191,7 +199,7 @@ void Stage::Impl::check(const Tensor& tensor,
             fmt::format("{} is {}, expected {}",
                         output ? "the gradient of the output" : "the input",
                         shape_text(tensor.dtype(), tensor.rows(), tensor.columns()),
-                        shape_text(real, rows, shape.width)));
+                        shape_text(options.format.real, rows, shape.width)));
     }
 }
 
@@ -201,7 +209,7 @@ Tensor Stage::Impl::allocate_output(std::size_t index, int samples) {
         return {};  // the loss
     }
     const bool last = index + 1 == layers.size();
-    return arena.allocate(real,
+    return arena.allocate(options.format.real,
                           std::int64_t{samples} * shape.positions,
                           shape.width,
                           last ? MemoryKind::Boundary : MemoryKind::Stash);
@@ -212,21 +220,31 @@ Tensor Stage::Impl::allocate_input_gradient(std::size_t index, int samples) {
     if (shape.token_ids || (index == 0 && first() && !options.input_gradient)) {
         return {};
     }
-    return arena.allocate(
-        real, std::int64_t{samples} * shape.positions, shape.width, MemoryKind::Boundary);
+    return arena.allocate(options.format.real,
+                          std::int64_t{samples} * shape.positions,
+                          shape.width,
+                          MemoryKind::Boundary);
 }
 
-void Stage::Impl::tell(std::size_t index, Op part, const Tensor* result) const {
-    if (options.after_layer) {
-        options.after_layer(place.first_layer + static_cast<int>(index), part, result);
+void Stage::Impl::tell(std::size_t index, Op part) const {
+    if (options.layer_done) {
+        const int layer = place.first_layer + static_cast<int>(index);
+        device.mark([this, layer, part](TimePoint done) { options.layer_done(layer, part, done); });
     }
 }
 
 std::function<void(Op)> Stage::Impl::part_teller(std::size_t index) const {
-    if (!options.after_layer) {
+    if (!options.layer_done) {
         return {};
     }
-    return [this, index](Op part) { tell(index, part, nullptr); };
+    return [this, index](Op part) { tell(index, part); };
+}
+
+void Stage::Impl::show(std::size_t index, const Tensor& output) const {
+    if (watch && !output.empty()) {
+        device.finish();
+        watch(place.first_layer + static_cast<int>(index), output);
+    }
 }
 
 /// All layers in order. With `keep` everything that backward needs goes into the stash, else the
@@ -234,12 +252,16 @@ std::function<void(Op)> Stage::Impl::part_teller(std::size_t index) const {
 Tensor Stage::Impl::run_forward(
     int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep) {
     LayerCall call = base;
+    if (!call.recomputation) {  // which has left its loss already
+        call.loss_sum = &loss_sums[static_cast<std::size_t>(micro_batch)];
+    }
     std::vector<Kept> kept(layers.size());
     Tensor x = std::move(input);
     for (std::size_t i = 0; i < layers.size(); ++i) {
         Tensor y = allocate_output(i, stash.samples);
         layers[i]->forward(call, x, {}, y, kept[i]);
-        tell(i, Op::Forward, y.empty() ? nullptr : &y);
+        tell(i, Op::Forward);
+        show(i, y);
         if (keep) {
             kept[i].input = std::move(x);
         } else {
@@ -254,7 +276,7 @@ Tensor Stage::Impl::run_forward(
         stash.layers = std::move(kept);
     }
     if (!call.recomputation) {
-        losses[static_cast<std::size_t>(micro_batch)] = call.loss;
+        loss_scales[static_cast<std::size_t>(micro_batch)] = call.loss_scale;
     }
     return x;
 }
@@ -301,7 +323,7 @@ Tensor Stage::backward(int micro_batch, Tensor gradient) {
         Tensor input_gradient = impl.allocate_input_gradient(i, stash.samples);
         call.after_part = impl.part_teller(i);
         impl.layers[i]->backward(call, kept, kept.input, gradient, {}, input_gradient);
-        impl.tell(i, Op::BackwardInput, input_gradient.empty() ? nullptr : &input_gradient);
+        impl.tell(i, Op::BackwardInput);
         kept = {};
         gradient = std::move(input_gradient);
     }
@@ -325,7 +347,7 @@ Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
         input_gradient = impl.allocate_input_gradient(i, stash.samples);
         call.after_part = impl.part_teller(i);
         impl.layers[i]->backward_input(call, kept, kept.input, *dy, {}, input_gradient);
-        impl.tell(i, Op::BackwardInput, input_gradient.empty() ? nullptr : &input_gradient);
+        impl.tell(i, Op::BackwardInput);
         if (i > 0) {
             input_gradient.move_to(MemoryKind::Stash);
             stash.layers[i - 1].gradient = std::move(input_gradient);
@@ -346,7 +368,7 @@ void Stage::backward_weight(int micro_batch) {
         const Tensor& dy = last ? stash.output_gradient : kept.gradient;
         call.after_part = impl.part_teller(i);
         impl.layers[i]->backward_weight(call, kept, kept.input, dy);
-        impl.tell(i, Op::BackwardWeight, nullptr);
+        impl.tell(i, Op::BackwardWeight);
         kept = {};
     }
     stash = {};
@@ -359,7 +381,8 @@ void Stage::zero_gradients() {
             impl_->kernels.fill_zero(parameter->received);
         }
     }
-    std::ranges::fill(impl_->losses, 0.0);
+    std::ranges::fill(impl_->loss_sums, 0.0);
+    std::ranges::fill(impl_->loss_scales, 0.0);
 }
 
 void Stage::hand_gradients_to(Stage& twin) {
@@ -377,17 +400,27 @@ void Stage::add_received_gradients() {
 }
 
 void Stage::update(const OptimizerSettings& settings, int step) {
-    impl_->squares.clear();
+    std::size_t done = 0;
+    const auto update_next = [&](const std::vector<Parameter*>& some) {
+        exec::update(
+            impl_->device, some, settings, step, impl_->squares.subspan(done, some.size()));
+        done += some.size();
+    };
+    if (!impl_->options.layer_done) {  // nobody asks how long each layer takes
+        return update_next(parameters());
+    }
     for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
-        for (Parameter* const parameter : impl_->layers[i]->parameters()) {
-            impl_->squares.push_back(exec::update(impl_->device, *parameter, settings, step));
-        }
-        impl_->tell(i, Op::Optimizer, nullptr);
+        update_next(impl_->layers[i]->parameters());
+        impl_->tell(i, Op::Optimizer);
     }
 }
 
-const std::vector<double>& Stage::gradient_squares() const {
+std::span<const double> Stage::gradient_squares() const {
     return impl_->squares;
+}
+
+void Stage::watch_outputs(LayerWatch watch) {
+    impl_->watch = std::move(watch);
 }
 
 void Stage::reset() {
@@ -399,8 +432,8 @@ void Stage::reset() {
 
 double Stage::loss() const {
     double sum = 0;
-    for (const double loss : impl_->losses) {
-        sum += loss;
+    for (std::size_t i = 0; i < impl_->loss_sums.size(); ++i) {
+        sum += impl_->loss_sums[i] * impl_->loss_scales[i];
     }
     return sum;
 }

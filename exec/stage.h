@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -68,15 +69,18 @@ class Stage {
     /// OPT: one update of every parameter; `step` counts from 1.
     void update(const OptimizerSettings& settings, int step);
     /// Sums of the squares of each parameter's gradient as of the last update, in double, in the
-    /// order of `parameters`.
-    const std::vector<double>& gradient_squares() const;
+    /// order of `parameters`; once the device has completed it.
+    std::span<const double> gradient_squares() const;
+
+    /// From now on `watch` sees the outputs of forwards; none: nobody does.
+    void watch_outputs(LayerWatch watch);
 
     /// Frees whatever stashes are left (after a failed step) and clears the gradients.
     void reset();
 
     /// Sum over the micro-batches since `zero_gradients` of their mean losses, each weighted by its
     /// samples / samples of the mini-batch; last stage only, else 0. Added in micro-batch order, in
-    /// double.
+    /// double; once the device has completed the forwards.
     double loss() const;
 
     /// In model order; names do not depend on the partition.

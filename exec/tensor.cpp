@@ -10,7 +10,16 @@
 namespace pipetwin::exec {
 
 std::size_t size_of(DType type) {
-    return type == DType::F64 ? 8 : 4;
+    switch (type) {
+        case DType::BF16:
+            return 2;
+        case DType::F64:
+            return 8;
+        case DType::F32:
+        case DType::I32:
+            return 4;
+    }
+    throw InternalError("a type of elements");
 }
 
 std::string_view to_string(DType type) {
@@ -21,6 +30,8 @@ std::string_view to_string(DType type) {
             return "fp64";
         case DType::I32:
             return "int32";
+        case DType::BF16:
+            return "bf16";
     }
     return "?";
 }
@@ -36,6 +47,7 @@ Tensor::Tensor(Tensor&& other) noexcept
       columns_(std::exchange(other.columns_, 0)),
       dtype_(other.dtype_),
       kind_(other.kind_),
+      memory_(other.memory_),
       arena_(std::exchange(other.arena_, nullptr)) {}
 
 Tensor& Tensor::operator=(Tensor&& other) noexcept {
@@ -47,6 +59,7 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
         columns_ = std::exchange(other.columns_, 0);
         dtype_ = other.dtype_;
         kind_ = other.kind_;
+        memory_ = other.memory_;
         arena_ = std::exchange(other.arena_, nullptr);
     }
     return *this;
@@ -64,7 +77,8 @@ void Tensor::release() noexcept {
         arena_->add(kind_, -bytes());
         arena_->take_back(data_, capacity_);
     } else {
-        Arena::free_block(data_);  // in nobody's account: a message that was never received
+        memory_->give_back(data_,
+                           capacity_);  // in nobody's account: a message that was never received
     }
     data_ = nullptr;
 }

@@ -13,8 +13,9 @@
 namespace pipetwin::exec {
 
 class Arena;
+class Memory;
 
-enum class DType { F32, F64, I32 };
+enum class DType { F32, F64, I32, BF16 };
 std::size_t size_of(DType type);
 std::string_view to_string(DType type);
 
@@ -80,6 +81,7 @@ class Tensor {
     std::int64_t columns_ = 0;
     DType dtype_ = DType::F32;
     MemoryKind kind_ = MemoryKind::Stash;
+    Memory* memory_ = nullptr;  ///< where the block came from
     Arena* arena_ = nullptr;
 };
 

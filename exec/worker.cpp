@@ -8,21 +8,20 @@
 
 #include "core/error.h"
 #include "exec/cores.h"
-#include "exec/paced_device.h"
 
 namespace pipetwin::exec {
 namespace {
 
 StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
     const ExecutorOptions& options = *settings.options;
-    return {.precision = options.precision,
+    return {.format = number_format(options.precision, options.backend),
             .seed = options.seed,
             .micro_batches = plan.micro_batches(),
             .largest_micro_batch = std::ranges::max(plan->micro_batch_sizes),
             .optimizer = options.optimizer.kind,
             .input_gradient = options.input_gradient,
             .shared_weights = piece_count(plan->schedule) < plan.stage_count(),
-            .after_layer = settings.after_layer};
+            .layer_done = options.layer_done};
 }
 
 void refuse_loss_that_is_not_finite(const Stage& stage, int micro_batch) {
@@ -34,16 +33,35 @@ void refuse_loss_that_is_not_finite(const Stage& stage, int micro_batch) {
     }
 }
 
+void refuse_gradients_that_are_not_finite(Stage& stage) {
+    const std::span<const double> squares = stage.gradient_squares();
+    for (std::size_t index = 0; index < squares.size(); ++index) {
+        if (!std::isfinite(squares[index])) {
+            throw Error(ErrorKind::NotFinite,
+                        "",
+                        fmt::format("the gradient of '{}' in stage {} is not finite",
+                                    stage.parameters()[index]->name,
+                                    stage.place().stage),
+                        "lower the learning rate, or look at the data");
+        }
+    }
+}
+
 }  // namespace
 
-Worker::Worker(
-    const Plan& plan, const Model& model, int rank, Edges& edges, const Settings& settings)
+Worker::Worker(const Plan& plan,
+               const Model& model,
+               int rank,
+               Edges& edges,
+               std::unique_ptr<Device> device,
+               const Settings& settings)
     : plan_(plan),
       rank_(rank),
       edges_(edges),
       paced_(settings.options->backend == Backend::Paced),
       cores_(settings.cores),
-      device_(paced_ ? make_paced_device() : make_cpu_device()),
+      device_(std::move(device)),
+      arena_(device_->memory()),
       recorder_(plan->schedule.ranks.at(static_cast<std::size_t>(rank))) {
     const StageOptions options = stage_options(plan, settings);
     for (int index = 0; index < plan.stage_count(); ++index) {
@@ -85,6 +103,7 @@ void Worker::prepare() {
         }
         home.stage->zero_gradients();
     }
+    device_->finish();
     recorder_.restart();
     arena_.reset_peak();
 }
@@ -129,7 +148,7 @@ void Worker::perform(const Action& action, const StepInput& step) {
             break;
         case Op::Optimizer:
             ready = receive_gradients(action.stage);
-            update(action, step);
+            home(action.stage).stage->update(step.optimizer, step.step + 1);
             break;
         case Op::Unshard:
         case Op::Reshard:
@@ -140,6 +159,7 @@ void Worker::perform(const Action& action, const StepInput& step) {
     }
     ready = std::max(begin, ready);
     recorder_.record(begin, ready, device_->complete(action, ready, plan_.duration(action)));
+    refuse_what_is_not_finite(action);
 }
 
 void Worker::compute(const Action& action, const StepInput& step) {
@@ -174,11 +194,7 @@ void Worker::forward(const Action& action, const StepInput& step) {
                                            std::move(place.activation),
                                            step.data[static_cast<std::size_t>(action.micro_batch)],
                                            !place.recomputed);
-    if (is_last(action.stage)) {
-        // No stage has updated its weights yet: every OPT comes after a backward that needs this
-        // forward.
-        refuse_loss_that_is_not_finite(*here.stage, action.micro_batch);
-    } else if (!edges_.forward[static_cast<std::size_t>(action.stage)].channel) {
+    if (!is_last(action.stage) && !edges_.forward[static_cast<std::size_t>(action.stage)].channel) {
         slot(action.stage + 1, action.micro_batch).activation = std::move(place.activation);
     }
 }
@@ -195,6 +211,7 @@ void Worker::pass_gradient_on(const Action& action) {
 void Worker::hand_gradients_over(int stage) {
     Reduction& reduction = edges_.reductions.at(static_cast<std::size_t>(stage));
     home(stage).stage->hand_gradients_to(*reduction.receiver);
+    device_->finish();  // the receiver reads them as soon as it has the message
     Message message;
     if (paced_) {
         const Bytes bytes = plan_->states[static_cast<std::size_t>(stage)].weights;
@@ -217,19 +234,14 @@ TimePoint Worker::receive_gradients(int stage) {
     return arrived;
 }
 
-void Worker::update(const Action& action, const StepInput& step) {
-    Home& here = home(action.stage);
-    here.stage->update(step.optimizer, step.step + 1);
-    const std::vector<double>& squares = here.stage->gradient_squares();
-    for (std::size_t index = 0; index < squares.size(); ++index) {
-        if (!std::isfinite(squares[index])) {
-            throw Error(ErrorKind::NotFinite,
-                        "",
-                        fmt::format("the gradient of '{}' in stage {} is not finite",
-                                    here.stage->parameters()[index]->name,
-                                    action.stage),
-                        "lower the learning rate, or look at the data");
-        }
+void Worker::refuse_what_is_not_finite(const Action& action) {
+    if (action.op == Op::Forward && is_last(action.stage)) {
+        // No stage has updated its weights yet: every OPT comes after a backward that needs this
+        // forward.
+        refuse_loss_that_is_not_finite(*home(action.stage).stage, action.micro_batch);
+    }
+    if (action.op == Op::Optimizer) {
+        refuse_gradients_that_are_not_finite(*home(action.stage).stage);
     }
 }
 

@@ -48,10 +48,14 @@ class Worker {
   public:
     struct Settings {
         const ExecutorOptions* options;
-        LayerObserver after_layer;
         std::vector<int> cores;  ///< the thread is bound to one of them; empty: not bound
     };
-    Worker(const Plan& plan, const Model& model, int rank, Edges& edges, const Settings& settings);
+    Worker(const Plan& plan,
+           const Model& model,
+           int rank,
+           Edges& edges,
+           std::unique_ptr<Device> device,
+           const Settings& settings);
 
     /// On the rank's thread, before the step begins.
     void prepare();
@@ -97,7 +101,7 @@ class Worker {
     void pass_gradient_on(const Action& action);
     void hand_gradients_over(int stage);
     TimePoint receive_gradients(int stage);
-    void update(const Action& action, const StepInput& step);
+    void refuse_what_is_not_finite(const Action& action);
     bool is_last(int stage) const { return !has_next_stage(plan_->schedule, stage); }
     TimePoint send(Edge& edge, int micro_batch, Tensor tensor);
     TimePoint receive(Edge& edge, Tensor& tensor);

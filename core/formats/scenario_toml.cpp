@@ -44,8 +44,7 @@ void read_training(const TomlTable& table, Scenario::TrainingPart& training) {
     }
     training.learning_rate =
         table.number("learning_rate", {0, 1'000'000}).value_or(training.learning_rate);
-    if (const auto precision =
-            table.choice("precision", words::precisions, words::later_precisions)) {
+    if (const auto precision = table.choice("precision", words::precisions)) {
         training.precision = static_cast<Precision>(*precision);
     }
     if (const auto seed = table.integer("seed", {0, exact_in_json})) {

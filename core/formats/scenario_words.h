@@ -17,8 +17,7 @@ inline constexpr std::array<Word, 2> later_data_kinds{"tokens", "cifar10"};
 
 inline constexpr std::array<Word, 5> optimizers{"sgd", "momentum", "rmsprop", "adam", "adamw"};
 
-inline constexpr std::array<Word, 2> precisions{"fp32", "fp64"};
-inline constexpr std::array<Word, 1> later_precisions{"bf16"};
+inline constexpr std::array<Word, 3> precisions{"fp32", "fp64", "bf16"};
 
 inline constexpr std::array<Word, 3> backends{"cpu", "paced", "cuda"};
 

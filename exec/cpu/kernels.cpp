@@ -17,7 +17,7 @@ std::size_t count(std::int64_t n) {
 /// Calls f(T{}) with T = float or double.
 template <class F>
 auto with_type(DType type, F&& f) {
-    PIPETWIN_EXPECT(type != DType::I32, "kernels compute with real numbers");
+    PIPETWIN_EXPECT(type == DType::F32 || type == DType::F64, "the CPU computes in fp32 and fp64");
     return type == DType::F64 ? f(double{}) : f(float{});
 }
 
@@ -59,6 +59,18 @@ UpdateOperands<T> operands(const UpdateView& p) {
             .second = p.second.as<T>()};
 }
 
+/// `rule` returns the sum of the squares of the gradient.
+template <class Rule>
+void update_each(std::span<const UpdateView> parameters, const Rule& rule) {
+    for (const UpdateView& p : parameters) {
+        const double squares =
+            with_type(p.value.dtype, [&](auto zero) { return rule(operands<decltype(zero)>(p)); });
+        if (p.squares != nullptr) {
+            *p.squares = squares;
+        }
+    }
+}
+
 class CpuKernels final : public Kernels {
   public:
     void fill_zero(View y) const override {
@@ -71,6 +83,13 @@ class CpuKernels final : public Kernels {
     }
     void upload(std::span<const float> from, View y) const override { upload_from(from, y); }
     void upload(std::span<const double> from, View y) const override { upload_from(from, y); }
+
+    std::vector<double> values(ConstView x) const override {
+        return with_type(x.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            return std::vector<double>(x.as<T>(), x.as<T>() + x.size());
+        });
+    }
 
     void add(ConstView x, View y) const override {
         with_type(y.dtype, [&](auto zero) {
@@ -178,24 +197,27 @@ class CpuKernels final : public Kernels {
 
     void attention_forward(const AttentionShape& shape,
                            ConstView qkv,
-                           View probabilities,
+                           View softmax,
                            View context) const override {
         with_type(qkv.dtype, [&](auto zero) {
             using T = decltype(zero);
-            exec::attention_forward(shape, qkv.as<T>(), probabilities.as<T>(), context.as<T>());
+            exec::attention_forward(shape, qkv.as<T>(), softmax.as<T>(), context.as<T>());
         });
     }
 
     void attention_backward(const AttentionShape& shape,
-                            ConstView probabilities,
+                            ConstView softmax,
+                            ConstView /*context*/,
                             ConstView dcontext,
                             View qkv,
                             std::byte* scratch) const override {
         with_type(qkv.dtype, [&](auto zero) {
             using T = decltype(zero);
-            const View work(scratch, qkv.dtype, 1, attention_scratch(shape));
-            exec::attention_backward(
-                shape, probabilities.as<T>(), dcontext.as<T>(), qkv.as<T>(), work.as<T>());
+            exec::attention_backward(shape,
+                                     softmax.as<T>(),
+                                     dcontext.as<T>(),
+                                     qkv.as<T>(),
+                                     reinterpret_cast<T*>(scratch));
         });
     }
 
@@ -230,14 +252,20 @@ class CpuKernels final : public Kernels {
         });
     }
 
-    double cross_entropy_forward(ConstView x, ConstView targets, View log_sums) const override {
-        return with_type(x.dtype, [&](auto zero) {
+    void cross_entropy_forward(ConstView x,
+                               ConstView targets,
+                               View log_sums,
+                               double* sum) const override {
+        with_type(x.dtype, [&](auto zero) {
             using T = decltype(zero);
-            return exec::cross_entropy_forward(x.as<T>(),
-                                               targets.as<std::int32_t>(),
-                                               log_sums.as<T>(),
-                                               count(x.rows),
-                                               count(x.columns));
+            const double found = exec::cross_entropy_forward(x.as<T>(),
+                                                             targets.as<std::int32_t>(),
+                                                             log_sums.as<T>(),
+                                                             count(x.rows),
+                                                             count(x.columns));
+            if (sum != nullptr) {
+                *sum = found;
+            }
         });
     }
 
@@ -255,24 +283,21 @@ class CpuKernels final : public Kernels {
         });
     }
 
-    double sgd(const UpdateView& p, double rate) const override {
-        return with_type(p.value.dtype,
-                         [&](auto zero) { return exec::sgd(operands<decltype(zero)>(p), rate); });
+    void sgd(std::span<const UpdateView> parameters, double rate) const override {
+        update_each(parameters, [=](const auto& p) { return exec::sgd(p, rate); });
     }
-    double momentum(const UpdateView& p, double rate, double mu) const override {
-        return with_type(p.value.dtype, [&](auto zero) {
-            return exec::momentum(operands<decltype(zero)>(p), rate, mu);
-        });
+    void momentum(std::span<const UpdateView> parameters, double rate, double mu) const override {
+        update_each(parameters, [=](const auto& p) { return exec::momentum(p, rate, mu); });
     }
-    double rmsprop(const UpdateView& p, double rate, double decay, double epsilon) const override {
-        return with_type(p.value.dtype, [&](auto zero) {
-            return exec::rmsprop(operands<decltype(zero)>(p), rate, decay, epsilon);
-        });
+    void rmsprop(std::span<const UpdateView> parameters,
+                 double rate,
+                 double decay,
+                 double epsilon) const override {
+        update_each(parameters,
+                    [=](const auto& p) { return exec::rmsprop(p, rate, decay, epsilon); });
     }
-    double adam(const UpdateView& p, const AdamFactors& factors) const override {
-        return with_type(p.value.dtype, [&](auto zero) {
-            return exec::adam(operands<decltype(zero)>(p), factors);
-        });
+    void adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const override {
+        update_each(parameters, [&](const auto& p) { return exec::adam(p, factors); });
     }
 };
 

@@ -135,7 +135,7 @@ struct CrossEntropy {
 };
 
 /// log_sums = l, row_losses = l - x[target], both (rows); *sum = the sum of row_losses, which the
-/// device writes: it may lie in pinned memory of the host.
+/// device writes: it may lie in pinned memory of the host. Null: not wanted.
 cudaError_t cross_entropy_forward(Real real,
                                   const CrossEntropy& loss,
                                   float* log_sums,

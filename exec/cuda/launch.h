@@ -46,11 +46,11 @@ cudaError_t launch(
     config.stream = stream;
     return cudaLaunchKernelEx(&config, kernel, arguments...);
 #else
-    static_cast<void>(stream);
-    emulation::run(
-        {__PRETTY_FUNCTION__, reinterpret_cast<const void*>(kernel), grid, block, shared_bytes},
-        [=] { kernel(arguments...); });
-    return cudaSuccess;
+    const char* const name = __PRETTY_FUNCTION__;
+    return emulation::submit(stream, [=] {
+        emulation::run({name, reinterpret_cast<const void*>(kernel), grid, block, shared_bytes},
+                       [=] { kernel(arguments...); });
+    });
 #endif
 }
 

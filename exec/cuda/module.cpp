@@ -4,21 +4,16 @@
 #include <array>
 #include <exception>
 #include <iterator>
+#include <memory>
+#include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "exec/cuda/check.h"
+#include "exec/cuda/cuda_device.h"
 #include "exec/cuda/self_test.h"
 
 namespace {
-
-/// A library that cannot say its version leaves 0.
-void fill_versions(PipetwinCudaVersions& versions) {
-    versions = {};
-    static_cast<void>(cudaRuntimeGetVersion(&versions.runtime));
-    static_cast<void>(cudaDriverGetVersion(&versions.driver));
-    versions.cublas = static_cast<int>(cublasLtGetVersion());
-    static_cast<void>(ncclGetVersion(&versions.nccl));
-}
 
 int describe(int index, PipetwinCudaDevice& device) {
     cudaDeviceProp properties{};
@@ -47,6 +42,37 @@ constexpr std::array checks{
     NamedCheck{"NCCL loopback", pipetwin::cuda::check_loopback},
 };
 
+using pipetwin::cuda::CommandQueue;
+using pipetwin::cuda::CudaDevice;
+using pipetwin::cuda::DeviceMemory;
+using pipetwin::cuda::GreenContext;
+
+void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** devices) {
+    PIPETWIN_CUDA_CHECK(cudaSetDevice(request.device));
+    const auto ranks = static_cast<std::size_t>(request.ranks);
+    std::vector<std::unique_ptr<GreenContext>> parts(ranks);
+    if (request.own_multiprocessors != 0) {
+        const std::span<const int> wanted =
+            request.units == nullptr ? std::span<const int>() : std::span(request.units, ranks);
+        const int units = pipetwin::cuda::units_of_device(request.device);
+        parts = pipetwin::cuda::cut_device(request.device,
+                                           pipetwin::cuda::shares(units, request.ranks, wanted));
+    }
+    const auto memory =
+        std::make_shared<DeviceMemory>(static_cast<std::size_t>(request.memory_bytes));
+    std::vector<std::unique_ptr<CudaDevice>> made;
+    for (std::unique_ptr<GreenContext>& part : parts) {
+        const pipetwin::cuda::Lane::Options options{
+            .graphs = request.graphs != 0 ? CommandQueue::Graphs::Yes : CommandQueue::Graphs::No,
+            .multiprocessors = part ? part->multiprocessors() : 0};
+        made.push_back(
+            std::make_unique<CudaDevice>(request.device, memory, std::move(part), options));
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        devices[rank] = made[rank].release();
+    }
+}
+
 }  // namespace
 
 extern "C" {
@@ -56,7 +82,7 @@ int pipetwin_cuda_interface_version() {
 }
 
 void pipetwin_cuda_versions(PipetwinCudaVersions* versions) {
-    fill_versions(*versions);
+    *versions = pipetwin::cuda::library_versions();
 }
 
 int pipetwin_cuda_device_count(int* count) {
@@ -69,6 +95,11 @@ int pipetwin_cuda_describe(int index, PipetwinCudaDevice* device) {
 
 const char* pipetwin_cuda_error_text(int error) {
     return cudaGetErrorString(static_cast<cudaError_t>(error));
+}
+
+void pipetwin_cuda_make_devices(const PipetwinCudaRequest* request,
+                                pipetwin::exec::Device** devices) {
+    make_devices(*request, devices);
 }
 
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {

@@ -3,11 +3,16 @@
 #include <cstdint>
 
 /// The C interface of the module `pipetwin_cuda`, looked up by name after dlopen. Functions that
-/// can fail return a cudaError_t as a number, 0 for success; nothing throws across this line.
+/// can fail return a cudaError_t as a number, 0 for success; but for the one that makes devices,
+/// nothing throws across this line.
+namespace pipetwin::exec {
+class Device;
+}
+
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 1;
+inline constexpr int pipetwin_cuda_interface = 2;
 
 struct PipetwinCudaVersions {
     int runtime;  ///< 13000 for 13.0
@@ -23,6 +28,16 @@ struct PipetwinCudaDevice {
     std::int64_t memory_bytes;
 };
 
+/// What `pipetwin_cuda_make_devices` makes.
+struct PipetwinCudaRequest {
+    int device;               ///< index of the GPU
+    int ranks;                ///< that share it
+    int own_multiprocessors;  ///< not 0: each rank has its own, else they share all
+    const int* units;         ///< [rank] how many times 8 multiprocessors; null: as many each
+    int graphs;               ///< not 0: repeated calls become CUDA graphs
+    std::int64_t memory_bytes;
+};
+
 /// Called once per check; both texts live until it returns.
 using PipetwinCudaReport = void (*)(void* context,
                                     const char* name,
@@ -34,6 +49,10 @@ void pipetwin_cuda_versions(PipetwinCudaVersions* versions);
 int pipetwin_cuda_device_count(int* count);
 int pipetwin_cuda_describe(int index, PipetwinCudaDevice* device);
 const char* pipetwin_cuda_error_text(int error);
+/// Fills devices[0..ranks-1], which the caller deletes. Throws what their constructors throw:
+/// program and module come from one build, and the interface version says so.
+void pipetwin_cuda_make_devices(const PipetwinCudaRequest* request,
+                                pipetwin::exec::Device** devices);
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context);
 
 }  // extern "C"

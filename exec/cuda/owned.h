@@ -21,11 +21,6 @@ template <class T, auto free>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, Freed<T, free>>;
 
 using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
-using CublasHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
-using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using MatrixLayout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using MatmulPreference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
-using Communicator = Owned<ncclComm_t, ncclCommDestroy>;
 
 inline Stream make_stream() {
     cudaStream_t stream = nullptr;

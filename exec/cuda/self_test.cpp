@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "exec/cuda/check.h"
+#include "exec/cuda/check_libraries.h"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/owned.h"
 
@@ -136,6 +136,15 @@ Communicator make_lonely_communicator() {
 }
 
 }  // namespace
+
+PipetwinCudaVersions library_versions() {
+    PipetwinCudaVersions versions{};
+    static_cast<void>(cudaRuntimeGetVersion(&versions.runtime));
+    static_cast<void>(cudaDriverGetVersion(&versions.driver));
+    versions.cublas = static_cast<int>(cublasLtGetVersion());
+    static_cast<void>(ncclGetVersion(&versions.nccl));
+    return versions;
+}
 
 std::string check_buffer() {
     const std::vector<float> values = whole_numbers(std::size_t{1} << 20U, 4093);

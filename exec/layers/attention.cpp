@@ -5,16 +5,34 @@ namespace {
 
 // What Kept::tensors holds.
 constexpr std::size_t qkv_slot = 0;
-constexpr std::size_t probabilities_slot = 1;
+constexpr std::size_t softmax_slot = 1;
 constexpr std::size_t context_slot = 2;
+
+/// Up to where any type may begin, in 16-byte accesses too.
+Bytes aligned(Bytes bytes) {
+    return {(bytes.count + 15) / 16 * 16};
+}
 
 }  // namespace
 
-Attention::Attention(const SampleShape& input, int heads, DType real)
-    : ExecutableLayer(input, input, real),
+Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format) {
+    const auto bytes_of = [](std::int64_t elements, DType type) {
+        return Bytes{elements * static_cast<std::int64_t>(size_of(type))};
+    };
+    const std::int64_t positions = shape.positions;
+    if (format.softmax == SoftmaxKept::Probabilities) {
+        return bytes_of(positions * (positions + shape.width / shape.heads), format.real);
+    }
+    const std::int64_t rows = shape.samples * positions;
+    return aligned(bytes_of(3 * rows * shape.width, format.real)) +
+           bytes_of(rows * shape.heads, format.exact());
+}
+
+Attention::Attention(const SampleShape& input, int heads, NumberFormat format)
+    : ExecutableLayer(input, input, format),
       heads_(heads),
-      qkv_(input, 3 * input.width, true, real),
-      out_(input, input.width, true, real) {}
+      qkv_(input, 3 * input.width, true, format),
+      out_(input, input.width, true, format) {}
 
 AttentionShape Attention::shape(int samples) const {
     return {.samples = samples,
@@ -25,14 +43,16 @@ AttentionShape Attention::shape(int samples) const {
 
 Bytes Attention::kept_bytes(int samples) const {
     const std::int64_t n = rows(samples);
-    return matrix_bytes(n, 3 * input().width) + matrix_bytes(n * heads_, input().positions) +
-           matrix_bytes(n, input().width);
+    const Bytes softmax = format().softmax == SoftmaxKept::Probabilities
+                              ? matrix_bytes(n * heads_, input().positions)
+                              : exact_bytes(n * heads_, 1);
+    return matrix_bytes(n, 3 * input().width) + softmax + matrix_bytes(n, input().width);
 }
 
 Bytes Attention::workspace_bytes(int samples) const {
     // dc, and then what the kernel needs.
-    return matrix_bytes(rows(samples), input().width) +
-           matrix_bytes(attention_scratch(shape(samples)), 1);
+    return aligned(matrix_bytes(rows(samples), input().width)) +
+           attention_scratch(shape(samples), format());
 }
 
 void Attention::create_parameters(ParameterMaker& maker,
@@ -53,25 +73,29 @@ std::vector<Parameter*> Attention::parameters() {
 void Attention::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
     const AttentionShape sizes = shape(call.samples);
     Tensor qkv = call.arena.allocate(real(), x.rows, 3 * x.columns, MemoryKind::Stash);
-    Tensor probabilities =
-        call.arena.allocate(real(), x.rows * heads_, sizes.positions, MemoryKind::Stash);
+    const bool log_sums = format().softmax == SoftmaxKept::LogSums;
+    Tensor softmax = call.arena.allocate(log_sums ? format().exact() : real(),
+                                         x.rows * heads_,
+                                         log_sums ? 1 : sizes.positions,
+                                         MemoryKind::Stash);
     Tensor context = call.arena.allocate(real(), x.rows, x.columns, MemoryKind::Stash);
 
-    qkv_.forward(call, x, {}, qkv, kept);  // Q | K | V = x w_qkv + b_qkv
-    call.kernels.attention_forward(sizes, qkv, probabilities, context);  // P, c = P V
-    out_.forward(call, context, skip, y, kept);  // y = skip + c w_out + b_out
+    qkv_.forward(call, x, {}, qkv, kept);                          // Q | K | V = x w_qkv + b_qkv
+    call.kernels.attention_forward(sizes, qkv, softmax, context);  // P, c = P V
+    out_.forward(call, context, skip, y, kept);                    // y = skip + c w_out + b_out
 
     kept.tensors.push_back(std::move(qkv));
-    kept.tensors.push_back(std::move(probabilities));
+    kept.tensors.push_back(std::move(softmax));
     kept.tensors.push_back(std::move(context));
 }
 
 void Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {
     const View dcontext(call.workspace, real(), dy.rows, dy.columns);
-    std::byte* const scratch = call.workspace + matrix_bytes(dy.rows, dy.columns).count;
+    std::byte* const scratch = call.workspace + aligned(matrix_bytes(dy.rows, dy.columns)).count;
     out_.backward_input(call, kept, {}, dy, {}, dcontext);  // dc = dy w_out^T
     call.kernels.attention_backward(shape(call.samples),
-                                    kept.tensors[probabilities_slot],
+                                    kept.tensors[softmax_slot],
+                                    kept.tensors[context_slot],
                                     dcontext,
                                     kept.tensors[qkv_slot],
                                     scratch);

@@ -17,11 +17,11 @@ namespace pipetwin::exec {
 ///   dQ = dS K,  dK = dS^T Q
 ///   dx = skip + (dQ | dK | dV) w_qkv^T
 ///
-/// Keeps its input, Q | K | V, P and c. The backward puts dQ | dK | dV into the place of Q | K | V,
-/// where the gradient of w_qkv finds them.
+/// Keeps its input, Q | K | V, c, and P or what it can be found from (exec/number_format.h). The
+/// backward puts dQ | dK | dV into the place of Q | K | V, where the gradient of w_qkv finds them.
 class Attention final : public ExecutableLayer {
   public:
-    Attention(const SampleShape& input, int heads, DType real);
+    Attention(const SampleShape& input, int heads, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
     Bytes workspace_bytes(int samples) const override;

@@ -2,12 +2,12 @@
 
 namespace pipetwin::exec {
 
-CrossEntropy::CrossEntropy(const SampleShape& input, DType real)
-    : ExecutableLayer(input, {.token_ids = false, .positions = 1, .width = 0}, real) {}
+CrossEntropy::CrossEntropy(const SampleShape& input, NumberFormat format)
+    : ExecutableLayer(input, {.token_ids = false, .positions = 1, .width = 0}, format) {}
 
 Bytes CrossEntropy::kept_bytes(int samples) const {
     const Bytes targets{rows(samples) * static_cast<std::int64_t>(size_of(DType::I32))};
-    return targets + matrix_bytes(rows(samples), 1);
+    return targets + exact_bytes(rows(samples), 1);
 }
 
 double CrossEntropy::scale(const LayerCall& call) const {
@@ -20,12 +20,10 @@ void CrossEntropy::forward(
     const std::span<const std::int32_t> wanted =
         targets_of(*call.data, input().positions, input().width);
     Tensor targets = call.arena.allocate(DType::I32, x.rows, 1, MemoryKind::Stash);
-    Tensor log_sums = call.arena.allocate(real(), x.rows, 1, MemoryKind::Stash);
+    Tensor log_sums = call.arena.allocate(format().exact(), x.rows, 1, MemoryKind::Stash);
     call.kernels.upload(wanted, targets);
-    const double sum = call.kernels.cross_entropy_forward(x, targets, log_sums);
-    if (!call.recomputation) {
-        call.loss = sum * scale(call);
-    }
+    call.kernels.cross_entropy_forward(x, targets, log_sums, call.loss_sum);
+    call.loss_scale = scale(call);
     kept.tensors.push_back(std::move(targets));
     kept.tensors.push_back(std::move(log_sums));
 }

@@ -15,7 +15,7 @@ namespace pipetwin::exec {
 /// of y, which is empty.
 class CrossEntropy final : public ExecutableLayer {
   public:
-    CrossEntropy(const SampleShape& input, DType real);
+    CrossEntropy(const SampleShape& input, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
     /// Throws Error(BadInput), naming sample, position and value, if a target is no class.

@@ -2,9 +2,9 @@
 
 namespace pipetwin::exec {
 
-Embedding::Embedding(const LayerSpec& spec, const SampleShape& input, DType real)
+Embedding::Embedding(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
     : ExecutableLayer(
-          input, {.token_ids = false, .positions = input.positions, .width = spec.outputs}, real),
+          input, {.token_ids = false, .positions = input.positions, .width = spec.outputs}, format),
       vocabulary_(spec.vocabulary),
       context_(spec.context) {}
 

@@ -11,7 +11,7 @@ namespace pipetwin::exec {
 /// Token ids have no gradient. Keeps the ids. Without a context there is no position table.
 class Embedding final : public ExecutableLayer {
   public:
-    Embedding(const LayerSpec& spec, const SampleShape& input, DType real);
+    Embedding(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
 
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,

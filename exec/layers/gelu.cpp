@@ -2,7 +2,7 @@
 
 namespace pipetwin::exec {
 
-Gelu::Gelu(const SampleShape& input, DType real) : ExecutableLayer(input, input, real) {}
+Gelu::Gelu(const SampleShape& input, NumberFormat format) : ExecutableLayer(input, input, format) {}
 
 // y = skip + x Phi(x)
 void Gelu::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) {

@@ -10,7 +10,7 @@ namespace pipetwin::exec {
 /// Keeps its input.
 class Gelu final : public ExecutableLayer {
   public:
-    Gelu(const SampleShape& input, DType real);
+    Gelu(const SampleShape& input, NumberFormat format);
 
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
     void backward_input(

@@ -22,23 +22,27 @@ ParameterMaker::ParameterMaker(Arena& arena, const Kernels& kernels, const Setti
 
 Parameter ParameterMaker::make(
     const std::string& name, std::int64_t rows, std::int64_t columns, Role role, int inputs) {
-    const auto allocate = [&](MemoryKind kind) {
-        Tensor tensor = arena_.allocate(settings_.dtype, rows, columns, kind);
+    const NumberFormat& format = settings_.format;
+    const auto allocate = [&](DType type, MemoryKind kind) {
+        Tensor tensor = arena_.allocate(type, rows, columns, kind);
         kernels_.fill_zero(tensor);
         return tensor;
     };
     Parameter parameter;
     parameter.name = name;
-    parameter.value = allocate(MemoryKind::Weights);
-    parameter.gradient = allocate(MemoryKind::Gradients);
+    parameter.value = allocate(format.real, MemoryKind::Weights);
+    parameter.gradient = allocate(format.exact(), MemoryKind::Gradients);
     if (settings_.shared) {
-        parameter.received = allocate(MemoryKind::Gradients);
+        parameter.received = allocate(format.exact(), MemoryKind::Gradients);
+    }
+    if (format.has_master_weights()) {
+        parameter.master = allocate(format.exact(), MemoryKind::Optimizer);
     }
     if (settings_.optimizer_slots >= 1) {
-        parameter.first = allocate(MemoryKind::Optimizer);
+        parameter.first = allocate(format.exact(), MemoryKind::Optimizer);
     }
     if (settings_.optimizer_slots >= 2) {
-        parameter.second = allocate(MemoryKind::Optimizer);
+        parameter.second = allocate(format.exact(), MemoryKind::Optimizer);
     }
 
     const RandomStream stream = RandomStream(settings_.seed)
@@ -49,6 +53,9 @@ Parameter ParameterMaker::make(
         values[i] = draw(stream, role, inputs, i);
     }
     kernels_.upload(values, parameter.value);
+    if (!parameter.master.empty()) {
+        kernels_.upload(values, parameter.master);
+    }
     return parameter;
 }
 
@@ -77,11 +84,15 @@ double ParameterMaker::draw(const RandomStream& stream,
     return 0.0;
 }
 
-ExecutableLayer::ExecutableLayer(SampleShape input, SampleShape output, DType real)
-    : input_(input), output_(output), real_(real) {}
+ExecutableLayer::ExecutableLayer(SampleShape input, SampleShape output, NumberFormat format)
+    : input_(input), output_(output), format_(format) {}
 
 Bytes ExecutableLayer::matrix_bytes(std::int64_t rows, std::int64_t columns) const {
-    return {rows * columns * static_cast<std::int64_t>(size_of(real_))};
+    return {rows * columns * static_cast<std::int64_t>(size_of(real()))};
+}
+
+Bytes ExecutableLayer::exact_bytes(std::int64_t rows, std::int64_t columns) const {
+    return {rows * columns * static_cast<std::int64_t>(size_of(format_.exact()))};
 }
 
 Bytes ExecutableLayer::input_bytes(int samples) const {
@@ -121,13 +132,25 @@ void ExecutableLayer::backward(
     backward_input(call, kept, x, dy, skip, dx);
 }
 
-DType dtype_for(Precision precision) {
-    return precision == Precision::Fp64 ? DType::F64 : DType::F32;
+NumberFormat number_format(Precision precision, Backend backend) {
+    NumberFormat format;
+    switch (precision) {
+        case Precision::Fp32:
+            format.real = DType::F32;
+            break;
+        case Precision::Fp64:
+            format.real = DType::F64;
+            break;
+        case Precision::Bf16:
+            format.real = DType::BF16;
+            break;
+    }
+    format.softmax = backend == Backend::Cuda ? SoftmaxKept::LogSums : SoftmaxKept::Probabilities;
+    return format;
 }
 
-LayerBytes layer_bytes(const Layer& layer, int samples, Precision precision) {
-    const std::unique_ptr<ExecutableLayer> made =
-        make_layer(layer.spec, layer.input, dtype_for(precision));
+LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
+    const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.input, format);
     return {.input = made->input_bytes(samples),
             .output = made->output_bytes(samples),
             .saved = made->saved_bytes(samples),
@@ -137,24 +160,24 @@ LayerBytes layer_bytes(const Layer& layer, int samples, Precision precision) {
 
 std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                                             const SampleShape& input,
-                                            DType real) {
+                                            NumberFormat format) {
     switch (spec.type) {
         case LayerType::Embedding:
-            return std::make_unique<Embedding>(spec, input, real);
+            return std::make_unique<Embedding>(spec, input, format);
         case LayerType::LayerNorm:
-            return std::make_unique<LayerNorm>(input, real);
+            return std::make_unique<LayerNorm>(input, format);
         case LayerType::Linear:
-            return std::make_unique<Linear>(input, spec.outputs, spec.bias, real);
+            return std::make_unique<Linear>(input, spec.outputs, spec.bias, format);
         case LayerType::Gelu:
-            return std::make_unique<Gelu>(input, real);
+            return std::make_unique<Gelu>(input, format);
         case LayerType::Attention:
-            return std::make_unique<Attention>(input, spec.heads, real);
+            return std::make_unique<Attention>(input, spec.heads, format);
         case LayerType::CrossEntropy:
-            return std::make_unique<CrossEntropy>(input, real);
+            return std::make_unique<CrossEntropy>(input, format);
         case LayerType::Sequence:
-            return std::make_unique<Sequence>(spec.inner, input, real);
+            return std::make_unique<Sequence>(spec.inner, input, format);
         case LayerType::Residual:
-            return std::make_unique<Residual>(spec.inner, input, real);
+            return std::make_unique<Residual>(spec.inner, input, format);
         case LayerType::Opaque:
             break;
     }

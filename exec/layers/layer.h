@@ -9,6 +9,7 @@
 #include "exec/data/batch.h"
 #include "exec/kernels.h"
 #include "exec/layers.h"
+#include "exec/number_format.h"
 #include "exec/optimizer.h"
 #include "exec/random.h"
 #include "exec/tensor.h"
@@ -25,7 +26,10 @@ struct LayerCall {
     int batch_samples = 0;             ///< of the mini-batch: the loss is a mean over these
     bool recomputation = false;        ///< forward again: side effects happened already (C19)
     const MicroBatch* data = nullptr;  ///< in forward only
-    double loss = 0;  ///< set by the loss layer: its share of the mini-batch's mean loss
+    /// Where the loss layer puts the sum over its rows; null: not wanted. Read once the device is
+    /// done.
+    double* loss_sum = nullptr;
+    double loss_scale = 0;  ///< set by the loss layer: the mini-batch's mean loss has scale * sum
     /// Told after each part of a primitive layer's backward; may be empty.
     std::function<void(Op part)> after_part{};
 
@@ -61,7 +65,7 @@ class ParameterMaker {
         int layer = 0;
         int optimizer_slots = 0;
         bool shared = false;  ///< another pipeline has the same weights
-        DType dtype = DType::F32;
+        NumberFormat format{};
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 
@@ -93,7 +97,7 @@ class ParameterMaker {
 /// wants it.
 class ExecutableLayer {
   public:
-    ExecutableLayer(SampleShape input, SampleShape output, DType real);
+    ExecutableLayer(SampleShape input, SampleShape output, NumberFormat format);
     ExecutableLayer(const ExecutableLayer&) = delete;
     ExecutableLayer& operator=(const ExecutableLayer&) = delete;
     virtual ~ExecutableLayer() = default;
@@ -134,22 +138,23 @@ class ExecutableLayer {
     virtual bool has_parameters() const { return false; }
 
   protected:
-    DType real() const { return real_; }
+    const NumberFormat& format() const { return format_; }
+    DType real() const { return format_.real; }
     std::int64_t rows(int samples) const { return std::int64_t{samples} * input_.positions; }
     Bytes matrix_bytes(std::int64_t rows, std::int64_t columns) const;
+    /// Of numbers that half precision is too coarse for.
+    Bytes exact_bytes(std::int64_t rows, std::int64_t columns) const;
 
   private:
     SampleShape input_;
     SampleShape output_;
-    DType real_;
+    NumberFormat format_;
 };
-
-DType dtype_for(Precision precision);
 
 /// The layer that `spec` describes, without parameters. Throws Error(Unavailable) for an opaque
 /// layer.
 std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                                             const SampleShape& input,
-                                            DType real);
+                                            NumberFormat format);
 
 }  // namespace pipetwin::exec

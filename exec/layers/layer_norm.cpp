@@ -2,10 +2,11 @@
 
 namespace pipetwin::exec {
 
-LayerNorm::LayerNorm(const SampleShape& input, DType real) : ExecutableLayer(input, input, real) {}
+LayerNorm::LayerNorm(const SampleShape& input, NumberFormat format)
+    : ExecutableLayer(input, input, format) {}
 
 Bytes LayerNorm::kept_bytes(int samples) const {
-    return matrix_bytes(rows(samples), 2);
+    return exact_bytes(rows(samples), 2);
 }
 
 void LayerNorm::create_parameters(ParameterMaker& maker,
@@ -21,7 +22,7 @@ std::vector<Parameter*> LayerNorm::parameters() {
 
 // y = skip + gain * z + bias
 void LayerNorm::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
-    Tensor statistics = call.arena.allocate(real(), x.rows, 2, MemoryKind::Stash);
+    Tensor statistics = call.arena.allocate(format().exact(), x.rows, 2, MemoryKind::Stash);
     call.kernels.layer_norm_forward(x, gain_.value, bias_.value, y, statistics);
     if (!skip.empty()) {
         call.kernels.add(skip, y);

@@ -13,7 +13,7 @@ namespace pipetwin::exec {
 /// Keeps its input, m and s.
 class LayerNorm final : public ExecutableLayer {
   public:
-    LayerNorm(const SampleShape& input, DType real);
+    LayerNorm(const SampleShape& input, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
     void create_parameters(ParameterMaker& maker,

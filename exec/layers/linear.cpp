@@ -2,9 +2,9 @@
 
 namespace pipetwin::exec {
 
-Linear::Linear(const SampleShape& input, int outputs, bool bias, DType real)
+Linear::Linear(const SampleShape& input, int outputs, bool bias, NumberFormat format)
     : ExecutableLayer(
-          input, {.token_ids = false, .positions = input.positions, .width = outputs}, real),
+          input, {.token_ids = false, .positions = input.positions, .width = outputs}, format),
       has_bias_(bias) {}
 
 void Linear::create_parameters(ParameterMaker& maker, const std::string& path, bool ends_residual) {

@@ -11,7 +11,7 @@ namespace pipetwin::exec {
 /// Keeps its input. The skip is laid into y together with the bias before the product adds to it.
 class Linear final : public ExecutableLayer {
   public:
-    Linear(const SampleShape& input, int outputs, bool bias, DType real);
+    Linear(const SampleShape& input, int outputs, bool bias, NumberFormat format);
 
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,

@@ -13,8 +13,10 @@ void add(const LayerCall& call, ConstView skip, View y) {
 
 }  // namespace
 
-Residual::Residual(const std::vector<LayerSpec>& inner, const SampleShape& input, DType real)
-    : ExecutableLayer(input, input, real), branch_(inner, input, real) {
+Residual::Residual(const std::vector<LayerSpec>& inner,
+                   const SampleShape& input,
+                   NumberFormat format)
+    : ExecutableLayer(input, input, format), branch_(inner, input, format) {
     PIPETWIN_EXPECT(branch_.output() == input,
                     "the branch of a residual ends with the shape it began with");
 }

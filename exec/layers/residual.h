@@ -11,7 +11,7 @@ namespace pipetwin::exec {
 /// skip themselves.
 class Residual final : public ExecutableLayer {
   public:
-    Residual(const std::vector<LayerSpec>& inner, const SampleShape& input, DType real);
+    Residual(const std::vector<LayerSpec>& inner, const SampleShape& input, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override { return branch_.kept_bytes(samples); }
     Bytes workspace_bytes(int samples) const override { return branch_.workspace_bytes(samples); }

@@ -13,10 +13,10 @@ namespace {
 
 std::vector<std::unique_ptr<ExecutableLayer>> make_chain(const std::vector<LayerSpec>& specs,
                                                          SampleShape shape,
-                                                         DType real) {
+                                                         NumberFormat format) {
     std::vector<std::unique_ptr<ExecutableLayer>> layers;
     for (const LayerSpec& spec : specs) {
-        layers.push_back(make_layer(spec, shape, real));
+        layers.push_back(make_layer(spec, shape, format));
         shape = layers.back()->output();
     }
     PIPETWIN_EXPECT(!layers.empty(), "a sequence has at least one layer");
@@ -25,8 +25,10 @@ std::vector<std::unique_ptr<ExecutableLayer>> make_chain(const std::vector<Layer
 
 }  // namespace
 
-Sequence::Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, DType real)
-    : Sequence(make_chain(inner, input, real), real) {
+Sequence::Sequence(const std::vector<LayerSpec>& inner,
+                   const SampleShape& input,
+                   NumberFormat format)
+    : Sequence(make_chain(inner, input, format), format) {
     for (std::size_t i = 0; i < inner.size(); ++i) {
         if (!inner[i].name.empty()) {
             names_[i] = inner[i].name;
@@ -34,8 +36,8 @@ Sequence::Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input
     }
 }
 
-Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, DType real)
-    : ExecutableLayer(layers.front()->input(), layers.back()->output(), real),
+Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, NumberFormat format)
+    : ExecutableLayer(layers.front()->input(), layers.back()->output(), format),
       layers_(std::move(layers)) {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         names_.push_back(fmt::format("{}", i));

@@ -16,9 +16,9 @@ namespace pipetwin::exec {
 /// has weights, so there dx_i has memory of its own until W (`split_bytes`).
 class Sequence final : public ExecutableLayer {
   public:
-    Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, DType real);
+    Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, NumberFormat format);
     /// Of layers already made; their shapes must chain.
-    Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, DType real);
+    Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
     Bytes workspace_bytes(int samples) const override;

@@ -165,7 +165,6 @@ TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
         {gpt, "tied = true", "model.tied = true, expected false"},
         {gpt, "[data]\nkind = \"tokens\"", "one of text, mnist, synthetic"},
         {gpt, "[data]\nkind = \"cifar10\"", "one of text, mnist, synthetic"},
-        {gpt, "[training]\nprecision = \"bf16\"", "one of fp32, fp64"},
         {gpt, "[output]\ncheckpoint_every = 10", "output.checkpoint_every = 10, expected 0"},
     };
     expect_refused(cases, "not built yet");

@@ -12,7 +12,7 @@ namespace {
 
 class CudaSelfTest : public testing::Test {
   protected:
-    static void SetUpTestSuite() { setenv("PIPETWIN_MODULE_PATH", PIPETWIN_PROGRAM_DIR, 1); }
+    static void SetUpTestSuite() { setenv("PIPETWIN_MODULE_PATH", PIPETWIN_PROGRAM_DIR, 0); }
 };
 
 TEST_F(CudaSelfTest, TheModuleLoadsAndAnswersOnEveryMachine) {

@@ -41,6 +41,9 @@ const char* pipetwin_cuda_error_text(int /*error*/) {
     return "fake error";
 }
 
+void pipetwin_cuda_make_devices(const PipetwinCudaRequest* /*request*/,
+                                pipetwin::exec::Device** /*devices*/) {}
+
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {
     report(context, "first", 1, "fine");
     report(context, "second", 0, index == 0 ? "broken on 0" : "broken elsewhere");

@@ -48,7 +48,7 @@ class LayerRun {
                                     .seed = 3,
                                     .layer = 0,
                                     .optimizer_slots = 0,
-                                    .dtype = type});
+                                    .format = type});
         layer->create_parameters(maker, "layer", false);
         std::uint64_t stream = 100;
         for (exec::Parameter* const parameter : layer->parameters()) {  // nothing stays 0 or 1
@@ -86,10 +86,12 @@ class LayerRun {
     exec::Tensor forward(exec::ConstView skip = {}) {
         kept = {};
         exec::LayerCall call = this->call();
+        double sum = 0;
         call.data = &slice_;
+        call.loss_sum = &sum;
         exec::Tensor y = output_like();
         layer->forward(call, x, skip, y, kept);
-        loss = call.loss;
+        loss = sum * call.loss_scale;
         return y;
     }
 

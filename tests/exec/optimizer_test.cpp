@@ -1,5 +1,6 @@
 #include "exec/optimizer.h"
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <span>
@@ -119,8 +120,9 @@ TEST_P(EveryOptimizer, FollowsItsFormulaOverSeveralSteps) {
         for (int step = 1; step <= 4; ++step) {
             const Numbers gradient = random_numbers(size, static_cast<std::uint64_t>(10 + step));
             cpu_kernels().upload(gradient, parameter.gradient);
-            const double squares = update(*device, parameter, settings, step);
-            EXPECT_NEAR(std::sqrt(squares), testing::norm(std::span(gradient)), 1e-5);
+            const std::span<double> squares = device->results(1);
+            update(*device, std::array{&parameter}, settings, step, squares);
+            EXPECT_NEAR(std::sqrt(squares[0]), testing::norm(std::span(gradient)), 1e-5);
             for (std::size_t i = 0; i < gradient.size(); ++i) {
                 GetParam().formula(scalars[i], gradient[i], step);
             }
@@ -142,7 +144,9 @@ TEST_P(EveryOptimizer, RefusesAStepZero) {
     const std::unique_ptr<Device> device = make_cpu_device();
     Arena arena;
     Parameter parameter = make_parameter(arena, DType::F32, GetParam().slots);
-    EXPECT_THROW(update(*device, parameter, {.kind = GetParam().kind}, 0), InternalError);
+    EXPECT_THROW(
+        update(*device, std::array{&parameter}, {.kind = GetParam().kind}, 0, device->results(1)),
+        InternalError);
 }
 
 TEST(OptimizerSettings, ComeFromTheScenario) {

@@ -84,13 +84,13 @@ TEST(Reference, C10OneStageAndOneMicroBatchHaveItsBits) {
                     arena,
                     model,
                     {.stage = 0, .first_layer = 0, .layer_count = model.layer_count()},
-                    {.precision = precision,
+                    {.format = number_format(precision, Backend::Cpu),
                      .seed = 9,
                      .micro_batches = 1,
                      .largest_micro_batch = 4,
                      .optimizer = OptimizerKind::AdamW,
                      .input_gradient = false,
-                     .after_layer = {}});
+                     .layer_done = {}});
         stage.forward(0, {}, slices.front(), true);
         stage.backward(0, {});
         EXPECT_EQ(stage.loss(), expected.loss);

@@ -31,10 +31,12 @@ Profile byte_profile(const Model& model, const std::vector<int>& sizes, Precisio
         cost.name = layer.spec.name;
         cost.kind = to_string(layer.spec.type);
         cost.parameter_count = layer.parameter_count;
-        cost.parameter_bytes = {layer.parameter_count *
-                                static_cast<std::int64_t>(size_of(dtype_for(precision)))};
+        cost.parameter_bytes = {
+            layer.parameter_count *
+            static_cast<std::int64_t>(size_of(number_format(precision, Backend::Cpu).real))};
         for (const int size : sizes) {
-            const LayerBytes bytes = layer_bytes(layer, size, precision);
+            const LayerBytes bytes =
+                layer_bytes(layer, size, number_format(precision, Backend::Cpu));
             LayerSample sample;
             sample.micro_batch_size = size;
             sample.input = bytes.input;

@@ -42,13 +42,13 @@ inline Batch gpt_batch(int samples) {
 }
 
 inline StageOptions options(Precision precision = Precision::Fp32) {
-    return {.precision = precision,
+    return {.format = number_format(precision, Backend::Cpu),
             .seed = 5,
             .micro_batches = 3,
             .largest_micro_batch = 3,
             .optimizer = OptimizerKind::AdamW,
             .input_gradient = false,
-            .after_layer = {}};
+            .layer_done = {}};
 }
 
 /// Consecutive stages of a model, each with its own arena, in one thread: what an executor does

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -307,22 +308,31 @@ TEST(Stage, ResetFreesWhatAFailedStepLeft) {
     pipeline.forward(0, data, true);
 }
 
-TEST(Stage, TellsItsObserverOfEveryLayerAndPart) {
+TEST(Stage, TellsOfEveryLayerAndPartWhenItIsDone) {
     std::vector<std::string> told;
+    std::set<int> with_weights;
     StageOptions observed = options();
-    observed.after_layer = [&](int layer, Op part, const Tensor* result) {
-        if (result != nullptr || part == Op::Optimizer) {
-            told.push_back(std::string(op_text(part)) + std::to_string(layer));
+    TimePoint last;
+    observed.layer_done = [&](int layer, Op part, TimePoint done) {
+        EXPECT_GE(done, last);
+        last = done;
+        const std::string text = std::string(op_text(part)) + std::to_string(layer);
+        if (part == Op::BackwardWeight) {
+            with_weights.insert(layer);
+        } else if (told.empty() ||
+                   told.back() != text) {  // a layer made of others tells of each of them
+            told.push_back(text);
         }
     };
     const Batch batch = gpt_batch(3);
     const MicroBatch data = split(batch, {3}).front();
     Pipeline pipeline(small_gpt(), {2, 4}, observed);
     pipeline.forward(0, data, true);
-    EXPECT_EQ(told, (std::vector<std::string>{"F0", "F1", "F2", "F3", "F4"}));
+    EXPECT_EQ(told, (std::vector<std::string>{"F0", "F1", "F2", "F3", "F4", "F5"}));
     told.clear();
     pipeline.backward(0, data, false);
-    EXPECT_EQ(told, (std::vector<std::string>{"I5", "I4", "I3", "I2", "I1"}));
+    EXPECT_EQ(told, (std::vector<std::string>{"I5", "I4", "I3", "I2", "I1", "I0"}));
+    EXPECT_EQ(with_weights, (std::set<int>{0, 1, 2, 3, 4, 5}));
     told.clear();
     pipeline.stages[1]->update({}, 1);
     EXPECT_EQ(told, (std::vector<std::string>{"OPT2", "OPT3", "OPT4", "OPT5"}));

@@ -70,7 +70,8 @@ Scenario scenario_of(const Shape& shape) {
 
 Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& times) {
     const std::vector<int> sizes = micro_batch_sizes(shape.batch, shape.micro_batches);
-    const std::int64_t width = shape.precision == Precision::Fp64 ? 8 : 4;
+    const exec::NumberFormat format = exec::number_format(shape.precision, shape.backend);
+    const auto width = static_cast<std::int64_t>(exec::size_of(format.real));
     Profile profile;
     profile.source = CostSource::Estimated;
     profile.precision = std::string(pipetwin::to_string(shape.precision));
@@ -83,7 +84,7 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
         cost.parameter_count = layer.parameter_count;
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
         for (const int size : std::set<int>(sizes.begin(), sizes.end())) {
-            const exec::LayerBytes bytes = exec::layer_bytes(layer, size, shape.precision);
+            const exec::LayerBytes bytes = exec::layer_bytes(layer, size, format);
             cost.samples.push_back({.micro_batch_size = size,
                                     .forward = times.forward,
                                     .backward_input = times.backward / 2,

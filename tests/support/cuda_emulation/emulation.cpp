@@ -518,22 +518,3 @@ void wait_for_copies(int pending) {
 }
 
 }  // namespace pipetwin::cuda::emulation
-
-const char* cudaGetErrorString(cudaError_t error) {
-    return error == cudaSuccess ? "no error" : "invalid argument";
-}
-
-cudaError_t cudaGetLastError() {
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-    std::memset(to, value, bytes);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyAsync(
-    void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-    std::memcpy(to, from, bytes);
-    return cudaSuccess;
-}

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "tests/support/cuda_emulation/cuda_runtime_api.h"
+
 struct dim3;
 
 /// Runs CUDA kernels on the CPU, one thread of a block after the other, to find their mistakes on
@@ -44,6 +46,17 @@ struct Launch {
     const dim3& block;
     std::size_t dynamic_shared = 0;
 };
+/// Does `work` when the stream comes to it, or puts it into the graph that the stream is making;
+/// at once on the default stream.
+cudaError_t submit(cudaStream_t stream, std::function<void()> work);
+
+/// How many graphs were launched, and calls made of all kinds: what a test of them counts.
+struct Counts {
+    std::int64_t graph_launches = 0;
+    std::int64_t calls = 0;
+};
+Counts counts();
+
 /// Calls `thread` once for each thread of each block.
 void run(const Launch& launch, const std::function<void()>& thread);
 

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cublasLt.h>
+#include <nccl.h>
+
+#include "exec/cuda/owned.h"
+
+/// Checks of the calls of cuBLAS and NCCL, and what they hand out, owned.
+namespace pipetwin::cuda {
+
+inline void check_cublas(const char* call, cublasStatus_t status) {
+    check(call,
+          status == CUBLAS_STATUS_SUCCESS,
+          cublasLtGetStatusString(status),
+          static_cast<int>(status));
+}
+
+inline void check_nccl(const char* call, ncclResult_t result) {
+    check(call, result == ncclSuccess, ncclGetErrorString(result), static_cast<int>(result));
+}
+
+using CublasHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
+using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using MatrixLayout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using MatmulPreference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+using Communicator = Owned<ncclComm_t, ncclCommDestroy>;
+
+}  // namespace pipetwin::cuda
+
+#define PIPETWIN_CUBLAS_CHECK(call) ::pipetwin::cuda::check_cublas(#call, (call))
+#define PIPETWIN_NCCL_CHECK(call) ::pipetwin::cuda::check_nccl(#call, (call))

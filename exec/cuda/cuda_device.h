@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/device_memory.h"
+#include "exec/cuda/green_context.h"
+#include "exec/cuda/lane.h"
+#include "exec/device.h"
+
+namespace pipetwin::cuda {
+
+/// One rank's share of a GPU: all of it, which the ranks then share as it comes, or multiprocessors
+/// of its own. The host issues the calls of an action, then waits until the GPU has done them: its
+/// clock is the device's clock, and what an action freed may be used by the next.
+class CudaDevice final : public exec::Device {
+  public:
+    /// `part` is null where ranks share the whole device.
+    CudaDevice(int device,
+               std::shared_ptr<DeviceMemory> memory,
+               std::unique_ptr<GreenContext> part,
+               const Lane::Options& options);
+    ~CudaDevice() override;
+
+    void enter_thread() override;
+    exec::TimePoint now() override;
+    exec::TimePoint complete(const Action& action,
+                             exec::TimePoint begin,
+                             Duration planned) override;
+    void finish() override;
+    void mark(std::function<void(exec::TimePoint)> then) override;
+    exec::Memory& memory() override { return *memory_; }
+    std::span<double> results(std::size_t count) override;
+    const exec::Kernels& kernels() override { return kernels_; }
+
+  private:
+    using Results = Owned<double*, cudaFreeHost>;
+
+    std::shared_ptr<DeviceMemory> memory_;
+    std::unique_ptr<GreenContext> part_;
+    Place place_;
+    Lane lane_;
+    CudaKernels kernels_;
+    std::vector<Results> results_;  ///< in host memory that the GPU can write to
+};
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,438 @@
+#include "exec/cuda/cuda_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "exec/cuda/attention.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+using exec::ConstView;
+using exec::DType;
+using exec::View;
+
+Real real_of(DType type) {
+    PIPETWIN_EXPECT(type == DType::F32 || type == DType::BF16, "the GPU computes in fp32 and bf16");
+    return type == DType::BF16 ? Real::BF16 : Real::F32;
+}
+
+std::size_t bytes_of(ConstView view) {
+    return static_cast<std::size_t>(view.size()) * exec::size_of(view.dtype);
+}
+
+cudaError_t zero(void* y, std::size_t bytes, cudaStream_t stream) {
+    return cudaMemsetAsync(y, 0, bytes, stream);
+}
+
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+
+/// The half-precision number nearest to `value`, of two the even one; as the GPU rounds.
+std::uint16_t bf16_of(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    if ((bits & 0x7FFF'FFFFU) > 0x7F80'0000U) {
+        return 0x7FFF;  // not a number
+    }
+    return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
+}
+
+float float_of(std::uint16_t bf16) {
+    return std::bit_cast<float>(std::uint32_t{bf16} << 16U);
+}
+
+/// Numbers as the elements of a tensor.
+template <class From>
+void convert(std::span<const From> from, DType type, std::byte* to) {
+    const auto store = [&to](auto value) {
+        std::memcpy(to, &value, sizeof(value));
+        to += sizeof(value);
+    };
+    for (const From value : from) {
+        switch (type) {
+            case DType::F32:
+                store(static_cast<float>(value));
+                break;
+            case DType::BF16:
+                store(bf16_of(static_cast<float>(value)));
+                break;
+            case DType::I32:
+                store(static_cast<std::int32_t>(value));
+                break;
+            case DType::F64:
+                PIPETWIN_EXPECT(false, "the GPU has no fp64 tensors");
+        }
+    }
+}
+
+AttentionShape shape_of(const exec::AttentionShape& shape) {
+    return {.samples = shape.samples,
+            .positions = shape.positions,
+            .heads = shape.heads,
+            .width = shape.width};
+}
+
+LayerNorm norm_of(ConstView x, ConstView gain) {
+    return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
+}
+
+Embedding embedding_of(ConstView ids, int positions, std::int64_t width) {
+    return {
+        .rows = ids.rows, .positions = positions, .width = width, .ids = ids.as<std::int32_t>()};
+}
+
+CrossEntropy loss_of(ConstView x, ConstView targets) {
+    return {.rows = x.rows, .width = x.columns, .x = x.data, .targets = targets.as<std::int32_t>()};
+}
+
+UpdateTensor tensor_of(const exec::UpdateView& p) {
+    const bool has_master = !p.master.empty();
+    PIPETWIN_EXPECT(has_master == (p.value.dtype == DType::BF16),
+                    "values in half precision are rounded from master weights");
+    return {.value = p.value.data,
+            .master = p.master.as<float>(),
+            .gradient = p.gradient.as<float>(),
+            .first = p.first.as<float>(),
+            .second = p.second.as<float>(),
+            .size = p.value.size(),
+            .squares = p.squares};
+}
+
+cudaError_t multiply(Products* products,
+                     int number,
+                     const void* a,
+                     const void* b,
+                     const void* c,
+                     const void* bias,
+                     void* d,
+                     cudaStream_t stream) {
+    return products->multiply(number, a, b, c, bias, d, stream);
+}
+
+}  // namespace
+
+void CudaKernels::fill_zero(View y) const {
+    lane_.list().add("cudaMemsetAsync", zero, y.data, bytes_of(y));
+}
+
+template <class From>
+void CudaKernels::upload_from(std::span<const From> from, View y) const {
+    PIPETWIN_EXPECT(from.size() == static_cast<std::size_t>(y.size()),
+                    "as many numbers as the tensor holds");
+    const std::size_t width = exec::size_of(y.dtype);
+    auto* to = static_cast<std::byte*>(y.data);
+    while (!from.empty()) {
+        const std::size_t count = std::min(from.size(), lane_.staging_bytes() / width);
+        std::byte* place = lane_.stage(count * width);
+        if (place == nullptr) {
+            lane_.finish();
+            place = lane_.stage(count * width);
+        }
+        convert(from.first(count), y.dtype, place);
+        lane_.list().add("cudaMemcpyAsync", copy, to, place, count * width);
+        to += count * width;
+        from = from.subspan(count);
+    }
+}
+
+void CudaKernels::upload(std::span<const std::int32_t> from, View y) const {
+    upload_from(from, y);
+}
+void CudaKernels::upload(std::span<const float> from, View y) const {
+    upload_from(from, y);
+}
+void CudaKernels::upload(std::span<const double> from, View y) const {
+    upload_from(from, y);
+}
+
+std::vector<double> CudaKernels::values(ConstView x) const {
+    std::vector<std::byte> bytes(bytes_of(x));
+    lane_.finish();
+    PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(
+        bytes.data(), x.data, bytes.size(), cudaMemcpyDeviceToHost, lane_.stream()));
+    PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(lane_.stream()));
+    std::vector<double> result(static_cast<std::size_t>(x.size()));
+    const auto element = [&](auto zero, std::size_t index) {
+        std::memcpy(&zero, bytes.data() + index * sizeof(zero), sizeof(zero));
+        return zero;
+    };
+    for (std::size_t i = 0; i < result.size(); ++i) {
+        result[i] = x.dtype == DType::BF16
+                        ? static_cast<double>(float_of(element(std::uint16_t{}, i)))
+                    : x.dtype == DType::I32 ? static_cast<double>(element(std::int32_t{}, i))
+                                            : static_cast<double>(element(float{}, i));
+    }
+    return result;
+}
+
+void CudaKernels::add(ConstView x, View y) const {
+    lane_.list().add("add", cuda::add, real_of(y.dtype), y.size(), x.data, y.data);
+}
+
+void CudaKernels::product(
+    const Product& product, ConstView a, ConstView b, ConstView c, ConstView bias, View d) const {
+    Product typed = product;
+    typed.factors = real_of(a.dtype);
+    typed.result = real_of(d.dtype);
+    typed.has_bias = !bias.empty();
+    typed.adds = !c.empty();
+    lane_.list().add("cublasLtMatmul",
+                     multiply,
+                     &lane_.products(),
+                     lane_.products().number_of(typed),
+                     a.data,
+                     b.data,
+                     c.data,
+                     bias.data,
+                     d.data);
+}
+
+// y = skip + x w + b
+void CudaKernels::linear_forward(
+    ConstView x, ConstView w, ConstView b, ConstView skip, View y) const {
+    product({.m = static_cast<std::int32_t>(x.rows),
+             .n = static_cast<std::int32_t>(w.columns),
+             .k = static_cast<std::int32_t>(w.rows)},
+            x,
+            w,
+            skip,
+            b,
+            y);
+}
+
+// dx = skip + dy w^T
+void CudaKernels::linear_backward_input(ConstView dy, ConstView w, ConstView skip, View dx) const {
+    product({.m = static_cast<std::int32_t>(dy.rows),
+             .n = static_cast<std::int32_t>(w.rows),
+             .k = static_cast<std::int32_t>(w.columns),
+             .b_transposed = true},
+            dy,
+            w,
+            skip,
+            {},
+            dx);
+}
+
+// dw += x^T dy,  db += sum of the rows of dy
+void CudaKernels::linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const {
+    product({.m = static_cast<std::int32_t>(dw.rows),
+             .n = static_cast<std::int32_t>(dw.columns),
+             .k = static_cast<std::int32_t>(x.rows),
+             .a_transposed = true},
+            x,
+            dy,
+            dw,
+            {},
+            dw);
+    if (!db.empty()) {
+        lane_.list().add("column_sums",
+                         column_sums,
+                         real_of(dy.dtype),
+                         dy.rows,
+                         dy.columns,
+                         dy.data,
+                         db.as<float>(),
+                         scratch<float>(column_sums_scratch(dy.rows, dy.columns)));
+    }
+}
+
+void CudaKernels::layer_norm_forward(
+    ConstView x, ConstView gain, ConstView bias, View y, View statistics) const {
+    lane_.list().add("layer_norm_forward",
+                     cuda::layer_norm_forward,
+                     real_of(x.dtype),
+                     norm_of(x, gain),
+                     bias.data,
+                     y.data,
+                     statistics.as<float>());
+}
+
+void CudaKernels::layer_norm_backward_input(ConstView x,
+                                            ConstView gain,
+                                            ConstView statistics,
+                                            ConstView dy,
+                                            ConstView skip,
+                                            View dx) const {
+    lane_.list().add("layer_norm_backward_input",
+                     cuda::layer_norm_backward_input,
+                     real_of(x.dtype),
+                     norm_of(x, gain),
+                     statistics.as<float>(),
+                     dy.data,
+                     skip.data,
+                     dx.data);
+}
+
+void CudaKernels::layer_norm_backward_weight(
+    ConstView x, ConstView statistics, ConstView dy, View dgain, View dbias) const {
+    lane_.list().add("layer_norm_backward_weight",
+                     cuda::layer_norm_backward_weight,
+                     real_of(x.dtype),
+                     norm_of(x, {}),
+                     statistics.as<float>(),
+                     dy.data,
+                     dgain.as<float>(),
+                     dbias.as<float>(),
+                     scratch<float>(layer_norm_scratch(x.rows, x.columns)));
+}
+
+void CudaKernels::gelu_forward(ConstView x, View y) const {
+    lane_.list().add(
+        "gelu_forward", cuda::gelu_forward, real_of(x.dtype), x.size(), x.data, y.data);
+}
+
+void CudaKernels::gelu_backward(ConstView x, ConstView dy, View dx) const {
+    lane_.list().add(
+        "gelu_backward", cuda::gelu_backward, real_of(x.dtype), x.size(), x.data, dy.data, dx.data);
+}
+
+void CudaKernels::attention_forward(const exec::AttentionShape& shape,
+                                    ConstView qkv,
+                                    View softmax,
+                                    View context) const {
+    lane_.list().add("attention_forward",
+                     cuda::attention_forward,
+                     real_of(qkv.dtype),
+                     shape_of(shape),
+                     qkv.data,
+                     context.data,
+                     softmax.as<float>());
+}
+
+// What the kernel writes may not be what it reads: dQ | dK | dV take a detour over the scratch.
+void CudaKernels::attention_backward(const exec::AttentionShape& shape,
+                                     ConstView softmax,
+                                     ConstView context,
+                                     ConstView dcontext,
+                                     View qkv,
+                                     std::byte* scratch) const {
+    const std::size_t bytes = bytes_of(qkv);
+    lane_.list().add("attention_backward",
+                     cuda::attention_backward,
+                     real_of(qkv.dtype),
+                     shape_of(shape),
+                     qkv.data,
+                     context.data,
+                     softmax.as<float>(),
+                     dcontext.data,
+                     scratch,
+                     reinterpret_cast<float*>(scratch + (bytes + 15) / 16 * 16));
+    lane_.list().add("cudaMemcpyAsync", copy, qkv.data, scratch, bytes);
+}
+
+void CudaKernels::embedding_forward(
+    ConstView ids, ConstView tokens, ConstView places, int positions, View y) const {
+    lane_.list().add("embedding_forward",
+                     cuda::embedding_forward,
+                     real_of(y.dtype),
+                     embedding_of(ids, positions, y.columns),
+                     tokens.data,
+                     places.data,
+                     y.data);
+}
+
+void CudaKernels::embedding_backward(
+    ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const {
+    lane_.list().add("embedding_backward",
+                     cuda::embedding_backward,
+                     real_of(dy.dtype),
+                     embedding_of(ids, positions, dy.columns),
+                     dy.data,
+                     dtokens.as<float>(),
+                     dplaces.as<float>());
+}
+
+void CudaKernels::cross_entropy_forward(ConstView x,
+                                        ConstView targets,
+                                        View log_sums,
+                                        double* sum) const {
+    lane_.list().add("cross_entropy_forward",
+                     cuda::cross_entropy_forward,
+                     real_of(x.dtype),
+                     loss_of(x, targets),
+                     log_sums.as<float>(),
+                     scratch<double>(x.rows),
+                     sum);
+}
+
+void CudaKernels::cross_entropy_backward(
+    ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const {
+    lane_.list().add("cross_entropy_backward",
+                     cuda::cross_entropy_backward,
+                     real_of(x.dtype),
+                     loss_of(x, targets),
+                     log_sums.as<float>(),
+                     static_cast<float>(scale),
+                     dx.data);
+}
+
+void CudaKernels::sgd(std::span<const exec::UpdateView> parameters, double rate) const {
+    update(UpdateRule::Sgd, parameters, {.rate = static_cast<float>(rate)});
+}
+
+void CudaKernels::momentum(std::span<const exec::UpdateView> parameters,
+                           double rate,
+                           double mu) const {
+    update(UpdateRule::Momentum,
+           parameters,
+           {.rate = static_cast<float>(rate), .keep_first = static_cast<float>(mu)});
+}
+
+void CudaKernels::rmsprop(std::span<const exec::UpdateView> parameters,
+                          double rate,
+                          double decay,
+                          double epsilon) const {
+    update(UpdateRule::RmsProp,
+           parameters,
+           {.rate = static_cast<float>(rate),
+            .keep_first = static_cast<float>(decay),
+            .take_first = static_cast<float>(1 - decay),
+            .epsilon = static_cast<float>(epsilon)});
+}
+
+void CudaKernels::adam(std::span<const exec::UpdateView> parameters,
+                       const exec::AdamFactors& factors) const {
+    update(UpdateRule::Adam,
+           parameters,
+           {.rate = static_cast<float>(factors.rate),
+            .keep_first = static_cast<float>(factors.beta1),
+            .take_first = static_cast<float>(1 - factors.beta1),
+            .keep_second = static_cast<float>(factors.beta2),
+            .take_second = static_cast<float>(1 - factors.beta2),
+            .epsilon = static_cast<float>(factors.epsilon),
+            .root_scale = static_cast<float>(factors.root_scale),
+            .decay_factor = static_cast<float>(factors.decay_factor)});
+}
+
+// The factors change from step to step, so they come from host memory: a CUDA graph keeps the
+// address that they are copied from, not the numbers.
+void CudaKernels::update(UpdateRule rule,
+                         std::span<const exec::UpdateView> parameters,
+                         const UpdateFactors& factors) const {
+    if (parameters.empty()) {
+        return;
+    }
+    const UpdateTable& table = table_of(parameters);
+    const Real real = real_of(parameters.front().value.dtype);
+    std::byte* staged = lane_.stage(sizeof(factors));
+    if (staged == nullptr) {
+        lane_.finish();
+        staged = lane_.stage(sizeof(factors));
+    }
+    std::memcpy(staged, &factors, sizeof(factors));
+    lane_.list().add("cudaMemcpyAsync", copy, table.factors(), staged, sizeof(factors));
+    lane_.list().add("update", cuda::update, real, rule, table.updates());
+}
+
+const UpdateTable& CudaKernels::table_of(std::span<const exec::UpdateView> parameters) const {
+    std::vector<UpdateTensor> tensors;
+    tensors.reserve(parameters.size());
+    std::ranges::transform(parameters, std::back_inserter(tensors), tensor_of);
+    const auto found = std::ranges::find_if(
+        tables_, [&](const UpdateTable& table) { return table.is_of(tensors); });
+    return found != tables_.end() ? *found : tables_.emplace_back(lane_, std::move(tensors));
+}
+
+}  // namespace pipetwin::cuda

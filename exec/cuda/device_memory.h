@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+#include "exec/block_heap.h"
+#include "exec/cuda/owned.h"
+#include "exec/memory.h"
+
+namespace pipetwin::cuda {
+
+/// The memory of all ranks of one GPU: one cudaMalloc, shared out by a BlockHeap; what does not fit
+/// there any more gets another. Blocks begin at multiples of 256 bytes, as those of cudaMalloc do.
+/// Ranks keep the blocks that they have freed (exec/arena.h), and what one rank gives back to here
+/// is used by another only after both have finished; so no block is written while the GPU still
+/// reads it.
+class DeviceMemory final : public exec::Memory {
+  public:
+    /// On the current device. Throws Error(Infeasible), naming what there is, if it has not so many
+    /// bytes left.
+    explicit DeviceMemory(std::size_t bytes);
+
+    void* take(std::size_t bytes) override;
+    void give_back(void* block, std::size_t bytes) noexcept override;
+
+  private:
+    struct Piece {
+        Owned<std::byte*, cudaFree> memory;
+        std::size_t bytes = 0;
+        exec::BlockHeap heap;
+    };
+    static Piece new_piece(std::size_t bytes);
+
+    std::mutex mutex_;
+    std::vector<Piece> pieces_;
+};
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+namespace pipetwin::cuda {
+
+/// A part of a GPU's multiprocessors, to itself: what runs on its stream runs on them alone, at the
+/// same time as the other parts. The L2 cache, memory and clocks stay common to all.
+class GreenContext {
+  public:
+    ~GreenContext();
+    GreenContext(const GreenContext&) = delete;
+    GreenContext& operator=(const GreenContext&) = delete;
+
+    /// Makes it the calling thread's.
+    void enter() const;
+    cudaStream_t stream() const { return stream_; }
+    int multiprocessors() const { return multiprocessors_; }
+
+  private:
+    friend std::vector<std::unique_ptr<GreenContext>> cut_device(int device,
+                                                                 std::span<const int> parts);
+    GreenContext() = default;
+
+    CUgreenCtx green_ = nullptr;
+    CUcontext context_ = nullptr;
+    CUstream stream_ = nullptr;
+    int multiprocessors_ = 0;
+};
+
+/// Multiprocessors are given out in so many at a time.
+inline constexpr int multiprocessors_of_a_unit = 8;
+
+/// Into how many units each part's share comes, where parts are `wanted` (in units; empty: alike)
+/// and the device has `units`. Throws CudaFailure, naming both, if they are not enough.
+std::vector<int> shares(int units, int parts, std::span<const int> wanted);
+
+/// One green context per part, of so many units each. Throws CudaFailure.
+std::vector<std::unique_ptr<GreenContext>> cut_device(int device, std::span<const int> parts);
+
+/// How many units the device has.
+int units_of_device(int device);
+
+}  // namespace pipetwin::cuda

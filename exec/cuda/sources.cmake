@@ -1,0 +1,31 @@
+# The sources of the CUDA module. The tests compile the same files against an emulation of CUDA, but for those that call
+# cuBLAS, NCCL or the driver.
+set(PIPETWIN_CUDA_KERNELS
+    attention.cu
+    attention_plain.cu
+    attention_tensor_cores.cu
+    column_sums.cu
+    cross_entropy.cu
+    elementwise.cu
+    embedding.cu
+    layer_norm.cu
+    updates.cu
+)
+set(PIPETWIN_CUDA_HOST
+    attention_check.cpp
+    command_list.cpp
+    command_queue.cpp
+    cuda_device.cpp
+    cuda_kernels.cpp
+    device_memory.cpp
+    lane.cpp
+    module.cpp
+    multiprocessor_shares.cpp
+    update_table.cpp
+)
+set(PIPETWIN_CUDA_LIBRARIES  # where CUDA's other libraries are called
+    driver.cpp
+    green_context.cpp
+    products.cpp
+    self_test.cpp
+)

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+
+namespace pipetwin::exec {
+
+/// Where an arena gets its blocks from. Any thread.
+class Memory {
+  public:
+    virtual ~Memory() = default;
+
+    /// `bytes` are a multiple of 64, and the block begins at one. Throws Error(Infeasible), naming
+    /// the bytes, if there are none left.
+    virtual void* take(std::size_t bytes) = 0;
+
+    /// A block of that size, which nobody uses any more.
+    virtual void give_back(void* block, std::size_t bytes) noexcept = 0;
+};
+
+/// Of this program. Large blocks lie on huge pages; fresh ones were touched once, so that page
+/// faults do not fall into a measured action.
+Memory& host_memory();
+
+}  // namespace pipetwin::exec

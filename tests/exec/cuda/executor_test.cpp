@@ -1,0 +1,201 @@
+#include "exec/executor.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/footprint.h"
+#include "exec/cuda_module.h"
+#include "exec/profiler.h"
+#include "exec/random_batch.h"
+#include "tests/support/small_training.h"
+
+/// The CUDA backend against the CPU's: the module that the program loads, with its kernels, streams
+/// and graphs. Compiled twice: for the module on a GPU, and, with PIPETWIN_EMULATED_MODULE_DIR, for
+/// the one whose CUDA is tests/support/cuda_emulation.
+namespace pipetwin::exec {
+namespace {
+
+using test::NamedValues;
+using test::Shape;
+
+struct Outcome {
+    std::vector<double> losses;            ///< [step]
+    std::vector<double> norms;             ///< [step] of the gradients
+    std::vector<NamedValues> gradients{};  ///< of the last step
+    std::vector<NamedValues> weights{};    ///< after it
+
+    bool operator==(const Outcome&) const = default;
+};
+
+Outcome train(const Model& model, const Shape& shape, int steps) {
+    const Plan plan = test::plan_of(model, shape);
+    Executor executor(plan, model, test::options_of(shape));
+    Outcome outcome;
+    for (int step = 0; step < steps; ++step) {
+        const StepResult result = executor.run_step(random_batch(model, shape.batch, 1), step);
+        outcome.losses.push_back(result.loss);
+        outcome.norms.push_back(result.grad_norm);
+        const std::vector<MemoryUse> predicted = peak_memory(plan);
+        for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
+            EXPECT_EQ(result.peak[rank].total(), predicted[rank].total())
+                << test::to_string(shape) << ", rank " << rank;
+        }
+    }
+    for (const Parameter* const parameter : executor.parameters()) {
+        outcome.gradients.push_back({parameter->name, executor.values(parameter->gradient)});
+        outcome.weights.push_back({parameter->name, executor.values(parameter->value)});
+    }
+    return outcome;
+}
+
+double norm(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) {
+        sum += value * value;
+    }
+    return std::sqrt(sum);
+}
+
+/// ||a - b|| <= bound ||b|| for every tensor; tensors whose true gradient is 0 against `floor`.
+void expect_near(const std::vector<NamedValues>& a,
+                 const std::vector<NamedValues>& b,
+                 double bound,
+                 double floor) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        EXPECT_EQ(a[i].name, b[i].name);
+        std::vector<double> difference = a[i].values;
+        ASSERT_EQ(difference.size(), b[i].values.size());
+        for (std::size_t k = 0; k < difference.size(); ++k) {
+            difference[k] -= b[i].values[k];
+        }
+        EXPECT_LE(norm(difference), bound * std::max(norm(b[i].values), floor)) << a[i].name;
+    }
+}
+
+class CudaExecutor : public ::testing::Test {
+  protected:
+    void SetUp() override {
+#ifdef PIPETWIN_EMULATED_MODULE_DIR
+        ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_EMULATED_MODULE_DIR, 1);
+        const CudaProbe probe = probe_cuda();
+        ASSERT_EQ(probe.state, CudaState::Available) << probe.detail;
+#else
+        ::setenv(
+            "PIPETWIN_MODULE_PATH", PIPETWIN_PROGRAM_DIR, 0);  // not in the place of the user's
+        if (const CudaProbe probe = probe_cuda(); probe.state != CudaState::Available) {
+            GTEST_SKIP() << probe.detail;
+        }
+#endif
+    }
+
+    static Shape on_cuda(Shape shape) {
+        shape.backend = Backend::Cuda;
+        return shape;
+    }
+};
+
+TEST_F(CudaExecutor, TrainsAsTheCpuDoes) {
+    for (const Model& model : {test::small_gpt(), test::small_mlp()}) {
+        for (const OptimizerKind optimizer : {OptimizerKind::Sgd,
+                                              OptimizerKind::Momentum,
+                                              OptimizerKind::RmsProp,
+                                              OptimizerKind::AdamW}) {
+            const Shape shape{.micro_batches = 2, .batch = 5, .optimizer = optimizer};
+            const Outcome cpu = train(model, shape, 1);
+            const Outcome gpu = train(model, on_cuda(shape), 1);
+            EXPECT_NEAR(gpu.losses[0], cpu.losses[0], 1e-5 * cpu.losses[0]);
+            EXPECT_NEAR(gpu.norms[0], cpu.norms[0], 1e-5 * cpu.norms[0]);
+            expect_near(gpu.gradients, cpu.gradients, 1e-5, 1e-2 * cpu.norms[0]);
+        }
+    }
+}
+
+// The third step repeats the calls of the second, so it runs as graphs.
+TEST_F(CudaExecutor, StaysWithTheCpuOverManySteps) {
+    const Model model = test::small_gpt();
+    const Shape shape{.stages = 2, .schedule = "1f1b"};
+    const Outcome cpu = train(model, shape, 5);
+    const Outcome gpu = train(model, on_cuda(shape), 5);
+    EXPECT_LT(gpu.losses.back(), gpu.losses.front());
+    for (std::size_t step = 0; step < cpu.losses.size(); ++step) {
+        EXPECT_NEAR(gpu.losses[step], cpu.losses[step], 1e-4 * cpu.losses[step]) << step;
+    }
+}
+
+TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
+    const Model model = test::small_gpt();
+    for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
+        const Shape whole{.schedule = "1f1b", .precision = precision};
+        const Outcome expected = train(model, on_cuda(whole), 3);
+        Shape two = whole;
+        two.stages = 2;
+        two.recompute = Recompute::ExceptLast;
+        Shape four = whole;
+        four.stages = 4;
+        four.schedule = "zb-h1";
+        for (const Shape& shape : {two, four}) {
+            EXPECT_EQ(train(model, on_cuda(shape), 3), expected) << test::to_string(shape);
+        }
+    }
+}
+
+TEST_F(CudaExecutor, TrainsInHalfPrecisionNearlyAsInSingle) {
+    const Model model = test::small_gpt();
+    const Shape single{.stages = 2, .schedule = "1f1b"};
+    Shape half = single;
+    half.precision = Precision::Bf16;
+    const Outcome expected = train(model, on_cuda(single), 4);
+    const Outcome found = train(model, on_cuda(half), 4);
+    for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+        EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-2 * expected.losses[step]);
+    }
+}
+
+// Events on the GPU's own clock say when each layer was done.
+TEST_F(CudaExecutor, IsProfiledLayerByLayer) {
+    const Model model = test::small_gpt();
+    ProfilerOptions options;
+    options.micro_batch_sizes = {2};
+    options.micro_batches = 2;
+    options.busy_workers = 2;
+    options.repeats = 3;
+    options.backend = Backend::Cuda;
+    options.precision = Precision::Bf16;
+    const Profile profile = profile_model(model, options);
+    EXPECT_EQ(profile.precision, "bf16");
+    for (int index = 0; index < model.layer_count(); ++index) {
+        const LayerCost& layer = profile.layers[static_cast<std::size_t>(index)];
+        EXPECT_EQ(layer.parameter_bytes.count, 2 * layer.parameter_count);
+        EXPECT_GT(layer.samples[0].forward, Duration{}) << layer.name;
+        EXPECT_GT(layer.samples[0].backward_weight, Duration{}) << layer.name;
+    }
+}
+
+TEST_F(CudaExecutor, RefusesMorePartsThanTheGpuHas) {
+    const Model model = test::small_gpt();
+    Shape shape{.stages = 8, .micro_batches = 8, .schedule = "1f1b"};
+    EXPECT_NO_THROW(train(model, on_cuda(shape), 1));
+    const Model wide = mlp_model(std::vector<int>(19, 4));
+    shape.stages = 17;
+    try {
+        train(wide, on_cuda(shape), 1);
+        FAIL() << "17 stages on 16 units";
+    } catch (const std::exception& error) {
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("too few for 17 stages"));
+    }
+}
+
+TEST_F(CudaExecutor, RefusesDoublePrecision) {
+    const Shape shape{.precision = Precision::Fp64};
+    EXPECT_THROW(train(test::small_gpt(), on_cuda(shape), 1), Error);
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

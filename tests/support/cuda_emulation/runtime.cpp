@@ -1,0 +1,389 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tests/support/cuda_emulation/cuda_runtime_api.h"
+#include "tests/support/cuda_emulation/emulation.h"
+
+using Work = std::function<void()>;
+
+struct CUgraph_st {
+    std::vector<Work> work;
+};
+
+struct CUgraphExec_st {
+    std::vector<Work> work;
+};
+
+struct CUstream_st {
+    std::vector<Work> waiting;
+    CUgraph_st* capturing = nullptr;
+};
+
+struct CUevent_st {
+    cudaStream_t stream = nullptr;
+    std::int64_t recorded = 0;  ///< how often it was asked to be
+    std::int64_t reached = 0;   ///< and how often it was
+    std::chrono::steady_clock::time_point time;
+};
+
+namespace pipetwin::cuda::emulation {
+namespace {
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t most_poisoned = std::size_t{1} << 20U;
+constexpr std::size_t memory_of_device = std::size_t{4} << 30U;
+
+std::size_t whole_pages(std::size_t bytes) {
+    return (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
+}
+
+/// Everything that the emulated machine has. One thing happens at a time, whichever thread asks.
+class Machine {
+  public:
+    std::recursive_mutex mutex;
+    std::map<std::byte*, std::size_t> device_memory;
+    std::map<std::byte*, std::size_t> pinned_memory;
+    Counts counts;
+
+    std::size_t taken() const {
+        std::size_t sum = 0;
+        for (const auto& [begin, bytes] : device_memory) {
+            sum += bytes;
+        }
+        return sum;
+    }
+
+    bool is_pinned(const void* address) const { return holds(pinned_memory, address); }
+    bool is_on_device(const void* address) const { return holds(device_memory, address); }
+
+    /// The device's memory is open while `work` runs.
+    void work_on_device(const Work& work) {
+        protect(PROT_READ | PROT_WRITE);
+        try {
+            work();
+        } catch (...) {
+            protect(PROT_NONE);
+            throw;
+        }
+        protect(PROT_NONE);
+    }
+
+    void drain(CUstream_st& stream) {
+        const std::vector<Work> work = std::exchange(stream.waiting, {});
+        if (!work.empty()) {
+            work_on_device([&] {
+                for (const Work& one : work) {
+                    one();
+                }
+            });
+        }
+    }
+
+  private:
+    static bool holds(const std::map<std::byte*, std::size_t>& blocks, const void* address) {
+        const auto* const place = static_cast<const std::byte*>(address);
+        return std::any_of(blocks.begin(), blocks.end(), [place](const auto& block) {
+            return place >= block.first && place < block.first + block.second;
+        });
+    }
+
+    void protect(int access) const {
+        for (const auto& [begin, bytes] : device_memory) {
+            ::mprotect(begin, bytes, access);
+        }
+    }
+};
+
+Machine& machine() {
+    static Machine the_machine;
+    return the_machine;
+}
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+}  // namespace
+
+cudaError_t submit(cudaStream_t stream, Work work) {
+    const Lock lock(machine().mutex);
+    ++machine().counts.calls;
+    if (stream == nullptr) {
+        machine().work_on_device(work);
+    } else if (stream->capturing != nullptr) {
+        stream->capturing->work.push_back(std::move(work));
+    } else {
+        stream->waiting.push_back(std::move(work));
+    }
+    return cudaSuccess;
+}
+
+Counts counts() {
+    const Lock lock(machine().mutex);
+    return machine().counts;
+}
+
+}  // namespace pipetwin::cuda::emulation
+
+using pipetwin::cuda::emulation::Lock;
+using pipetwin::cuda::emulation::machine;
+using pipetwin::cuda::emulation::memory_of_device;
+using pipetwin::cuda::emulation::most_poisoned;
+using pipetwin::cuda::emulation::submit;
+using pipetwin::cuda::emulation::whole_pages;
+
+const char* cudaGetErrorString(cudaError_t error) {
+    switch (error) {
+        case cudaSuccess:
+            return "no error";
+        case cudaErrorMemoryAllocation:
+            return "out of memory";
+        case cudaErrorNotReady:
+            return "device not ready";
+        case cudaErrorStreamCaptureUnsupported:
+            return "operation not permitted when stream is capturing";
+        case cudaErrorInvalidValue:
+            break;
+    }
+    return "invalid argument";
+}
+
+cudaError_t cudaGetLastError() {
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+    *count = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+    if (device != 0) {
+        return cudaErrorInvalidValue;
+    }
+    *properties = {};
+    std::strcpy(properties->name, "emulated GPU");
+    properties->major = 9;
+    properties->multiProcessorCount = 132;
+    properties->totalGlobalMem = memory_of_device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+    return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// The first megabyte has the bytes of a NaN, so that what was never written is seen.
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+    const Lock lock(machine().mutex);
+    const std::size_t size = whole_pages(bytes);
+    if (machine().taken() + size > memory_of_device) {
+        return cudaErrorMemoryAllocation;
+    }
+    void* const block =
+        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) {
+        return cudaErrorMemoryAllocation;
+    }
+    std::memset(block, 0xFF, std::min(size, most_poisoned));
+    ::mprotect(block, size, PROT_NONE);
+    machine().device_memory.emplace(static_cast<std::byte*>(block), size);
+    *memory = block;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* memory) {
+    const Lock lock(machine().mutex);
+    const auto found = machine().device_memory.find(static_cast<std::byte*>(memory));
+    if (found == machine().device_memory.end()) {
+        return memory == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+    }
+    ::munmap(found->first, found->second);
+    machine().device_memory.erase(found);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* left, std::size_t* total) {
+    const Lock lock(machine().mutex);
+    *left = memory_of_device - machine().taken();
+    *total = memory_of_device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned /*flags*/) {
+    const Lock lock(machine().mutex);
+    *memory = std::malloc(bytes);
+    machine().pinned_memory.emplace(static_cast<std::byte*>(*memory), bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+    const Lock lock(machine().mutex);
+    machine().pinned_memory.erase(static_cast<std::byte*>(memory));
+    std::free(memory);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/) {
+    const Lock lock(machine().mutex);
+    machine().work_on_device([=] { std::memcpy(to, from, bytes); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+    *stream = new CUstream_st;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    const Lock lock(machine().mutex);
+    machine().drain(*stream);
+    delete stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    const Lock lock(machine().mutex);
+    if (stream->capturing != nullptr) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    machine().drain(*stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+    *event = new CUevent_st;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+    const Lock lock(machine().mutex);
+    const bool capturing = stream->capturing != nullptr;
+    if (capturing != (flags == cudaEventRecordExternal)) {
+        return cudaErrorInvalidValue;  // in a graph it must be an external one, and only there
+    }
+    event->stream = stream;
+    if (!capturing) {
+        ++event->recorded;
+    }
+    return submit(stream, [event] {
+        event->reached = event->recorded;
+        event->time = std::chrono::steady_clock::now();
+    });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    const Lock lock(machine().mutex);
+    if (event->stream == nullptr || event->stream->capturing != nullptr) {
+        return cudaErrorInvalidValue;
+    }
+    machine().drain(*event->stream);
+    return event->reached == event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+    const Lock lock(machine().mutex);
+    *milliseconds = std::chrono::duration<float, std::milli>(to->time - from->time).count();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+    const Lock lock(machine().mutex);
+    stream->capturing = new CUgraph_st;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+    const Lock lock(machine().mutex);
+    *graph = std::exchange(stream->capturing, nullptr);
+    return *graph == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+    const Lock lock(machine().mutex);
+    *status =
+        stream->capturing == nullptr ? cudaStreamCaptureStatusNone : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready,
+                                 cudaGraph_t graph,
+                                 unsigned long long /*flags*/) {
+    *ready = new CUgraphExec_st{graph->work};
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    const Lock lock(machine().mutex);
+    ++machine().counts.graph_launches;
+    return submit(stream, [work = graph->work] {
+        for (const Work& one : work) {
+            one();
+        }
+    });
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+    return submit(stream, [=] { std::memset(to, value, bytes); });
+}
+
+// Pageable memory of the host is read before the call returns, and written before it returns, too.
+cudaError_t cudaMemcpyAsync(
+    void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+    const Lock lock(machine().mutex);
+    const auto is_pageable = [](const void* address) {
+        return !machine().is_on_device(address) && !machine().is_pinned(address);
+    };
+    if (stream == nullptr) {
+        return submit(stream, [=] { std::memmove(to, from, bytes); });
+    }
+    if (stream->capturing != nullptr && (is_pageable(to) || is_pageable(from))) {
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    if (is_pageable(from)) {
+        const auto* const begin = static_cast<const std::byte*>(from);
+        return submit(stream, [to, copy = std::vector<std::byte>(begin, begin + bytes)] {
+            std::memcpy(to, copy.data(), copy.size());
+        });
+    }
+    const cudaError_t error = submit(stream, [=] { std::memmove(to, from, bytes); });
+    if (is_pageable(to)) {
+        machine().drain(*stream);
+    }
+    return error;
+}
