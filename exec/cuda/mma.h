@@ -12,6 +12,7 @@
 ///                 a[1], a[3]: the same in row g + 8
 ///     b (16, 8):  b[0] rows 2t, 2t+1 of column g  b[1] rows 2t+8, 2t+9 of column g
 ///     c (16, 8):  c[0], c[1] row g, columns 2t, 2t+1   c[2], c[3]: the same in row g + 8
+// NOLINTBEGIN(modernize-avoid-c-arrays): registers, as in device_math.h
 namespace pipetwin::cuda {
 
 #ifdef __CUDACC__
@@ -102,3 +103,4 @@ void wait_for_copies() {
 #endif
 
 }  // namespace pipetwin::cuda
+// NOLINTEND(modernize-avoid-c-arrays)

@@ -20,6 +20,8 @@
 
 // The emulation finds the mistakes that it is there for, and its instructions do what CUDA's do.
 
+// NOLINTBEGIN(modernize-avoid-c-arrays, bugprone-implicit-widening-of-multiplication-result): as
+// kernels are written
 namespace pipetwin::cuda {
 namespace {
 
@@ -118,7 +120,7 @@ __global__ void barrier_for_some(unsigned count) {
 }
 
 __global__ void barrier_of_two_places() {
-    if (threadIdx.x < 32) {
+    if (threadIdx.x < 32) {  // NOLINT(bugprone-branch-clone): the two lines are what is tested
         __syncthreads();
     } else {
         __syncthreads();
@@ -403,3 +405,4 @@ TEST(CudaEmulation, BlocksRunInTheOrderToo) {
 
 }  // namespace
 }  // namespace pipetwin::cuda
+// NOLINTEND(modernize-avoid-c-arrays, bugprone-implicit-widening-of-multiplication-result)

@@ -34,7 +34,7 @@ std::string text(Place place) {
 
 /// Of "... [with auto kernel = name; ...]", as GCC and clang ("[kernel = &name, ...]") write it.
 std::string name_of(const Launch& launch) {
-    const std::string whole = launch.function;
+    std::string whole = launch.function;
     const std::size_t mark = whole.find("kernel = ");
     if (mark == std::string::npos) {
         return whole;

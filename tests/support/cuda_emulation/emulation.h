@@ -102,10 +102,12 @@ void expect_aligned(const void* address, std::size_t alignment);
 void expect_in_shared(const void* address, std::size_t bytes);
 
 // Tensor-core instructions by the fragment layouts of the PTX ISA; see exec/cuda/mma.h.
+// NOLINTBEGIN(modernize-avoid-c-arrays): the signature of exec/cuda/mma.h
 void multiply_16x8x16(float (&c)[4],
                       const std::uint32_t (&a)[4],
                       const std::uint32_t (&b)[2],
                       Place place);
+// NOLINTEND(modernize-avoid-c-arrays)
 /// Of four 8 x 8 matrices of 16-bit elements, or of the first two.
 void load_matrices(
     std::uint32_t* registers, int count, bool transposed, const void* row, Place place);

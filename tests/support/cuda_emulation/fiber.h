@@ -12,7 +12,9 @@ class Fiber {
   public:
     Fiber();
     Fiber(const Fiber&) = delete;
+    Fiber(Fiber&&) = delete;
     Fiber& operator=(const Fiber&) = delete;
+    Fiber& operator=(Fiber&&) = delete;
     ~Fiber();
 
     void start(std::function<void()> body);
@@ -30,9 +32,9 @@ class Fiber {
     void* fiber_pointer_ = nullptr;  ///< the stack pointer where it stopped
     void* caller_pointer_ = nullptr;
     // What the address sanitizer wants to know.
-    void* fiber_frames_ = nullptr;
-    const void* caller_stack_ = nullptr;
-    std::size_t caller_stack_bytes_ = 0;
+    [[maybe_unused]] void* fiber_frames_ = nullptr;
+    [[maybe_unused]] const void* caller_stack_ = nullptr;
+    [[maybe_unused]] std::size_t caller_stack_bytes_ = 0;
 };
 
 }  // namespace pipetwin::cuda::emulation

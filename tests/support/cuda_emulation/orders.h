@@ -15,8 +15,8 @@ namespace pipetwin::cuda::emulation {
 template <class Compute>
 auto in_every_order(Compute compute) {
     set_order(Order::Ascending);
-    const auto expected = compute();
-    using Value = typename std::decay_t<decltype(expected)>::value_type;
+    auto expected = compute();
+    using Value = typename decltype(expected)::value_type;
     const auto expect_equal = [&](Order order, std::uint64_t seed) {
         set_order(order, seed);
         const auto found = compute();

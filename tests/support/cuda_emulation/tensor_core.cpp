@@ -16,8 +16,8 @@ Pair pair_of(std::uint32_t bits) {
 }
 
 struct Fragments {
-    std::uint32_t a[4];
-    std::uint32_t b[2];
+    std::array<std::uint32_t, 4> a;
+    std::array<std::uint32_t, 2> b;
 };
 
 }  // namespace
@@ -28,13 +28,14 @@ struct Fragments {
 //   a[1] row g + 8, columns 2t, 2t+1       b[1] rows 2t+8, 2t+9,   column g
 //   a[2] row g,     columns 2t+8, 2t+9     c[0], c[1] row g,       columns 2t, 2t+1
 //   a[3] row g + 8, columns 2t+8, 2t+9     c[2], c[3] row g + 8,   columns 2t, 2t+1
+// NOLINTBEGIN(modernize-avoid-c-arrays): the signature of exec/cuda/mma.h
 void multiply_16x8x16(float (&c)[4],
                       const std::uint32_t (&a)[4],
                       const std::uint32_t (&b)[2],
                       Place place) {
     Fragments own{};
-    std::memcpy(own.a, a, sizeof own.a);
-    std::memcpy(own.b, b, sizeof own.b);
+    std::memcpy(own.a.data(), a, sizeof own.a);
+    std::memcpy(own.b.data(), b, sizeof own.b);
     const Lanes& lanes = collect("mma", all_lanes, &own, sizeof own, place);
     const auto fragments = [&lanes](int lane) {
         Fragments of{};
@@ -49,14 +50,16 @@ void multiply_16x8x16(float (&c)[4],
         for (int pair = 0; pair < 8; ++pair) {  // rows 2 * pair and 2 * pair + 1 of b
             const Fragments row = fragments(4 * group + pair % 4);
             const Fragments of_b = fragments(4 * column + pair % 4);
-            const Pair x = pair_of(row.a[element / 2 + pair / 4 * 2]);
-            const Pair y = pair_of(of_b.b[pair / 4]);
+            const int of_a = element / 2 + pair / 4 * 2;
+            const Pair x = pair_of(row.a[static_cast<std::size_t>(of_a)]);
+            const Pair y = pair_of(of_b.b[static_cast<std::size_t>(pair / 4)]);
             sum += static_cast<double>(x[0]) * static_cast<double>(y[0]) +
                    static_cast<double>(x[1]) * static_cast<double>(y[1]);
         }
         c[element] = static_cast<float>(static_cast<double>(c[element]) + sum);
     }
 }
+// NOLINTEND(modernize-avoid-c-arrays)
 
 // PTX ISA, ldmatrix: lanes 8i ... 8i+7 name the rows of matrix i; register i of lane l receives
 // elements 2 (l mod 4) and the next of row l / 4, or of column l / 4 where transposed.
