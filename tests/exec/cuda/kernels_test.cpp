@@ -545,8 +545,9 @@ TEST_P(CudaKernels, CrossEntropyAndItsGradient) {
         const std::vector<std::int32_t> targets = random_ids(n, width, 2);
         Numbers log_sums(index(n));
         Numbers dx(index(shape.size()));
-        const double sum = cpu().cross_entropy_forward(
-            view(std::as_const(x), n, width), view(targets), view(log_sums, n, 1));
+        double sum = 0;
+        cpu().cross_entropy_forward(
+            view(std::as_const(x), n, width), view(targets), view(log_sums, n, 1), &sum);
         constexpr float scale = 0.25F;
         cpu().cross_entropy_backward(view(std::as_const(x), n, width),
                                      view(targets),
@@ -663,21 +664,29 @@ struct Rates {
 /// The CPU's update; returns the sum of the squares.
 double update_on_cpu(UpdateRule rule, const Rates& rates, Parameter& p) {
     const auto size = static_cast<std::int64_t>(p.value.size());
-    const exec::UpdateView operands{.value = view(p.value, 1, size),
-                                    .gradient = view(p.gradient, 1, size),
-                                    .first = view(p.first, 1, size),
-                                    .second = view(p.second, 1, size)};
+    double squares = 0;
+    exec::UpdateView view_of_p;
+    view_of_p.value = view(p.value, 1, size);
+    view_of_p.gradient = view(p.gradient, 1, size);
+    view_of_p.first = view(p.first, 1, size);
+    view_of_p.second = view(p.second, 1, size);
+    view_of_p.squares = &squares;
+    const std::span<const exec::UpdateView> operands(&view_of_p, 1);
     switch (rule) {
         case UpdateRule::Sgd:
-            return cpu().sgd(operands, rates.rate);
+            cpu().sgd(operands, rates.rate);
+            break;
         case UpdateRule::Momentum:
-            return cpu().momentum(operands, rates.rate, rates.momentum);
+            cpu().momentum(operands, rates.rate, rates.momentum);
+            break;
         case UpdateRule::RmsProp:
-            return cpu().rmsprop(operands, rates.rate, rates.decay, rates.epsilon);
+            cpu().rmsprop(operands, rates.rate, rates.decay, rates.epsilon);
+            break;
         case UpdateRule::Adam:
-            return cpu().adam(operands, rates.adam);
+            cpu().adam(operands, rates.adam);
+            break;
     }
-    return 0;
+    return squares;
 }
 
 UpdateFactors factors_of(UpdateRule rule, const Rates& rates) {
