@@ -67,14 +67,7 @@ void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario)
     }
     refuse_other_machines(scenario);
     if (scenario.cluster.backend == Backend::Cuda) {
-        const exec::CudaProbe probe = exec::probe_cuda();
-        const std::string state = probe.state == exec::CudaState::Available
-                                      ? "this version trains on the CPU only"
-                                      : fmt::format("not available here: {}", probe.detail);
-        throw Error(ErrorKind::Unavailable,
-                    "cluster.backend",
-                    fmt::format("cuda: {}", state),
-                    "train with --set cluster.backend=cpu; 'pipetwin devices' lists what is there");
+        exec::require_cuda();
     }
 }
 

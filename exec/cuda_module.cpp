@@ -190,22 +190,25 @@ constexpr int least_compute_capability = 80;
 
 void require_usable(const CudaProbe& probe, int device) {
     const char* const hint =
-        "set cluster.backend = \"cpu\"; 'pipetwin devices' shows what this machine has";
+        "train with --set cluster.backend=cpu; 'pipetwin devices' lists what is there";
     if (probe.state != CudaState::Available) {
-        throw Error(ErrorKind::Unavailable, "cluster.backend", "CUDA: " + probe.detail, hint);
+        throw Error(ErrorKind::Unavailable,
+                    "cluster.backend",
+                    "cuda: not available here: " + probe.detail,
+                    hint);
     }
     const auto count = std::ssize(probe.devices);
     if (device >= count) {
         throw Error(ErrorKind::Unavailable,
                     "cluster.backend",
-                    fmt::format("CUDA: GPU {} of {} wanted", device, count),
+                    fmt::format("cuda: GPU {} of {} wanted", device, count),
                     hint);
     }
     const CudaDevice& found = probe.devices[static_cast<std::size_t>(device)];
     if (found.compute_capability < least_compute_capability) {
         throw Error(ErrorKind::Unavailable,
                     "cluster.backend",
-                    fmt::format("CUDA: {} has compute capability {}.{}, expected {}.0 or later",
+                    fmt::format("cuda: {} has compute capability {}.{}, expected {}.0 or later",
                                 found.name,
                                 found.compute_capability / 10,
                                 found.compute_capability % 10,
@@ -216,8 +219,12 @@ void require_usable(const CudaProbe& probe, int device) {
 
 }  // namespace
 
+void require_cuda(int device) {
+    require_usable(probe_cuda(), device);
+}
+
 std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request) {
-    require_usable(probe_cuda(), request.device);
+    require_cuda(request.device);
     const Module module = load_module(find_module().value());
     const PipetwinCudaRequest wanted{
         .device = request.device,

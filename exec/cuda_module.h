@@ -47,6 +47,9 @@ struct CudaRequest {
     Bytes memory{};            ///< for all ranks
 };
 
+/// Throws Error(Unavailable), saying why, if no GPU here can be trained on.
+void require_cuda(int device = 0);
+
 /// One device per rank. Throws Error(Unavailable) saying why where there is no usable GPU,
 /// Error(Infeasible) where it has not so much memory or not so many multiprocessors.
 std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request);
