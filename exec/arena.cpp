@@ -1,6 +1,8 @@
 #include "exec/arena.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "core/error.h"
 
@@ -62,6 +64,24 @@ std::byte* Arena::workspace(Bytes bytes) {
 void Arena::reset_peak() {
     peak_ = live_;
     peak_total_ = live_total_;
+}
+
+void Arena::deal_free_blocks(std::span<Arena* const> arenas) {
+    std::map<std::size_t, std::vector<void*>> all;
+    for (const Arena* const arena : arenas) {
+        for (const auto& [capacity, blocks] : arena->free_) {
+            std::ranges::copy(blocks, std::back_inserter(all[capacity]));
+        }
+    }
+    for (auto& [capacity, blocks] : all) {
+        std::ranges::sort(blocks, std::less<void*>());
+        auto next = blocks.begin();
+        for (Arena* const arena : arenas) {
+            for (void*& block : arena->free_[capacity]) {
+                block = *next++;
+            }
+        }
+    }
 }
 
 void Arena::add(MemoryKind kind, Bytes bytes) noexcept {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "core/footprint.h"
@@ -38,6 +39,11 @@ class Arena {
     /// Composition at the first moment of the highest total since the last reset.
     const MemoryUse& peak() const { return peak_; }
     void reset_peak();
+
+    /// Deals the free blocks of arenas with the same memory out anew, to each as many of a size as
+    /// it has, in the order of their addresses. Tensors that went from rank to rank have mixed
+    /// them; a step that begins with this gets the addresses of the step before.
+    static void deal_free_blocks(std::span<Arena* const> arenas);
 
   private:
     friend class Tensor;

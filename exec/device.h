@@ -43,6 +43,9 @@ class Device {
     /// Returns when everything that was issued is done.
     virtual void finish() {}
 
+    /// Forgets what was issued and not begun: after a failure, when its operands are about to go.
+    virtual void discard() noexcept {}
+
     /// Calls `then` with the moment at which all that was issued before was done: at once, or
     /// before `complete` or `finish` returns.
     virtual void mark(std::function<void(TimePoint)> then) { then(now()); }

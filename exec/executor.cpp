@@ -161,6 +161,7 @@ struct Executor::Impl {
 
     void connect();
     void connect_twins();
+    void repeat_addresses() const;
     TimePoint walk_rows(const StepInput& input, FirstFailure& failure);
     bool walk_row(std::size_t rank, const StepInput& input, FirstFailure& failure);
     StepResult result(TimePoint start);
@@ -202,6 +203,17 @@ void Executor::Impl::connect_twins() {
             reduction.receiver = &worker_of(*twin).stage(*twin);
             reduction.link = plan->reductions[static_cast<std::size_t>(stage)];
         }
+    }
+}
+
+/// On a GPU an action with the addresses of a step before is a graph that is there already.
+void Executor::Impl::repeat_addresses() const {
+    if (options.backend == Backend::Cuda) {
+        std::vector<Arena*> arenas;
+        for (const auto& worker : workers) {
+            arenas.push_back(&worker->arena());
+        }
+        Arena::deal_free_blocks(arenas);
     }
 }
 
@@ -394,6 +406,7 @@ StepResult Executor::run_step(const Batch& batch, int step) {
     const StepInput input{.data = split(batch, impl_->plan->micro_batch_sizes),
                           .optimizer = impl_->options.optimizer,
                           .step = step};
+    impl_->repeat_addresses();
     FirstFailure failure;
     const TimePoint start = impl_->walk_rows(input, failure);
     if (failure.error()) {

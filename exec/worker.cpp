@@ -83,6 +83,7 @@ Worker::Worker(const Plan& plan,
         }
     }
     reserve_channel_room(plan);
+    device_->finish();  // the weights are there
 }
 
 /// A finite channel promises its sender that there is room: the receiver's memory holds it for the
@@ -283,6 +284,7 @@ void Worker::close_channels() {
 }
 
 void Worker::abandon() {
+    device_->discard();
     for (Home& home : homes_) {
         for (Slot& slot : home.slots) {
             slot.activation = {};

@@ -29,6 +29,7 @@ class CudaDevice final : public exec::Device {
                              exec::TimePoint begin,
                              Duration planned) override;
     void finish() override;
+    void discard() noexcept override { lane_.discard(); }
     void mark(std::function<void(exec::TimePoint)> then) override;
     exec::Memory& memory() override { return *memory_; }
     std::span<double> results(std::size_t count) override;

@@ -109,6 +109,11 @@ void Lane::mark(std::function<void(TimePoint)> then) {
     marks_.push_back(std::move(then));
 }
 
+void Lane::discard() noexcept {
+    list().clear();
+    marks_.clear();
+}
+
 Lane::TimePoint Lane::finish() {
     place_.enter();
     queue_.flush();

@@ -53,6 +53,9 @@ class Lane {
     /// Starts what is listed and waits until everything is done; the moment when it was.
     TimePoint finish();
 
+    /// Forgets what is listed.
+    void discard() noexcept;
+
     /// `finish` will call `then` with the moment at which all that is listed now was done.
     void mark(std::function<void(TimePoint)> then);
 

@@ -8,6 +8,11 @@
 #include "tests/support/cuda_emulation/cuda_bf16.h"
 #include "tests/support/cuda_emulation/emulation.h"
 
+/// For a test that has loaded the module.
+extern "C" std::int64_t pipetwin_emulated_graph_launches() {
+    return pipetwin::cuda::emulation::counts().graph_launches;
+}
+
 /// In the place of what exec/cuda has of cuBLAS, NCCL and the driver.
 namespace pipetwin::cuda {
 

@@ -1,6 +1,10 @@
 #include "exec/executor.h"
 
+#include <dlfcn.h>
+
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -128,6 +132,40 @@ TEST_F(CudaExecutor, StaysWithTheCpuOverManySteps) {
         EXPECT_NEAR(gpu.losses[step], cpu.losses[step], 1e-4 * cpu.losses[step]) << step;
     }
 }
+
+#ifdef PIPETWIN_EMULATED_MODULE_DIR
+/// How many graphs the emulated module has launched so far.
+std::int64_t graph_launches() {
+    void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+    const auto count =
+        reinterpret_cast<std::int64_t (*)()>(::dlsym(module, "pipetwin_emulated_graph_launches"));
+    return count();
+}
+
+// The schedule is the same in every step, so are the addresses, and so every action is one graph.
+TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
+    const Model model = test::small_gpt();
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+        const Shape shape = on_cuda({.stages = 2, .micro_batches = 3, .schedule = schedule});
+        const Plan plan = test::plan_of(model, shape);
+        Executor executor(plan, model, test::options_of(shape));
+        std::int64_t launches = 0;
+        for (int step = 0; step < 5; ++step) {
+            const std::int64_t before = graph_launches();
+            executor.run_step(random_batch(model, shape.batch, 1), step);
+            launches = graph_launches() - before;
+        }
+        std::int64_t actions = 0;
+        for (const std::vector<Action>& row : plan->schedule.ranks) {
+            actions += std::ranges::count_if(row, [](const Action& action) {
+                return is_compute(action.op) || action.op == Op::Optimizer;
+            });
+        }
+        // One more per rank clears the gradients.
+        EXPECT_EQ(launches, actions + plan.rank_count()) << schedule;
+    }
+}
+#endif
 
 TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
     const Model model = test::small_gpt();
