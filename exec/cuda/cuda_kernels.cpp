@@ -100,15 +100,11 @@ UpdateTensor tensor_of(const exec::UpdateView& p) {
             .squares = p.squares};
 }
 
-cudaError_t multiply(Products* products,
-                     int number,
-                     const void* a,
-                     const void* b,
-                     const void* c,
-                     const void* bias,
-                     void* d,
-                     cudaStream_t stream) {
-    return products->multiply(number, a, b, c, bias, d, stream);
+cudaError_t multiply_listed(Products* products,
+                            int number,
+                            Products::Operands operands,
+                            cudaStream_t stream) {
+    return products->multiply(number, operands, stream);
 }
 
 }  // namespace
@@ -171,71 +167,74 @@ void CudaKernels::add(ConstView x, View y) const {
     lane_.list().add("add", cuda::add, real_of(y.dtype), y.size(), x.data, y.data);
 }
 
-void CudaKernels::product(
-    const Product& product, ConstView a, ConstView b, ConstView c, ConstView bias, View d) const {
-    Product typed = product;
-    typed.factors = real_of(a.dtype);
-    typed.result = real_of(d.dtype);
-    typed.has_bias = !bias.empty();
-    typed.adds = !c.empty();
-    lane_.list().add("cublasLtMatmul",
-                     multiply,
-                     &lane_.products(),
-                     lane_.products().number_of(typed),
-                     a.data,
-                     b.data,
-                     c.data,
-                     bias.data,
-                     d.data);
+void CudaKernels::multiply(int number, const Products::Operands& operands) const {
+    const auto is_aligned = [](const void* address) {
+        return reinterpret_cast<std::uintptr_t>(address) % Products::operand_alignment == 0;
+    };
+    PIPETWIN_EXPECT(is_aligned(operands.a) && is_aligned(operands.b) && is_aligned(operands.c) &&
+                        is_aligned(operands.bias) && is_aligned(operands.d) &&
+                        is_aligned(operands.sums),
+                    "the operands of a product begin where their blocks of memory do");
+    lane_.list().add("cublasLtMatmul", multiply_listed, &lane_.products(), number, operands);
 }
 
 // y = skip + x w + b
 void CudaKernels::linear_forward(
     ConstView x, ConstView w, ConstView b, ConstView skip, View y) const {
-    product({.m = static_cast<std::int32_t>(x.rows),
-             .n = static_cast<std::int32_t>(w.columns),
-             .k = static_cast<std::int32_t>(w.rows)},
-            x,
-            w,
-            skip,
-            b,
-            y);
+    const int number = lane_.products().number_of({.m = static_cast<std::int32_t>(x.rows),
+                                                   .n = static_cast<std::int32_t>(w.columns),
+                                                   .k = static_cast<std::int32_t>(w.rows),
+                                                   .factors = real_of(x.dtype),
+                                                   .result = real_of(y.dtype),
+                                                   .has_bias = !b.empty(),
+                                                   .adds = !skip.empty()});
+    multiply(number, {.a = x.data, .b = w.data, .c = skip.data, .bias = b.data, .d = y.data});
 }
 
 // dx = skip + dy w^T
 void CudaKernels::linear_backward_input(ConstView dy, ConstView w, ConstView skip, View dx) const {
-    product({.m = static_cast<std::int32_t>(dy.rows),
-             .n = static_cast<std::int32_t>(w.rows),
-             .k = static_cast<std::int32_t>(w.columns),
-             .b_transposed = true},
-            dy,
-            w,
-            skip,
-            {},
-            dx);
+    const int number = lane_.products().number_of({.m = static_cast<std::int32_t>(dy.rows),
+                                                   .n = static_cast<std::int32_t>(w.rows),
+                                                   .k = static_cast<std::int32_t>(w.columns),
+                                                   .b_transposed = true,
+                                                   .factors = real_of(dy.dtype),
+                                                   .result = real_of(dx.dtype),
+                                                   .adds = !skip.empty()});
+    multiply(number, {.a = dy.data, .b = w.data, .c = skip.data, .d = dx.data});
 }
 
 // dw += x^T dy,  db += sum of the rows of dy
 void CudaKernels::linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const {
-    product({.m = static_cast<std::int32_t>(dw.rows),
-             .n = static_cast<std::int32_t>(dw.columns),
-             .k = static_cast<std::int32_t>(x.rows),
-             .a_transposed = true},
-            x,
-            dy,
-            dw,
-            {},
-            dw);
-    if (!db.empty()) {
-        lane_.list().add("column_sums",
-                         column_sums,
-                         real_of(dy.dtype),
-                         dy.rows,
-                         dy.columns,
-                         dy.data,
-                         db.as<float>(),
-                         scratch<float>(column_sums_scratch(dy.rows, dy.columns)));
+    const Product alone{.m = static_cast<std::int32_t>(dw.rows),
+                        .n = static_cast<std::int32_t>(dw.columns),
+                        .k = static_cast<std::int32_t>(x.rows),
+                        .a_transposed = true,
+                        .factors = real_of(dy.dtype),
+                        .result = real_of(dw.dtype),
+                        .adds = true};
+    Products::Operands operands{.a = x.data, .b = dy.data, .c = dw.data, .d = dw.data};
+    if (db.empty()) {
+        multiply(lane_.products().number_of(alone), operands);
+        return;
     }
+    Product summing = alone;
+    summing.sums_b = true;
+    if (const auto number = lane_.products().number_of_summing(summing)) {
+        auto* const sums = scratch<float>(dy.columns);
+        operands.sums = sums;
+        multiply(*number, operands);
+        lane_.list().add("add", cuda::add, Real::F32, dy.columns, sums, db.data);
+        return;
+    }
+    multiply(lane_.products().number_of(alone), operands);
+    lane_.list().add("column_sums",
+                     column_sums,
+                     real_of(dy.dtype),
+                     dy.rows,
+                     dy.columns,
+                     dy.data,
+                     db.as<float>(),
+                     scratch<float>(column_sums_scratch(dy.rows, dy.columns)));
 }
 
 void CudaKernels::layer_norm_forward(

@@ -112,12 +112,7 @@ class CudaKernels final : public exec::Kernels {
     }
     template <class From>
     void upload_from(std::span<const From> from, exec::View y) const;
-    void product(const Product& product,
-                 exec::ConstView a,
-                 exec::ConstView b,
-                 exec::ConstView c,
-                 exec::ConstView bias,
-                 exec::View d) const;
+    void multiply(int number, const Products::Operands& operands) const;
 
     void update(UpdateRule rule,
                 std::span<const exec::UpdateView> parameters,

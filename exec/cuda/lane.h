@@ -31,7 +31,7 @@ class Lane {
 
     struct Options {
         CommandQueue::Graphs graphs = CommandQueue::Graphs::Yes;
-        int multiprocessors = 0;  ///< that products are made for; 0: all
+        int multiprocessors = 0;  ///< of the whole device
     };
     /// The part and `memory` outlive it.
     Lane(const Place& place, DeviceMemory& memory, const Options& options);

@@ -49,6 +49,8 @@ using pipetwin::cuda::GreenContext;
 
 void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** devices) {
     PIPETWIN_CUDA_CHECK(cudaSetDevice(request.device));
+    cudaDeviceProp properties{};
+    PIPETWIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, request.device));
     const auto ranks = static_cast<std::size_t>(request.ranks);
     std::vector<std::unique_ptr<GreenContext>> parts(ranks);
     if (request.own_multiprocessors != 0) {
@@ -64,7 +66,7 @@ void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** d
     for (std::unique_ptr<GreenContext>& part : parts) {
         const pipetwin::cuda::Lane::Options options{
             .graphs = request.graphs != 0 ? CommandQueue::Graphs::Yes : CommandQueue::Graphs::No,
-            .multiprocessors = part ? part->multiprocessors() : 0};
+            .multiprocessors = properties.multiProcessorCount};
         made.push_back(
             std::make_unique<CudaDevice>(request.device, memory, std::move(part), options));
     }

@@ -1,11 +1,8 @@
-#include <algorithm>
 #include <vector>
 
 #include "exec/cuda/check.h"
 #include "exec/cuda/green_context.h"
-#include "exec/cuda/products.h"
 #include "exec/cuda/self_test.h"
-#include "tests/support/cuda_emulation/cuda_bf16.h"
 #include "tests/support/cuda_emulation/emulation.h"
 
 /// For a test that has loaded the module.
@@ -13,7 +10,7 @@ extern "C" std::int64_t pipetwin_emulated_graph_launches() {
     return pipetwin::cuda::emulation::counts().graph_launches;
 }
 
-/// In the place of what exec/cuda has of cuBLAS, NCCL and the driver.
+/// In the place of what exec/cuda has of NCCL and the driver; products are beside this file.
 namespace pipetwin::cuda {
 
 PipetwinCudaVersions library_versions() {
@@ -54,69 +51,6 @@ void GreenContext::enter() const {}
 
 GreenContext::~GreenContext() {
     static_cast<void>(cudaStreamDestroy(stream_));
-}
-
-// Products: plain loops, with sums in fp32.
-
-struct Products::Impl {
-    std::vector<Product> known;
-};
-
-Products::Products(void* /*workspace*/, int /*multiprocessors*/)
-    : impl_(std::make_unique<Impl>()) {}
-
-Products::~Products() = default;
-
-int Products::number_of(const Product& product) {
-    const auto found = std::ranges::find(impl_->known, product);
-    const auto number = found - impl_->known.begin();
-    if (found == impl_->known.end()) {
-        impl_->known.push_back(product);
-    }
-    return static_cast<int>(number);
-}
-
-namespace {
-
-float number(const void* from, std::int64_t index, Real real) {
-    if (real == Real::F32) {
-        return static_cast<const float*>(from)[index];
-    }
-    return __bfloat162float(static_cast<const __nv_bfloat16*>(from)[index]);
-}
-
-void put(void* to, std::int64_t index, Real real, float value) {
-    if (real == Real::F32) {
-        static_cast<float*>(to)[index] = value;
-    } else {
-        static_cast<__nv_bfloat16*>(to)[index] = __float2bfloat16(value);
-    }
-}
-
-}  // namespace
-
-cudaError_t Products::multiply(int number_of_product,
-                               const void* a,
-                               const void* b,
-                               const void* c,
-                               const void* bias,
-                               void* d,
-                               cudaStream_t stream) {
-    const Product p = impl_->known.at(static_cast<std::size_t>(number_of_product));
-    return emulation::submit(stream, [=] {
-        for (std::int64_t i = 0; i < p.m; ++i) {
-            for (std::int64_t j = 0; j < p.n; ++j) {
-                float sum = 0;
-                for (std::int64_t k = 0; k < p.k; ++k) {
-                    sum += number(a, p.a_transposed ? k * p.m + i : i * p.k + k, p.factors) *
-                           number(b, p.b_transposed ? j * p.k + k : k * p.n + j, p.factors);
-                }
-                sum += p.has_bias ? number(bias, j, p.factors) : 0;
-                sum += p.adds ? number(c, i * p.n + j, p.result) : 0;
-                put(d, i * p.n + j, p.result, sum);
-            }
-        }
-    });
 }
 
 }  // namespace pipetwin::cuda

@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <vector>
+
+#include "exec/cuda/products.h"
+#include "tests/support/cuda_emulation/cuda_bf16.h"
+#include "tests/support/cuda_emulation/emulation.h"
+
+/// In the place of cuBLASLt: plain loops, with sums in fp32.
+namespace pipetwin::cuda {
+namespace {
+
+float number_at(const void* from, std::int64_t index, Real real) {
+    if (real == Real::F32) {
+        return static_cast<const float*>(from)[index];
+    }
+    return __bfloat162float(static_cast<const __nv_bfloat16*>(from)[index]);
+}
+
+void put(void* to, std::int64_t index, Real real, float value) {
+    if (real == Real::F32) {
+        static_cast<float*>(to)[index] = value;
+    } else {
+        static_cast<__nv_bfloat16*>(to)[index] = __float2bfloat16(value);
+    }
+}
+
+// As an algorithm would that divides the sums, one that suits so many multiprocessors: what is told
+// another number gets other bits.
+void multiply_now(const Product& p, const Products::Operands& o, int multiprocessors) {
+    const std::int64_t middle = multiprocessors % (p.k + 1);
+    for (std::int64_t i = 0; i < p.m; ++i) {
+        for (std::int64_t j = 0; j < p.n; ++j) {
+            const auto part = [&](std::int64_t begin, std::int64_t end) {
+                float sum = 0;
+                for (std::int64_t k = begin; k < end; ++k) {
+                    sum += number_at(o.a, p.a_transposed ? k * p.m + i : i * p.k + k, p.factors) *
+                           number_at(o.b, p.b_transposed ? j * p.k + k : k * p.n + j, p.factors);
+                }
+                return sum;
+            };
+            float sum = part(0, middle) + part(middle, p.k);
+            sum += p.has_bias ? number_at(o.bias, j, p.result) : 0;
+            sum += p.adds ? number_at(o.c, i * p.n + j, p.result) : 0;
+            put(o.d, i * p.n + j, p.result, sum);
+        }
+    }
+}
+
+void sum_rows_of_b(const Product& p, const Products::Operands& o) {
+    for (std::int64_t j = 0; j < p.n; ++j) {
+        float sum = 0;
+        for (std::int64_t k = 0; k < p.k; ++k) {
+            sum += number_at(o.b, k * p.n + j, p.factors);
+        }
+        put(o.sums, j, p.result, sum);
+    }
+}
+
+/// Some ways are not known, as cuBLASLt does not know all: callers need another one then.
+bool is_known_summing(const Product& product) {
+    return product.n % 3 != 0;
+}
+
+}  // namespace
+
+struct Products::Impl {
+    int multiprocessors = 0;
+    std::vector<Product> known;
+};
+
+Products::Products(void* /*workspace*/, int multiprocessors) : impl_(std::make_unique<Impl>()) {
+    impl_->multiprocessors = multiprocessors;
+}
+
+Products::~Products() = default;
+
+int Products::number_of(const Product& product) {
+    const auto found = std::ranges::find(impl_->known, product);
+    const auto number = found - impl_->known.begin();
+    if (found == impl_->known.end()) {
+        impl_->known.push_back(product);
+    }
+    return static_cast<int>(number);
+}
+
+std::optional<int> Products::number_of_summing(const Product& product) {
+    return is_known_summing(product) ? std::optional(number_of(product)) : std::nullopt;
+}
+
+cudaError_t Products::multiply(int number, const Operands& operands, cudaStream_t stream) {
+    const Product p = impl_->known.at(static_cast<std::size_t>(number));
+    return emulation::submit(stream, [=, multiprocessors = impl_->multiprocessors] {
+        multiply_now(p, operands, multiprocessors);
+        if (p.sums_b) {
+            sum_rows_of_b(p, operands);
+        }
+    });
+}
+
+}  // namespace pipetwin::cuda
