@@ -6,43 +6,27 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <ostream>
 #include <random>
 #include <vector>
 
 #include <cuda_bf16.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/cuda_emulation/orders.h"
+#include "tests/exec/cuda/attention_oracle.h"
+#include "tests/exec/cuda/device_array.h"
 
-// Attention's CUDA kernels in the emulation, against the formulas in plain loops and double
-// precision.
+// Attention's CUDA kernels against the formulas in plain loops and double precision.
 namespace pipetwin::cuda {
 namespace {
 
+using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
+
 using Bf16 = __nv_bfloat16;
-using Numbers = std::vector<double>;
 
 // Sums of up to 256 terms and exponentials of scores up to 10, rounded by 6e-8 at each step.
 constexpr double fp32_tolerance = 1e-5;
 // P, dS, context and the results are rounded by up to 4e-3 each.
 constexpr double bf16_tolerance = 1e-2;
-
-struct Sizes {
-    int samples;
-    int positions;
-    int heads;
-    int head_size;
-
-    AttentionShape shape() const { return {samples, positions, heads, heads * head_size}; }
-    std::size_t rows() const { return std::size_t(samples) * std::size_t(positions); }
-    std::size_t width() const { return std::size_t(heads) * std::size_t(head_size); }
-};
-
-std::ostream& operator<<(std::ostream& out, const Sizes& sizes) {
-    return out << sizes.samples << " samples, " << sizes.positions << " positions, " << sizes.heads
-               << " heads of " << sizes.head_size;
-}
 
 double to_double(float x) {
     return static_cast<double>(x);
@@ -65,50 +49,32 @@ Bf16 rounded(double x) {
 template <class T>
 constexpr Real real_of = std::is_same_v<T, float> ? Real::F32 : Real::BF16;
 
-/// A matrix on the "device": begins at a multiple of 16 bytes, holds NaN until it is written, and
-/// ends in elements that nobody may write.
+/// A matrix on the device, at a multiple of 16 bytes.
 template <class T>
-class Buffer {
+class Buffer : public DeviceArray<T> {
   public:
-    explicit Buffer(std::size_t size) : size_(size), values_(size + guards) {
-        std::memset(values_.data(), 0xff, values_.size() * sizeof(T));
-    }
+    using DeviceArray<T>::DeviceArray;
 
     void fill(double largest, unsigned seed) {
         std::mt19937 random(seed);
         std::uniform_real_distribution<double> number(-largest, largest);
-        std::generate_n(values_.begin(), size_, [&] { return rounded<T>(number(random)); });
+        std::vector<T> values(this->size());
+        std::generate(values.begin(), values.end(), [&] { return rounded<T>(number(random)); });
+        this->put(0, values);
     }
 
-    T* data() { return values_.data(); }
-    const T* data() const { return values_.data(); }
-    std::size_t size() const { return size_; }
-
-    Numbers numbers() const {
-        Numbers all;
-        std::transform(values_.begin(),
-                       values_.begin() + static_cast<std::ptrdiff_t>(size_),
-                       std::back_inserter(all),
-                       [](T x) { return to_double(x); });
+    Doubles numbers() const {
+        const std::vector<T> values = this->elements();
+        Doubles all(values.size());
+        std::transform(values.begin(), values.end(), all.begin(), [](T x) { return to_double(x); });
         return all;
     }
 
-    void expect_guarded() const {
-        const auto* const bytes = reinterpret_cast<const unsigned char*>(values_.data() + size_);
-        EXPECT_TRUE(std::all_of(bytes, bytes + guards * sizeof(T), [](unsigned char byte) {
-            return byte == 0xff;
-        })) << "written beyond the end";
-    }
-
     void append_to(std::vector<std::byte>& bytes) const {
-        const auto* const begin = reinterpret_cast<const std::byte*>(values_.data());
-        bytes.insert(bytes.end(), begin, begin + size_ * sizeof(T));
+        const std::vector<T> values = this->elements();
+        const auto* const begin = reinterpret_cast<const std::byte*>(values.data());
+        bytes.insert(bytes.end(), begin, begin + values.size() * sizeof(T));
     }
-
-  private:
-    static constexpr std::size_t guards = 64;
-    std::size_t size_;
-    std::vector<T> values_;
 };
 
 template <class T>
@@ -176,118 +142,6 @@ Problem<T> both_ways(const Sizes& sizes, double largest = 2) {
     return run;
 }
 
-// ------------------------------------------------------------------------------------------------
-// The oracle
-// ------------------------------------------------------------------------------------------------
-
-struct Exact {
-    Numbers context;
-    Numbers log_sums;
-    Numbers dqkv;
-};
-
-/// One row of one matrix of a head.
-template <class T>
-T* row_of(std::vector<T>& matrix, std::size_t row, std::size_t columns, std::size_t column) {
-    return matrix.data() + row * columns + column;
-}
-
-double dot(const double* a, const double* b, int size) {
-    double sum = 0;
-    for (int i = 0; i < size; ++i) {
-        sum += a[i] * b[i];
-    }
-    return sum;
-}
-
-void add(double factor, const double* x, int size, double* y) {
-    for (int i = 0; i < size; ++i) {
-        y[i] += factor * x[i];
-    }
-}
-
-/// P = softmax(S) over the keys that do not come after the query, S = Q K^T / sqrt(size);
-/// dS = P * (dP - rowsum(dP * P)), dP = dC V^T.
-Exact exact(const Sizes& sizes, Numbers qkv, Numbers dcontext) {
-    const std::size_t width = sizes.width();
-    const int size = sizes.head_size;
-    const double scale = 1 / std::sqrt(size);
-    Exact result{Numbers(sizes.rows() * width), {}, Numbers(qkv.size())};
-    for (int s = 0; s < sizes.samples; ++s) {
-        for (int h = 0; h < sizes.heads; ++h) {
-            const std::size_t column = std::size_t(h) * std::size_t(size);
-            const auto row = [&](int position) {
-                return std::size_t(s) * std::size_t(sizes.positions) + std::size_t(position);
-            };
-            const auto part = [&](Numbers& of, int position, std::size_t which) {
-                return row_of(of, row(position), 3 * width, which * width + column);
-            };
-            for (int t = 0; t < sizes.positions; ++t) {
-                Numbers p;
-                Numbers dp;
-                const double* const dc = row_of(dcontext, row(t), width, column);
-                for (int u = 0; u <= t; ++u) {
-                    p.push_back(dot(part(qkv, t, 0), part(qkv, u, 1), size) * scale);
-                    dp.push_back(dot(dc, part(qkv, u, 2), size));
-                }
-                const double largest = *std::max_element(p.begin(), p.end());
-                double sum = 0;
-                for (const double score : p) {
-                    sum += std::exp(score - largest);
-                }
-                const double log_sum = largest + std::log(sum);
-                result.log_sums.push_back(log_sum);
-                for (double& score : p) {
-                    score = std::exp(score - log_sum);
-                }
-                const double mean = dot(p.data(), dp.data(), t + 1);
-                for (int u = 0; u <= t; ++u) {
-                    const double probability = p[std::size_t(u)];
-                    const double ds = probability * (dp[std::size_t(u)] - mean) * scale;
-                    add(probability,
-                        part(qkv, u, 2),
-                        size,
-                        row_of(result.context, row(t), width, column));
-                    add(ds, part(qkv, u, 1), size, part(result.dqkv, t, 0));
-                    add(ds, part(qkv, t, 0), size, part(result.dqkv, u, 1));
-                    add(probability, dc, size, part(result.dqkv, u, 2));
-                }
-            }
-        }
-    }
-    return result;
-}
-
-double norm(const Numbers& x) {
-    double sum = 0;
-    for (const double number : x) {
-        sum += number * number;
-    }
-    return std::sqrt(sum);
-}
-
-/// Euclidean norm of the difference by that of what is exact; not a number if something found is
-/// not.
-double relative_error(const Numbers& found, const Numbers& expected) {
-    Numbers difference;
-    std::transform(found.begin(),
-                   found.end(),
-                   expected.begin(),
-                   std::back_inserter(difference),
-                   [](double a, double b) { return a - b; });
-    return norm(difference) / norm(expected);
-}
-
-/// Q's, K's or V's columns.
-Numbers part_of(const Numbers& qkv, std::size_t width, std::size_t part) {
-    Numbers result;
-    for (std::size_t begin = part * width; begin < qkv.size(); begin += 3 * width) {
-        const auto first = qkv.begin() + static_cast<std::ptrdiff_t>(begin);
-        result.insert(result.end(), first, first + static_cast<std::ptrdiff_t>(width));
-    }
-    return result;
-}
-
 template <class T>
 void expect_exact(const Problem<T>& run, double tolerance) {
     const Exact expected = exact(run.sizes, run.qkv.numbers(), run.dcontext.numbers());
@@ -306,13 +160,13 @@ void expect_exact(const Problem<T>& run, double tolerance) {
 
 TEST(AttentionOracle, GradientsAreTheSlopesOfTheForward) {
     const Sizes sizes{2, 4, 2, 3};
-    const Numbers qkv = Problem<float>(sizes).qkv.numbers();
-    const Numbers dcontext = Problem<float>(sizes).dcontext.numbers();
-    const Numbers dqkv = exact(sizes, qkv, dcontext).dqkv;
+    const Doubles qkv = Problem<float>(sizes).qkv.numbers();
+    const Doubles dcontext = Problem<float>(sizes).dcontext.numbers();
+    const Doubles dqkv = exact(sizes, qkv, dcontext).dqkv;
     const auto loss = [&](std::size_t i, double step) {
-        Numbers moved = qkv;
+        Doubles moved = qkv;
         moved[i] += step;
-        const Numbers context = exact(sizes, moved, dcontext).context;
+        const Doubles context = exact(sizes, moved, dcontext).context;
         return dot(context.data(), dcontext.data(), static_cast<int>(context.size()));
     };
     for (std::size_t i = 0; i < qkv.size(); ++i) {
@@ -326,8 +180,8 @@ TEST(AttentionOracle, GradientsAreTheSlopesOfTheForward) {
 
 class CudaAttention : public testing::TestWithParam<Sizes> {
   protected:
-    void SetUp() override { emulation::set_order(emulation::Order::Shuffled, 3); }
-    void TearDown() override { emulation::set_order(emulation::Order::Ascending); }
+    void SetUp() override { set_order(order_count() - 1); }
+    void TearDown() override { set_order(0); }
 };
 
 TEST_P(CudaAttention, InFp32AgreesWithTheFormulas) {
@@ -378,8 +232,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes,
 class CudaAttentionOrders : public testing::TestWithParam<Sizes> {};
 
 TEST_P(CudaAttentionOrders, DoNotShow) {
-    emulation::in_every_order([] { return both_ways<float>(GetParam()).bytes(); });
-    emulation::in_every_order([] { return both_ways<Bf16>(GetParam()).bytes(); });
+    in_every_order([] { return both_ways<float>(GetParam()).bytes(); });
+    in_every_order([] { return both_ways<Bf16>(GetParam()).bytes(); });
 }
 
 // Tiles of columns come into each of the two stages of shared memory again and again.
@@ -406,7 +260,7 @@ TEST(CudaAttentionAlignment, DecidesThePathNotTheResult) {
     Problem<Bf16> moved(sizes);
     Buffer<Bf16> qkv(moved.qkv.size() + 1);
     Buffer<Bf16> dqkv(moved.qkv.size() + 1);
-    std::copy_n(aligned.qkv.data(), aligned.qkv.size(), qkv.data() + 1);
+    qkv.put(1, aligned.qkv.elements());
     ASSERT_EQ(attention_forward(Real::BF16,
                                 sizes.shape(),
                                 qkv.data() + 1,
@@ -424,9 +278,8 @@ TEST(CudaAttentionAlignment, DecidesThePathNotTheResult) {
                                  moved.scratch.data(),
                                  nullptr),
               cudaSuccess);
-    Problem<Bf16> result = moved;
-    std::copy_n(dqkv.data() + 1, result.dqkv.size(), result.dqkv.data());
-    expect_exact(result, bf16_tolerance);
+    moved.dqkv.put(0, dqkv.elements(1, moved.dqkv.size()));
+    expect_exact(moved, bf16_tolerance);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -438,8 +291,10 @@ constexpr std::size_t changed_position = 70;
 /// Adds 1 to a position's columns of the only sample.
 template <class T>
 void change(Buffer<T>& matrix, std::size_t columns) {
-    T* const row = matrix.data() + changed_position * columns;
-    std::transform(row, row + columns, row, [](T x) { return rounded<T>(to_double(x) + 1); });
+    std::vector<T> row = matrix.elements(changed_position * columns, columns);
+    std::transform(
+        row.begin(), row.end(), row.begin(), [](T x) { return rounded<T>(to_double(x) + 1); });
+    matrix.put(changed_position * columns, row);
 }
 
 /// Rows and columns of a matrix, each from a first one up to a last one that is left out.
@@ -453,7 +308,9 @@ struct Region {
 
 /// Bit by bit.
 template <class T>
-bool same(const Buffer<T>& a, const Buffer<T>& b, const Region& region) {
+bool same(const Buffer<T>& first, const Buffer<T>& second, const Region& region) {
+    const std::vector<T> a = first.elements();
+    const std::vector<T> b = second.elements();
     const std::size_t bytes = (region.end_column - region.begin_column) * sizeof(T);
     for (std::size_t row = region.begin_row; row < region.end_row; ++row) {
         const std::size_t at = row * region.matrix_columns + region.begin_column;

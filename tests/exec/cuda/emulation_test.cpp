@@ -16,7 +16,7 @@
 #include "exec/cuda/launch.h"
 #include "exec/cuda/mma.h"
 #include "exec/random.h"
-#include "tests/support/cuda_emulation/orders.h"
+#include "tests/exec/cuda/device_array.h"
 
 // The emulation finds the mistakes that it is there for, and its instructions do what CUDA's do.
 
@@ -63,7 +63,7 @@ std::vector<float> reverse() {
 }
 
 TEST(CudaEmulation, BarriersMakeTheOrderOfThreadsInvisible) {
-    const std::vector<float> y = emulation::in_every_order([] { return reverse<true>(); });
+    const std::vector<float> y = test::in_every_order([] { return reverse<true>(); });
     EXPECT_EQ(y.front(), 63);
     EXPECT_EQ(y.back(), 0);
 }
@@ -240,7 +240,7 @@ __global__ void shuffles_kernel(int* y) {
 }
 
 TEST(CudaEmulation, ShufflesAndVotesFollowTheProgrammingGuide) {
-    const std::vector<int> y = emulation::in_every_order([] {
+    const std::vector<int> y = test::in_every_order([] {
         std::vector<int> results(64 * 8);
         launch<shuffles_kernel>(1, 64, 0, nullptr, results.data());
         return results;
@@ -275,7 +275,7 @@ TEST(CudaEmulation, SumsAndMaximaOfABlockAreEqualInAllItsThreads) {
     for (std::size_t i = 0; i < x.size(); ++i) {
         x[i] = -1 - static_cast<float>(i * 7 % 96);
     }
-    const std::vector<float> y = emulation::in_every_order([&] {
+    const std::vector<float> y = test::in_every_order([&] {
         std::vector<float> results(4 * 96);
         launch<sums_kernel>(1, 96, 0, nullptr, x.data(), results.data());
         return results;
@@ -349,7 +349,7 @@ TEST(CudaEmulation, TensorCoreProductsAreProducts) {
         b[i % 128] = __float2bfloat16(whole(1000 + i));
         c[i % 128] = whole(2000 + i);
     }
-    const std::vector<float> found = emulation::in_every_order([&] {
+    const std::vector<float> found = test::in_every_order([&] {
         std::vector<float> sums = c;
         launch<product_kernel>(1, 32, 0, nullptr, a.data(), b.data(), sums.data());
         return sums;

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <ostream>
+#include <vector>
+
+#include "exec/cuda/attention.h"
+
+/// Attention's formulas in plain loops and double precision.
+namespace pipetwin::cuda::test {
+
+using Doubles = std::vector<double>;
+
+struct Sizes {
+    int samples;
+    int positions;
+    int heads;
+    int head_size;
+
+    AttentionShape shape() const { return {samples, positions, heads, heads * head_size}; }
+    std::size_t rows() const { return std::size_t(samples) * std::size_t(positions); }
+    std::size_t width() const { return std::size_t(heads) * std::size_t(head_size); }
+};
+std::ostream& operator<<(std::ostream& out, const Sizes& sizes);
+
+struct Exact {
+    Doubles context;
+    Doubles log_sums;
+    Doubles dqkv;
+};
+
+/// P = softmax(S) over the keys that do not come after the query, S = Q K^T / sqrt(size);
+/// dS = P * (dP - rowsum(dP * P)), dP = dC V^T.
+Exact exact(const Sizes& sizes, Doubles qkv, Doubles dcontext);
+
+double dot(const double* a, const double* b, int size);
+
+/// Euclidean norm of the difference by that of what is exact; not a number if something found is
+/// not.
+double relative_error(const Doubles& found, const Doubles& expected);
+
+/// Q's, K's or V's columns.
+Doubles part_of(const Doubles& qkv, std::size_t width, std::size_t part);
+
+}  // namespace pipetwin::cuda::test

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <utility>
+
+#include "tests/exec/cuda/kernel_test.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
+
+class CudaElementwise : public KernelTest {};
+INSTANTIATE_TEST_SUITE_P(Ways, CudaElementwise, every_way(), ::testing::PrintToStringParamName());
+
+TEST_P(CudaElementwise, AddAdds) {
+    for (const std::int64_t size : {0, 1, 3, 8, 257, 5000}) {
+        SCOPED_TRACE(size);
+        const Numbers x = random(size, 1);
+        Numbers expected = random(size, 2);
+        const Numbers found = run([&] {
+            const Operand from(way(), x);
+            const Operand to(way(), expected);
+            expect_ok(add(real(), size, from.data(), to.data(), nullptr));
+            return to.numbers();
+        });
+        cpu().add(view(x, 1, size), view(expected, 1, size));
+        EXPECT_TRUE(close(found, expected, way().bound()));
+    }
+}
+
+TEST_P(CudaElementwise, ConversionsScaleAndRoundOnce) {
+    for (const std::int64_t size : {0, 1, 3, 8, 257, 5000}) {
+        SCOPED_TRACE(size);
+        const Numbers x = random_numbers(size, 1);
+        const Numbers found = run([&] {
+            const Operand from(floats(), x);
+            const Operand to(way(), size);
+            const Operand back(floats(), size);
+            expect_ok(convert_from_float(real(), size, 0.5F, from.floats(), to.data(), nullptr));
+            expect_ok(convert_to_float(real(), size, to.data(), back.floats(), nullptr));
+            return joined({to.numbers(), back.numbers()});
+        });
+        Numbers halves = x;
+        std::for_each(halves.begin(), halves.end(), [](float& value) { value *= 0.5F; });
+        halves = rounded(real(), halves);
+        EXPECT_EQ(found, joined({halves, halves}));
+    }
+}
+
+TEST_P(CudaElementwise, LayOutAddsTheBiasToEveryRow) {
+    for (const Shape& shape : {Shape{1, 1}, {1, 8}, {2, 7}, {5, 33}, {9, 64}, {70, 40}, {3, 776}}) {
+        SCOPED_TRACE(shape.text());
+        const Numbers skip = random(shape.size(), 1);
+        const Numbers bias = random(shape.width, 2);
+        for (const auto& [with_skip, with_bias] :
+             {std::pair{true, true}, {true, false}, {false, true}}) {
+            Numbers expected(index(shape.size()));
+            for (std::int64_t i = 0; i < shape.size(); ++i) {
+                expected[index(i)] = (with_skip ? skip[index(i)] : 0) +
+                                     (with_bias ? bias[index(i % shape.width)] : 0);
+            }
+            const Numbers found = run([&, s = with_skip, b = with_bias] {
+                const Operand of_skip(way(), skip);
+                const Operand of_bias(way(), bias);
+                const Operand y(way(), shape.size());
+                expect_ok(lay_out(real(),
+                                  shape.rows,
+                                  shape.width,
+                                  s ? of_skip.data() : nullptr,
+                                  b ? of_bias.data() : nullptr,
+                                  y.data(),
+                                  nullptr));
+                return y.numbers();
+            });
+            EXPECT_EQ(found, rounded(real(), expected));
+        }
+    }
+}
+
+TEST_P(CudaElementwise, GeluAndItsGradient) {
+    for (const std::int64_t size : {0, 1, 7, 8, 999, 4096}) {
+        SCOPED_TRACE(size);
+        Numbers x = random(size, 1);
+        std::for_each(x.begin(), x.end(), [](float& value) { value *= 4; });  // the tails, too
+        const Numbers dy = random(size, 2);
+        Numbers y(index(size));
+        Numbers dx(index(size));
+        cpu().gelu_forward(view(std::as_const(x), 1, size), view(y, 1, size));
+        cpu().gelu_backward(view(std::as_const(x), 1, size), view(dy, 1, size), view(dx, 1, size));
+        const Numbers found = run([&] {
+            const Operand of_x(way(), x);
+            const Operand of_dy(way(), dy);
+            const Operand to(way(), size);
+            expect_ok(gelu_forward(real(), size, of_x.data(), to.data(), nullptr));
+            // In place.
+            expect_ok(gelu_backward(real(), size, of_x.data(), of_dy.data(), of_x.data(), nullptr));
+            return joined({to.numbers(), of_x.numbers()});
+        });
+        const std::vector<Numbers> parts = split(found, {size, size});
+        EXPECT_TRUE(close(parts[0], y, way().bound()));
+        EXPECT_TRUE(close(parts[1], dx, way().bound()));
+    }
+}
+
+TEST(CudaElementwiseOfNothing, DoesNothing) {
+    EXPECT_EQ(lay_out(Real::F32, 0, 5, nullptr, nullptr, nullptr, nullptr), cudaSuccess);
+    EXPECT_EQ(add(Real::F32, 0, nullptr, nullptr, nullptr), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace pipetwin::cuda
