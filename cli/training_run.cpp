@@ -73,11 +73,13 @@ void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario)
 
 /// Whatever is planned for it.
 void refuse_what_is_only_simulated(const Scenario& scenario) {
-    if (scenario.pipeline.offload != Offload::None) {
-        throw Error(ErrorKind::Infeasible,
-                    "pipeline.offload = \"stash\"",
-                    "stashes stay on their devices in training; it is simulated only",
-                    "'pipetwin simulate' predicts it; to train, set pipeline.offload = \"none\"");
+    if (scenario.pipeline.offload != Offload::None && scenario.cluster.backend == Backend::Cpu) {
+        throw Error(
+            ErrorKind::Infeasible,
+            "pipeline.offload = \"stash\"",
+            "the stashes of a CPU lie in host memory already",
+            "'pipetwin simulate' predicts it for a device with memory of its own; to train, set "
+            "pipeline.offload = \"none\", or cluster.backend = \"cuda\" or \"paced\"");
     }
     if (scenario.pipeline.tensor_parallel != 1) {
         throw Error(

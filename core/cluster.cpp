@@ -257,11 +257,13 @@ Contention contention(const Cluster& cluster,
     return result;
 }
 
-std::optional<LinkCost> host_link(const Scenario::ClusterPart& part) {
+std::optional<LinkCost> host_link(const Scenario::ClusterPart& part, const Profile& profile) {
     const WrittenLink written =
         written_link(part.host_link, part.host_link_gbps, part.host_link_latency_us);
-    return written.is_anything() ? std::optional(written.put_over({.between = "host"}))
-                                 : std::nullopt;
+    const std::optional<LinkCost> profiled = profiled_link(profile, "host");
+    return written.of_class || written.gigabits_per_second > 0 || profiled
+               ? std::optional(written.put_over(profiled.value_or(LinkCost{.between = "host"})))
+               : std::nullopt;
 }
 
 std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& order) {

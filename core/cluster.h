@@ -74,8 +74,9 @@ Contention contention(const Cluster& cluster,
                       const Scenario::ClusterPart& part,
                       const Schedule& order);
 
-/// From each device to its host memory; none where the scenario names none.
-std::optional<LinkCost> host_link(const Scenario::ClusterPart& part);
+/// From each device to its host memory: what the scenario says, else what the profile has between
+/// a device and its "host"; none where neither knows one.
+std::optional<LinkCost> host_link(const Scenario::ClusterPart& part, const Profile& profile);
 
 /// [stage]: the link to the stage with the same weights; empty where all weights are their own.
 std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& order);

@@ -284,12 +284,19 @@ void add_states(PlanParts& parts,
 void add_links(PlanParts& parts,
                const Schedule& grid,
                const Cluster& cluster,
-               const Scenario& scenario) {
+               const Scenario& scenario,
+               const Profile& profile) {
     parts.links = boundary_links(cluster, grid);
     parts.reductions = reduction_links(cluster, grid);
     if (scenario.pipeline.offload == Offload::Stash) {
-        parts.host_link = host_link(scenario.cluster);
-        PIPETWIN_EXPECT(parts.host_link, "the reader expects a link to host memory");
+        parts.host_link = host_link(scenario.cluster, profile);
+        if (!parts.host_link) {
+            throw Error(ErrorKind::BadInput,
+                        "pipeline.offload = \"stash\"",
+                        "neither scenario nor profile says how fast the link to host memory is",
+                        "set cluster.host_link = \"pcie-4\", or another of its kind, or "
+                        "cluster.host_link_gbps; or measure with 'pipetwin profile'");
+        }
     }
 }
 
@@ -411,7 +418,7 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     add_memory(parts, scenario, cluster);
     add_costs(parts, grid, model, samples, kinds);
     add_states(parts, grid, profile, samples, kinds, scenario.training.optimizer);
-    add_links(parts, grid, cluster, scenario);
+    add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster);
     add_all_reduce(parts, grid, cluster, scenario.pipeline.all_reduce);
     add_notes(parts, scenario, profile, cluster, classes.sizes);

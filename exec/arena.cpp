@@ -35,17 +35,30 @@ Tensor Arena::allocate(DType type, std::int64_t rows, std::int64_t columns, Memo
     tensor.dtype_ = type;
     tensor.kind_ = kind;
     tensor.capacity_ = capacity_for(static_cast<std::size_t>(tensor.bytes().count));
-    std::vector<void*>& reusable = free_[tensor.capacity_];
-    if (reusable.empty()) {
-        tensor.data_ = memory_.take(tensor.capacity_);
-    } else {
-        tensor.data_ = reusable.back();
-        reusable.pop_back();
-    }
+    tensor.data_ = take(tensor.capacity_);
     tensor.memory_ = &memory_;
     tensor.arena_ = this;
     add(kind, tensor.bytes());
     return tensor;
+}
+
+/// A freed block of that size, or a new one.
+void* Arena::take(std::size_t capacity) {
+    while (true) {
+        std::vector<void*>& reusable = free_[capacity];
+        if (!reusable.empty()) {
+            void* const block = reusable.back();
+            reusable.pop_back();
+            return block;
+        }
+        try {
+            return memory_.take(capacity);
+        } catch (const Error&) {
+            if (!free_some_ || !free_some_()) {
+                throw;
+            }
+        }
+    }
 }
 
 void Arena::reserve(MemoryKind kind, Bytes bytes) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/footprint.h"
@@ -35,6 +37,10 @@ class Arena {
     /// survive to the next call.
     std::byte* workspace(Bytes bytes);
 
+    /// Whoever can free tensors of this arena when there is no memory left: `free_some` says
+    /// whether it has freed any. Empty: nobody.
+    void when_short(std::function<bool()> free_some) { free_some_ = std::move(free_some); }
+
     const MemoryUse& live() const { return live_; }
     /// Composition at the first moment of the highest total since the last reset.
     const MemoryUse& peak() const { return peak_; }
@@ -48,6 +54,7 @@ class Arena {
   private:
     friend class Tensor;
     void add(MemoryKind kind, Bytes bytes) noexcept;
+    void* take(std::size_t capacity);
     void take_back(void* block, std::size_t capacity) noexcept;
 
     Memory& memory_;
@@ -57,6 +64,7 @@ class Arena {
     Bytes peak_total_;
     std::map<std::size_t, std::vector<void*>> free_;  ///< by capacity
     Tensor workspace_;
+    std::function<bool()> free_some_;
 };
 
 }  // namespace pipetwin::exec

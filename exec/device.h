@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "core/action.h"
+#include "core/profile.h"
 #include "core/units.h"
 #include "exec/memory.h"
 
 namespace pipetwin::exec {
 
+class HostLink;
 class Kernels;
 
 using TimePoint = std::chrono::steady_clock::time_point;
@@ -56,6 +58,10 @@ class Device {
     /// Room for so many numbers that kernels write and the host reads once `complete` has returned;
     /// all 0. Lives as long as the device.
     virtual std::span<double> results(std::size_t count);
+
+    /// Its way to host memory, which on a device that emulates one takes the time that `planned`
+    /// says. Null: it has no memory of its own.
+    virtual std::unique_ptr<HostLink> make_host_link(const LinkCost& planned);
 
     /// The mathematics of this device. Stateless: any number of devices may share one object.
     virtual const Kernels& kernels() = 0;

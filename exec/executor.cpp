@@ -92,12 +92,6 @@ void refuse_what_cannot_be_executed(const Plan& plan,
         throw Error(
             ErrorKind::Infeasible, plan->schedule_name, *why, "'pipetwin simulate' predicts it");
     }
-    if (plan->host_link) {
-        throw Error(ErrorKind::Infeasible,
-                    plan->schedule_name,
-                    "the executor keeps stashes on their devices, but the plan offloads them",
-                    "'pipetwin simulate' predicts it; to train, set pipeline.offload = \"none\"");
-    }
     PIPETWIN_EXPECT(plan->partition && plan->partition->layer_count() == model.layer_count(),
                     "the plan's partition is one of this model");
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
@@ -109,9 +103,13 @@ std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan) {
     // Beside what the plan counts: what kernels work in, and blocks that wait for a tensor of their
     // size.
     constexpr Bytes beside{std::int64_t{64} << 20};
+    const std::vector<MemoryUse> peaks = peak_memory(plan);
     Bytes memory;
-    for (const MemoryUse& peak : peak_memory(plan)) {
-        memory += peak.total() + beside;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        // How many stashes are on their way depends on the times: memory grows as they need it.
+        const MemoryUse use =
+            plan->host_link ? resident_memory(plan, rank) : peaks[static_cast<std::size_t>(rank)];
+        memory += use.total() + beside;
     }
     return make_cuda_devices({.ranks = plan.rank_count(),
                               .own_multiprocessors = plan.rank_count() > 1,
@@ -268,7 +266,7 @@ bool Executor::Impl::walk_row(std::size_t rank, const StepInput& input, FirstFai
             if (options.before_action) {
                 options.before_action(static_cast<int>(rank), row[cell]);
             }
-            workers[rank]->perform(row[cell], input);
+            workers[rank]->perform(cell, input);
         } catch (const ChannelClosed&) {
             return false;  // the failure is its neighbour's
         } catch (...) {
@@ -293,6 +291,11 @@ StepResult Executor::Impl::result(TimePoint start) {
     for (const auto& worker : workers) {
         result.timeline.ranks.push_back(worker->recorder().spans(start));
         result.peak.push_back(worker->arena().peak());
+        if (const StashOffload* const offload = worker->offload()) {
+            std::ranges::move(offload->spans(start),
+                              std::back_inserter(result.timeline.host_copies));
+            result.host_peak.push_back(offload->host_peak());
+        }
         wall += worker->recorder().compute_wall();
         cpu += worker->recorder().compute_cpu();
     }

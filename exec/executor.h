@@ -19,11 +19,12 @@
 namespace pipetwin::exec {
 
 struct StepResult {
-    double loss = 0;              ///< mean over the mini-batch, before the update
-    double grad_norm = 0;         ///< per tensor, then over tensors in model order, in double
-    Timeline timeline;            ///< Measured or Emulated; rows as in the plan
-    std::vector<MemoryUse> peak;  ///< per rank, during this step
-    double stolen = 0;            ///< 1 - thread CPU time / wall time over all compute spans
+    double loss = 0;                 ///< mean over the mini-batch, before the update
+    double grad_norm = 0;            ///< per tensor, then over tensors in model order, in double
+    Timeline timeline;               ///< Measured or Emulated; rows as in the plan
+    std::vector<MemoryUse> peak;     ///< per rank, during this step
+    std::vector<Bytes> host_peak{};  ///< the same in host memory, of stashes; empty: none go there
+    double stolen = 0;               ///< 1 - thread CPU time / wall time over all compute spans
 };
 
 /// Where a worker failed.

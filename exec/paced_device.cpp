@@ -4,6 +4,8 @@
 
 #include <thread>
 
+#include "exec/paced_host_link.h"
+
 namespace pipetwin::exec {
 namespace {
 
@@ -19,10 +21,18 @@ class PacedDevice final : public Device {
 
     TimePoint now() override { return reached(clock_); }
 
-    void wait_until(TimePoint moment) override { sleep_until(moment); }
+    void wait_until(TimePoint moment) override {
+        if (moment > clock_) {
+            sleep_until(moment);
+        }
+    }
 
     TimePoint complete(const Action& /*action*/, TimePoint begin, Duration planned) override {
         return sleep_until(begin + planned);
+    }
+
+    std::unique_ptr<HostLink> make_host_link(const LinkCost& planned) override {
+        return make_paced_host_link(*this, planned);
     }
 
     const Kernels& kernels() override { return cpu_kernels(); }

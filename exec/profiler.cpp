@@ -1,6 +1,7 @@
 #include "exec/profiler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ctime>
 #include <future>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/offload.h"
 #include "core/plan.h"
 #include "core/timeline.h"
 #include "exec/channel.h"
@@ -37,6 +39,7 @@ struct StepSample {
         hops;  ///< of messages that were waited for, from their sending to their owner
     Duration time{};
     double stolen = 0;
+    double host_rate = 0;  ///< bytes per second of the slower way between device and host; 0: none
 };
 
 /// The steps that were measured at one micro-batch size.
@@ -97,6 +100,10 @@ Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
     scenario.training.batch = size * options.micro_batches;
     scenario.training.precision = options.precision;
     scenario.cluster.backend = options.backend;
+    if (options.offload) {
+        scenario.pipeline.offload = Offload::Stash;
+        scenario.cluster.host_link_gbps = 100;  // until it is measured; no order depends on it
+    }
     scenario.training.optimizer = options.optimizer;
     scenario.training.learning_rate = 1e-6;  // so that random data leads nowhere
     scenario.pipeline.stages = workers;
@@ -170,7 +177,8 @@ class MeasuredPipeline {
                           .dispatch = dispatch_of(result.timeline),
                           .hops = hops_of(result.timeline),
                           .time = step_time(result.timeline),
-                          .stolen = result.stolen};
+                          .stolen = result.stolen,
+                          .host_rate = host_rate_of(result.timeline)};
         average_over_micro_batches(sample.layers);
         return sample;
     }
@@ -228,6 +236,27 @@ class MeasuredPipeline {
         return std::max(Duration{}, rest / actions);
     }
 
+    /// While the link was busy.
+    double host_rate_of(const Timeline& timeline) const {
+        if (timeline.host_copies.empty()) {
+            return 0;
+        }
+        std::array<Duration, 2> busy{};  // [direction]
+        for (std::size_t row = 0; row < timeline.host_copies.size(); ++row) {
+            for (const Span& copy : timeline.host_copies[row]) {
+                busy.at(row % 2) += copy.ready - copy.begin;
+            }
+        }
+        Bytes bytes;
+        for (const auto& copies : stash_copies(plan_)) {
+            for (const StashCopy& copy : copies) {
+                bytes += copy.bytes;
+            }
+        }
+        const Duration slower = std::max(busy[0], busy[1]);
+        return slower > Duration{} ? static_cast<double>(bytes.count) / to_seconds(slower) : 0;
+    }
+
     static std::vector<Duration> hops_of(const Timeline& timeline) {
         std::vector<Duration> hops;
         for (const std::vector<Span>& row : timeline.ranks) {
@@ -273,6 +302,13 @@ void fill_in(Profile& profile, int size, const Samples& measured) {
                 : 0;
     }
     profile.dispatch = median_over(samples, [](const StepSample& step) { return step.dispatch; });
+    std::vector<double> host_rates;
+    std::ranges::transform(samples, std::back_inserter(host_rates), &StepSample::host_rate);
+    std::ranges::sort(host_rates);
+    if (const double rate = host_rates[host_rates.size() / 2]; rate > 0) {
+        std::erase_if(profile.links, [](const LinkCost& link) { return link.between == "host"; });
+        profile.links.push_back({.between = "host", .bytes_per_second = rate});
+    }
     std::vector<Duration> hops;
     for (const StepSample& step : samples) {
         hops.insert(hops.end(), step.hops.begin(), step.hops.end());
@@ -444,6 +480,7 @@ ProfilerOptions profiler_options(const Scenario& scenario) {
     options.recompute_timing = pipeline.recompute_timing;
     options.partition = pipeline.partition;
     options.backend = scenario.cluster.backend == Backend::Cuda ? Backend::Cuda : Backend::Cpu;
+    options.offload = options.backend == Backend::Cuda && pipeline.offload == Offload::Stash;
     options.precision = scenario.training.precision;
     options.optimizer = scenario.training.optimizer;
     options.seed = scenario.training.seed;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <thread>
 
 namespace pipetwin::exec {
 
@@ -38,6 +39,15 @@ bool spin_until(const Ready& ready, Spin spin) {
         }
     } while (std::chrono::steady_clock::now() < deadline);
     return false;
+}
+
+/// Returns when `ready` says so: for what would wake no blocked thread. Others may have the core
+/// now and then.
+template <class Ready>
+void spin_until(const Ready& ready) {
+    while (!spin_until(ready, Spin::Briefly)) {
+        std::this_thread::yield();
+    }
 }
 
 }  // namespace pipetwin::exec

@@ -23,6 +23,21 @@ struct Stash {
     Tensor output_gradient;    ///< between I and W
 };
 
+/// Those that hold something, in the order of the layers.
+void collect(Kept& kept, std::vector<Tensor*>& tensors) {
+    const auto add = [&](Tensor& tensor) {
+        if (!tensor.empty()) {
+            tensors.push_back(&tensor);
+        }
+    };
+    add(kept.input);
+    std::ranges::for_each(kept.tensors, add);
+    add(kept.gradient);
+    for (Kept& inner : kept.inner) {
+        collect(inner, tensors);
+    }
+}
+
 /// What tells one model from another when weights are drawn.
 ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& options) {
     int branches = 0;
@@ -421,6 +436,20 @@ std::span<const double> Stage::gradient_squares() const {
 
 void Stage::watch_outputs(LayerWatch watch) {
     impl_->watch = std::move(watch);
+}
+
+std::vector<Tensor*> Stage::stash_tensors(int micro_batch) {
+    Stash& stash = impl_->stash(micro_batch);
+    std::vector<Tensor*> tensors;
+    for (Tensor* const tensor : {&stash.input, &stash.output_gradient}) {
+        if (!tensor->empty()) {
+            tensors.push_back(tensor);
+        }
+    }
+    for (Kept& layer : stash.layers) {
+        collect(layer, tensors);
+    }
+    return tensors;
 }
 
 void Stage::reset() {

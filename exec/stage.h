@@ -75,6 +75,9 @@ class Stage {
     /// From now on `watch` sees the outputs of forwards; none: nobody does.
     void watch_outputs(LayerWatch watch);
 
+    /// All tensors that are kept of a micro-batch between two actions; they stay where they are.
+    std::vector<Tensor*> stash_tensors(int micro_batch);
+
     /// Frees whatever stashes are left (after a failed step) and clears the gradients.
     void reset();
 

@@ -62,7 +62,8 @@ Worker::Worker(const Plan& plan,
       cores_(settings.cores),
       device_(std::move(device)),
       arena_(device_->memory()),
-      recorder_(plan->schedule.ranks.at(static_cast<std::size_t>(rank))) {
+      recorder_(plan->schedule.ranks.at(static_cast<std::size_t>(rank))),
+      offload_(StashOffload::of_rank(plan, rank, *device_, arena_)) {
     const StageOptions options = stage_options(plan, settings);
     for (int index = 0; index < plan.stage_count(); ++index) {
         if (plan->schedule.rank_of_stage[static_cast<std::size_t>(index)] != rank) {
@@ -106,6 +107,9 @@ void Worker::prepare() {
     }
     device_->finish();
     recorder_.restart();
+    if (offload_) {
+        offload_->restart();
+    }
     arena_.reset_peak();
 }
 
@@ -113,9 +117,10 @@ void Worker::start(TimePoint start) {
     device_->wait_until(start);
 }
 
-void Worker::perform(const Action& action, const StepInput& step) {
+void Worker::perform(std::size_t cell, const StepInput& step) {
+    const Action& action = plan_->schedule.ranks[static_cast<std::size_t>(rank_)][cell];
     const TimePoint begin = device_->now();
-    TimePoint ready = begin;
+    TimePoint ready = offload_ ? turn_to(cell, action, begin) : begin;
     switch (action.op) {
         case Op::RecvForward:
             ready = receive(edges_.forward[static_cast<std::size_t>(action.stage - 1)],
@@ -160,7 +165,21 @@ void Worker::perform(const Action& action, const StepInput& step) {
     }
     ready = std::max(begin, ready);
     recorder_.record(begin, ready, device_->complete(action, ready, plan_.duration(action)));
+    if (offload_ && offload_->leaves(cell)) {
+        offload_->send_out(cell, home(action.stage).stage->stash_tensors(action.micro_batch));
+    }
     refuse_what_is_not_finite(action);
+}
+
+/// Sees to the stashes in host memory; when the one that the action needs has come.
+TimePoint Worker::turn_to(std::size_t cell, const Action& action, TimePoint begin) {
+    offload_->retire();
+    if (!is_compute(action.op)) {
+        return begin;
+    }
+    const TimePoint ready = std::max(begin, offload_->wait_for(cell).value_or(begin));
+    offload_->let_in(cell);
+    return ready;
 }
 
 void Worker::compute(const Action& action, const StepInput& step) {
@@ -285,6 +304,9 @@ void Worker::close_channels() {
 
 void Worker::abandon() {
     device_->discard();
+    if (offload_) {
+        offload_->abandon();
+    }
     for (Home& home : homes_) {
         for (Slot& slot : home.slots) {
             slot.activation = {};

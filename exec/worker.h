@@ -10,6 +10,7 @@
 #include "exec/executor.h"
 #include "exec/recorder.h"
 #include "exec/stage.h"
+#include "exec/stash_offload.h"
 
 namespace pipetwin::exec {
 
@@ -64,8 +65,8 @@ class Worker {
     /// has come.
     void start(TimePoint start);
 
-    /// One action of the row, from turning to it until its result is complete.
-    void perform(const Action& action, const StepInput& step);
+    /// The action in a cell of the row, from turning to it until its result is complete.
+    void perform(std::size_t cell, const StepInput& step);
 
     /// This rank sends and receives no more in this step.
     void close_channels();
@@ -76,6 +77,8 @@ class Worker {
     Device& device() { return *device_; }
     Arena& arena() { return arena_; }
     const Recorder& recorder() const { return recorder_; }
+    /// Null where stashes stay on their device.
+    const StashOffload* offload() const { return offload_.get(); }
     Stage& stage(int index);
     const Tensor& input_gradient(int micro_batch);
 
@@ -96,6 +99,7 @@ class Worker {
     void reserve_channel_room(const Plan& plan);
     Home& home(int stage);
     Slot& slot(int stage, int micro_batch);
+    TimePoint turn_to(std::size_t cell, const Action& action, TimePoint begin);
     void compute(const Action& action, const StepInput& step);
     void forward(const Action& action, const StepInput& step);
     void pass_gradient_on(const Action& action);
@@ -115,6 +119,7 @@ class Worker {
     Arena arena_;
     std::vector<Home> homes_;  ///< the rank's stages, ascending
     Recorder recorder_;
+    std::unique_ptr<StashOffload> offload_;
 };
 
 }  // namespace pipetwin::exec

@@ -261,8 +261,9 @@ void fill_in_cluster(TomlDocument& document, const std::filesystem::path& scenar
 
 void expect_host_link(const TomlTable& pipeline, const Scenario& scenario) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
-    if (scenario.pipeline.offload != Offload::None && cluster.host_link.empty() &&
-        cluster.host_link_gbps <= 0) {
+    const bool may_be_measured = cluster.backend == Backend::Cuda;
+    if (scenario.pipeline.offload != Offload::None && !may_be_measured &&
+        cluster.host_link.empty() && cluster.host_link_gbps <= 0) {
         pipeline.refuse("offload",
                         "a link to host memory that the stashes go over",
                         "set cluster.host_link = \"pcie-4\", or another of its kind, or "

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "exec/cuda/cuda_host_link.h"
 #include "exec/cuda/named_range.h"
+
 namespace pipetwin::cuda {
 namespace {
 
@@ -47,6 +49,10 @@ void CudaDevice::finish() {
 
 void CudaDevice::mark(std::function<void(exec::TimePoint)> then) {
     lane_.mark(std::move(then));
+}
+
+std::unique_ptr<exec::HostLink> CudaDevice::make_host_link(const LinkCost& /*planned*/) {
+    return std::make_unique<CudaHostLink>(place_);
 }
 
 std::span<double> CudaDevice::results(std::size_t count) {

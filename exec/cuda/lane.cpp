@@ -1,15 +1,13 @@
 #include "exec/cuda/lane.h"
 
 #include <algorithm>
-#include <thread>
+
+#include "exec/spin.h"
 
 namespace pipetwin::cuda {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Longer than this, others may have the core.
-constexpr std::chrono::microseconds spinning{200};
 
 /// In a graph that is being made, a note that every launch of it records the event anew.
 cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
@@ -131,19 +129,13 @@ Lane::TimePoint Lane::finish() {
 }
 
 void Lane::wait_for(cudaEvent_t event) const {
-    const TimePoint patience = Clock::now() + spinning;
-    while (true) {
+    exec::spin_until([event] {
         const cudaError_t state = cudaEventQuery(event);
-        if (state == cudaSuccess) {
-            return;
-        }
         if (state != cudaErrorNotReady) {
             check_runtime("the work of the stream", state);
         }
-        if (Clock::now() > patience) {
-            std::this_thread::yield();
-        }
-    }
+        return state == cudaSuccess;
+    });
 }
 
 }  // namespace pipetwin::cuda

@@ -354,7 +354,26 @@ TEST_F(Training, WhatCannotTrainIsRefusedBeforeAnythingIsMeasured) {
     }
 }
 
-TEST_F(Training, OffloadIsSimulatedOnly) {
+// Where devices are emulated, so is their link to host memory.
+TEST_F(Training, OffloadsStashesOfDevicesThatHaveMemoryOfTheirOwn) {
+    const std::vector<std::string> paced{"--force", "--set", "cluster.backend=paced"};
+    const auto loss = [this](const std::vector<std::string>& more) {
+        const Outcome outcome = pipetwin(command("run", more));
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        const std::string metrics = content_of(folder() / "run" / "metrics.jsonl");
+        return nlohmann::json::parse(metrics.substr(0, metrics.find('\n')))["loss"].get<double>();
+    };
+    const double expected = loss(paced);
+    std::vector<std::string> offloaded = paced;
+    offloaded.insert(offloaded.end(),
+                     {"--set", "pipeline.offload=stash", "--set", "cluster.host_link=pcie-4"});
+    EXPECT_EQ(loss(offloaded), expected);
+    for (const std::string_view trace : {run_file::predicted, run_file::measured}) {
+        EXPECT_THAT(content_of(folder() / "run" / trace), HasSubstr("\"cat\":\"host\"")) << trace;
+    }
+}
+
+TEST_F(Training, ACpuHasNothingToOffload) {
     for (const char* const verb : {"train", "run"}) {
         const Outcome outcome = pipetwin(command(
             verb, {"--set", "pipeline.offload=stash", "--set", "cluster.host_link=pcie-4"}));

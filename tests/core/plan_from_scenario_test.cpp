@@ -213,6 +213,19 @@ TEST(ScenarioPlan, HasALinkToHostMemoryWhereStashesAreOffloaded) {
     EXPECT_EQ(plan_of(scenario)->host_link->half_bandwidth, Bytes{});
 }
 
+TEST(ScenarioPlan, TakesTheMeasuredLinkToHostMemoryUnlessTheScenarioNamesOne) {
+    Scenario scenario = partitioned({2, 3});
+    scenario.pipeline.offload = Offload::Stash;
+    scenario.cluster.host_link_latency_us = 7;
+    EXPECT_EQ(plan_error_of(scenario).kind(), ErrorKind::BadInput);
+    Profile profile = chain_profile();
+    profile.links.push_back({.between = "host", .bytes_per_second = 5e10});
+    EXPECT_EQ(plan_of(scenario, profile)->host_link->bytes_per_second, 5e10);
+    EXPECT_EQ(plan_of(scenario, profile)->host_link->latency, Duration(7'000));
+    scenario.cluster.host_link = "pcie-4";
+    EXPECT_EQ(plan_of(scenario, profile)->host_link->bytes_per_second, 32e9);
+}
+
 TEST(ScenarioPlan, CarriesCapacityAndMemoryLimit) {
     Scenario scenario = partitioned({2, 3});
     scenario.pipeline.channel_capacity = 3;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -69,6 +70,43 @@ TEST(Arena, GivesAFreedBlockToTheNextRequestOfItsSize) {
     Arena arena;
     void* const block = kilobyte_of(arena, MemoryKind::Stash).data();
     EXPECT_EQ(kilobyte_of(arena, MemoryKind::Boundary).data(), block);
+}
+
+/// Room for so many blocks of a kilobyte.
+class LittleMemory final : public Memory {
+  public:
+    explicit LittleMemory(int blocks) : left_(blocks) {}
+    void* take(std::size_t bytes) override {
+        if (left_ == 0) {
+            throw Error(ErrorKind::Infeasible, "memory", "none left", "");
+        }
+        --left_;
+        return host_memory().take(bytes);
+    }
+    void give_back(void* block, std::size_t bytes) noexcept override {
+        ++left_;
+        host_memory().give_back(block, bytes);
+    }
+
+  private:
+    int left_;
+};
+
+TEST(Arena, AsksForTensorsToBeFreedWhereThereIsNoMemoryLeft) {
+    LittleMemory memory(2);
+    Arena arena(memory);
+    std::vector<Tensor> leaving;
+    leaving.push_back(kilobyte_of(arena, MemoryKind::Stash));
+    leaving.push_back(kilobyte_of(arena, MemoryKind::Stash));
+    EXPECT_THROW(kilobyte_of(arena, MemoryKind::Stash), Error);
+    arena.when_short([&] {
+        const bool any = !leaving.empty();
+        leaving.clear();
+        return any;
+    });
+    const Tensor first = kilobyte_of(arena, MemoryKind::Stash);
+    const Tensor second = kilobyte_of(arena, MemoryKind::Stash);
+    EXPECT_THROW(kilobyte_of(arena, MemoryKind::Stash), Error);
 }
 
 TEST(Arena, AlignsEveryTensorToACacheLine) {

@@ -9,6 +9,7 @@ namespace pipetwin::exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr Action forward{.op = Op::Forward, .stage = 0, .micro_batch = 0};
@@ -25,11 +26,18 @@ TEST(PacedDevice, ItsClockNeverGoesBack) {
     const auto device = make_paced_device();
     TimePoint last = device->now();
     for (int action = 0; action < 20; ++action) {
-        const TimePoint end = device->complete(forward, last, std::chrono::microseconds(100));
+        const TimePoint end = device->complete(forward, last, microseconds(100));
         EXPECT_GE(end, last);
         EXPECT_GE(device->now(), end);
         last = end;
     }
+}
+
+TEST(PacedDevice, ItHasReachedWhatIsPast) {
+    const auto device = make_paced_device();
+    const TimePoint end = device->complete(forward, device->now(), milliseconds(1));
+    device->wait_until(end - microseconds(500));
+    EXPECT_GE(device->now(), end);
 }
 
 TEST(PacedDevice, WhatTakesLongerThanPlannedIsNotHidden) {

@@ -65,6 +65,10 @@ Scenario scenario_of(const Shape& shape) {
     scenario.pipeline.channel_capacity = shape.channel_capacity;
     scenario.pipeline.partition = shape.partition;
     scenario.cluster.backend = shape.backend;
+    if (shape.host_link_gbps > 0) {
+        scenario.pipeline.offload = Offload::Stash;
+        scenario.cluster.host_link_gbps = shape.host_link_gbps;
+    }
     return scenario;
 }
 

@@ -33,6 +33,7 @@ struct Shape {
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
     Backend backend = Backend::Cpu;
+    double host_link_gbps = 0;  ///< more: stashes are offloaded over such a link
 };
 /// "gpipe K=2 V=1 M=3 B=7 always": for failure messages.
 std::string to_string(const Shape& shape);

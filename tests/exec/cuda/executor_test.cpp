@@ -47,6 +47,10 @@ Outcome train(const Model& model, const Shape& shape, int steps) {
         outcome.norms.push_back(result.grad_norm);
         const std::vector<MemoryUse> predicted = peak_memory(plan);
         for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
+            if (shape.host_link_gbps > 0) {  // it depends on the times
+                EXPECT_LE(result.peak[rank].total(), predicted[rank].total());
+                continue;
+            }
             EXPECT_EQ(result.peak[rank].total(), predicted[rank].total())
                 << test::to_string(shape) << ", rank " << rank;
         }
@@ -181,6 +185,19 @@ TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
         for (const Shape& shape : {two, four}) {
             EXPECT_EQ(train(model, on_cuda(shape), 3), expected) << test::to_string(shape);
         }
+    }
+}
+
+// What a copy reads is not used again before it has ended (C38): the emulation makes copies as late
+// as it may.
+TEST_F(CudaExecutor, GivesTheSameBitsWhereStashesGoToHostMemory) {
+    const Model model = test::small_gpt();
+    Shape shape{.stages = 2, .schedule = "gpipe", .precision = Precision::Bf16};
+    const Outcome expected = train(model, on_cuda(shape), 3);
+    shape.host_link_gbps = 100;
+    for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+        shape.recompute = recompute;
+        EXPECT_EQ(train(model, on_cuda(shape), 3), expected) << test::to_string(shape);
     }
 }
 

@@ -66,14 +66,11 @@ class Machine {
 
     /// The device's memory is open while `work` runs.
     void work_on_device(const Work& work) {
-        protect(PROT_READ | PROT_WRITE);
-        try {
-            work();
-        } catch (...) {
-            protect(PROT_NONE);
-            throw;
+        if (open_) {  // one stream waits for another
+            return work();
         }
-        protect(PROT_NONE);
+        const Open open(*this);
+        work();
     }
 
     void drain(CUstream_st& stream) {
@@ -94,6 +91,23 @@ class Machine {
             return place >= block.first && place < block.first + block.second;
         });
     }
+
+    class Open {
+      public:
+        explicit Open(Machine& machine) : machine_(machine) { set(true, PROT_READ | PROT_WRITE); }
+        Open(const Open&) = delete;
+        Open& operator=(const Open&) = delete;
+        ~Open() { set(false, PROT_NONE); }
+
+      private:
+        void set(bool open, int access) {
+            machine_.open_ = open;
+            machine_.protect(access);
+        }
+        Machine& machine_;
+    };
+
+    bool open_ = false;
 
     void protect(int access) const {
         for (const auto& [begin, bytes] : device_memory) {
@@ -265,6 +279,15 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     }
     machine().drain(*stream);
     return cudaSuccess;
+}
+
+// Work of another stream may be asked for by work of this one: that is done first.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+    const Lock lock(machine().mutex);
+    if (event->stream == nullptr) {
+        return cudaSuccess;  // never recorded
+    }
+    return submit(stream, [event] { machine().drain(*event->stream); });
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
