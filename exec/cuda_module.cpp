@@ -217,6 +217,12 @@ void require_usable(const CudaProbe& probe, int device) {
     }
 }
 
+bool own_attention_asked_for() {
+    const char* const text =
+        std::getenv("PIPETWIN_OWN_ATTENTION");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    return text != nullptr && *text != '\0';
+}
+
 }  // namespace
 
 void require_cuda(int device) {
@@ -232,6 +238,7 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
         .own_multiprocessors = request.own_multiprocessors ? 1 : 0,
         .units = request.units.empty() ? nullptr : request.units.data(),
         .graphs = request.graphs ? 1 : 0,
+        .own_attention = (request.own_attention || own_attention_asked_for()) ? 1 : 0,
         .memory_bytes = request.memory.count};
     std::vector<Device*> made(static_cast<std::size_t>(request.ranks));
     module.make_devices(&wanted, made.data());

@@ -44,7 +44,10 @@ struct CudaRequest {
     bool own_multiprocessors = true;
     std::vector<int> units{};  ///< [rank] how many times 8 multiprocessors; empty: as many each
     bool graphs = true;        ///< repeated actions become CUDA graphs
-    Bytes memory{};            ///< for all ranks
+    /// Attention by our own kernels, even where cuDNN has a faster plan. So does a non-empty
+    /// environment variable PIPETWIN_OWN_ATTENTION, so that both can be compared.
+    bool own_attention = false;
+    Bytes memory{};  ///< for all ranks
 };
 
 /// Throws Error(Unavailable), saying why, if no GPU here can be trained on.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -7,6 +8,7 @@
 
 #include "exec/cuda/attention.h"
 #include "exec/cuda/check.h"
+#include "exec/cuda/cudnn_attention.h"
 #include "exec/cuda/owned.h"
 #include "exec/cuda/self_test.h"
 
@@ -68,7 +70,91 @@ std::vector<float> unpacked(Real real, std::size_t size, const std::vector<float
     return values;
 }
 
-Attention on_device(Real real,
+/// A way to compute it: cuDNN where it has a plan, else our own kernels.
+class Way {
+  public:
+    Way(CudnnAttention& cudnn, const Stream& stream) : cudnn_(cudnn), stream_(stream) {}
+
+    void forward(Real real,
+                 const AttentionShape& shape,
+                 const DeviceBuffer& qkv,
+                 const DeviceBuffer& context,
+                 const DeviceBuffer& log_sums);
+    void backward(Real real,
+                  const AttentionShape& shape,
+                  const DeviceBuffer& qkv,
+                  const DeviceBuffer& context,
+                  const DeviceBuffer& log_sums,
+                  const DeviceBuffer& dcontext,
+                  const DeviceBuffer& dqkv);
+
+  private:
+    /// As long as this object lives, since the stream works behind the calls.
+    float* room_for(std::size_t floats) { return rooms_.emplace_back(floats).data(); }
+    float* workspace_of(const CudnnAttention::Plan& plan) {
+        return room_for(plan.workspace_bytes / sizeof(float) + 1);
+    }
+
+    CudnnAttention& cudnn_;
+    const Stream& stream_;
+    std::vector<DeviceBuffer> rooms_;
+};
+
+void Way::forward(Real real,
+                  const AttentionShape& shape,
+                  const DeviceBuffer& qkv,
+                  const DeviceBuffer& context,
+                  const DeviceBuffer& log_sums) {
+    if (real == Real::BF16) {
+        if (const auto plan = cudnn_.plan(shape, AttentionDirection::Forward)) {
+            cudnn_.forward(plan->number,
+                           {.qkv = qkv.data(),
+                            .context = context.data(),
+                            .log_sums = log_sums.data(),
+                            .workspace = workspace_of(*plan)},
+                           stream_.get());
+            return;
+        }
+    }
+    PIPETWIN_CUDA_CHECK(
+        attention_forward(real, shape, qkv.data(), context.data(), log_sums.data(), stream_.get()));
+}
+
+void Way::backward(Real real,
+                   const AttentionShape& shape,
+                   const DeviceBuffer& qkv,
+                   const DeviceBuffer& context,
+                   const DeviceBuffer& log_sums,
+                   const DeviceBuffer& dcontext,
+                   const DeviceBuffer& dqkv) {
+    float* const row_dots = room_for(static_cast<std::size_t>(attention_backward_scratch(shape)));
+    if (real == Real::BF16) {
+        if (const auto plan = cudnn_.plan(shape, AttentionDirection::Backward)) {
+            cudnn_.backward(plan->number,
+                            {.qkv = qkv.data(),
+                             .context = context.data(),
+                             .log_sums = log_sums.data(),
+                             .dcontext = dcontext.data(),
+                             .dqkv = dqkv.data(),
+                             .row_dots = row_dots,
+                             .workspace = workspace_of(*plan)},
+                            stream_.get());
+            return;
+        }
+    }
+    PIPETWIN_CUDA_CHECK(attention_backward(real,
+                                           shape,
+                                           qkv.data(),
+                                           context.data(),
+                                           log_sums.data(),
+                                           dcontext.data(),
+                                           dqkv.data(),
+                                           row_dots,
+                                           stream_.get()));
+}
+
+Attention on_device(CudnnAttention& cudnn,
+                    Real real,
                     const AttentionShape& shape,
                     const std::vector<float>& qkv,
                     const std::vector<float>& dcontext) {
@@ -77,20 +163,10 @@ Attention on_device(Real real,
     const DeviceBuffer device_dcontext(packed(real, dcontext), stream);
     const DeviceBuffer context(device_dcontext.size());
     const DeviceBuffer dqkv(device_qkv.size());
-    const auto row_count = static_cast<std::size_t>(attention_backward_scratch(shape));
-    const DeviceBuffer log_sums(row_count);
-    const DeviceBuffer scratch(row_count);
-    PIPETWIN_CUDA_CHECK(attention_forward(
-        real, shape, device_qkv.data(), context.data(), log_sums.data(), stream.get()));
-    PIPETWIN_CUDA_CHECK(attention_backward(real,
-                                           shape,
-                                           device_qkv.data(),
-                                           context.data(),
-                                           log_sums.data(),
-                                           device_dcontext.data(),
-                                           dqkv.data(),
-                                           scratch.data(),
-                                           stream.get()));
+    const DeviceBuffer log_sums(static_cast<std::size_t>(attention_backward_scratch(shape)));
+    Way way(cudnn, stream);
+    way.forward(real, shape, device_qkv, context, log_sums);
+    way.backward(real, shape, device_qkv, context, log_sums, device_dcontext, dqkv);
     return {unpacked(real, dcontext.size(), context.to_host(stream)),
             log_sums.to_host(stream),
             unpacked(real, qkv.size(), dqkv.to_host(stream))};
@@ -218,25 +294,71 @@ constexpr std::array cases{Case{"fp32, 64", Real::F32, 64, 1e-5},
                            Case{"bf16, 96", Real::BF16, 96, 1e-2},
                            Case{"bf16, 128", Real::BF16, 128, 1e-2}};
 
+AttentionShape shape_of(const Case& one) {
+    return {2, 300, 3, 3 * one.head_size};
+}
+
+void check_case(CudnnAttention& cudnn, const Case& one) {
+    const AttentionShape shape = shape_of(one);
+    const std::vector<float> qkv = sixteenths(rows_of(shape) * 3 * width_of(shape), 1);
+    const std::vector<float> dcontext = sixteenths(rows_of(shape) * width_of(shape), 2);
+    const Attention found = on_device(cudnn, one.real, shape, qkv, dcontext);
+    const Attention again = on_device(cudnn, one.real, shape, qkv, dcontext);
+    const Attention expected = on_cpu(shape, qkv, dcontext);
+    const std::string name = std::string(" of heads of ") + one.name + " (forward " +
+                             cudnn.describe(shape, AttentionDirection::Forward) + ", backward " +
+                             cudnn.describe(shape, AttentionDirection::Backward) + "),";
+    expect_close(("context" + name).c_str(), found.context, expected.context, one.tolerance);
+    expect_close(("log sums" + name).c_str(), found.log_sums, expected.log_sums, 1e-5);
+    expect_close(("dqkv" + name).c_str(), found.dqkv, expected.dqkv, one.tolerance);
+    if (found.context != again.context || found.dqkv != again.dqkv) {
+        throw CudaFailure("two runs" + name + " differ");
+    }
+}
+
+int compute_capability() {
+    int device = 0;
+    PIPETWIN_CUDA_CHECK(cudaGetDevice(&device));
+    cudaDeviceProp properties{};
+    PIPETWIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    return properties.major * 10 + properties.minor;
+}
+
+/// Each answer once, in the order of the cases.
+std::string answers(CudnnAttention& cudnn, AttentionDirection direction) {
+    std::vector<std::string> found;
+    for (const Case& one : cases) {
+        if (one.real == Real::BF16) {
+            found.push_back(cudnn.describe(shape_of(one), direction));
+        }
+    }
+    std::string text;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        if (std::find(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(i), found[i]) ==
+            found.begin() + static_cast<std::ptrdiff_t>(i)) {
+            text += (text.empty() ? "" : " or ") + found[i];
+        }
+    }
+    return text;
+}
+
 }  // namespace
 
 std::string check_attention() {
+    const int capability = compute_capability();
+    CudnnAttention own(load_cudnn(), {.compute_capability = capability, .wanted = false});
+    CudnnAttention cudnn(load_cudnn(), {.compute_capability = capability, .wanted = true});
     for (const Case& one : cases) {
-        const AttentionShape shape{2, 300, 3, 3 * one.head_size};
-        const std::vector<float> qkv = sixteenths(rows_of(shape) * 3 * width_of(shape), 1);
-        const std::vector<float> dcontext = sixteenths(rows_of(shape) * width_of(shape), 2);
-        const Attention found = on_device(one.real, shape, qkv, dcontext);
-        const Attention again = on_device(one.real, shape, qkv, dcontext);
-        const Attention expected = on_cpu(shape, qkv, dcontext);
-        const std::string name = std::string(" of heads of ") + one.name + ",";
-        expect_close(("context" + name).c_str(), found.context, expected.context, one.tolerance);
-        expect_close(("log sums" + name).c_str(), found.log_sums, expected.log_sums, 1e-5);
-        expect_close(("dqkv" + name).c_str(), found.dqkv, expected.dqkv, one.tolerance);
-        if (found.context != again.context || found.dqkv != again.dqkv) {
-            throw CudaFailure("two runs" + name + " differ");
+        check_case(own, one);
+        if (one.real == Real::BF16) {
+            check_case(cudnn, one);
         }
     }
-    return "both ways over 300 positions, fp32 within 1e-5 and bf16 within 1e-2 of the CPU's";
+    const std::string forward = answers(cudnn, AttentionDirection::Forward);
+    const std::string backward = answers(cudnn, AttentionDirection::Backward);
+    return "both ways over 300 positions, fp32 within 1e-5 and bf16 within 1e-2 of the CPU's; bf16 "
+           "runs on " +
+           (forward == backward ? forward : forward + ", backward " + backward);
 }
 
 }  // namespace pipetwin::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "exec/cuda/attention.h"
 
@@ -105,6 +106,28 @@ cudaError_t multiply_listed(Products* products,
                             Products::Operands operands,
                             cudaStream_t stream) {
     return products->multiply(number, operands, stream);
+}
+
+/// Only what the tensor cores take may be cuDNN's.
+std::optional<CudnnAttention::Plan> plan_of(Lane& lane,
+                                            Real real,
+                                            const AttentionShape& shape,
+                                            AttentionDirection direction) {
+    return real == Real::BF16 ? lane.attention().plan(shape, direction) : std::nullopt;
+}
+
+cudaError_t attend_listed(CudnnAttention* attention,
+                          int number,
+                          CudnnAttention::Forward operands,
+                          cudaStream_t stream) {
+    return attention->forward(number, operands, stream);
+}
+
+cudaError_t attend_back_listed(CudnnAttention* attention,
+                               int number,
+                               CudnnAttention::Backward operands,
+                               cudaStream_t stream) {
+    return attention->backward(number, operands, stream);
 }
 
 }  // namespace
@@ -291,9 +314,22 @@ void CudaKernels::attention_forward(const exec::AttentionShape& shape,
                                     ConstView qkv,
                                     View softmax,
                                     View context) const {
+    const Real real = real_of(qkv.dtype);
+    if (const auto plan = plan_of(lane_, real, shape_of(shape), AttentionDirection::Forward)) {
+        lane_.list().add(
+            "cudnnBackendExecute",
+            attend_listed,
+            &lane_.attention(),
+            plan->number,
+            CudnnAttention::Forward{.qkv = qkv.data,
+                                    .context = context.data,
+                                    .log_sums = softmax.as<float>(),
+                                    .workspace = lane_.scratch(plan->workspace_bytes)});
+        return;
+    }
     lane_.list().add("attention_forward",
                      cuda::attention_forward,
-                     real_of(qkv.dtype),
+                     real,
                      shape_of(shape),
                      qkv.data,
                      context.data,
@@ -308,16 +344,33 @@ void CudaKernels::attention_backward(const exec::AttentionShape& shape,
                                      View qkv,
                                      std::byte* scratch) const {
     const std::size_t bytes = bytes_of(qkv);
-    lane_.list().add("attention_backward",
-                     cuda::attention_backward,
-                     real_of(qkv.dtype),
-                     shape_of(shape),
-                     qkv.data,
-                     context.data,
-                     softmax.as<float>(),
-                     dcontext.data,
-                     scratch,
-                     reinterpret_cast<float*>(scratch + (bytes + 15) / 16 * 16));
+    auto* const row_dots = reinterpret_cast<float*>(scratch + (bytes + 15) / 16 * 16);
+    const Real real = real_of(qkv.dtype);
+    if (const auto plan = plan_of(lane_, real, shape_of(shape), AttentionDirection::Backward)) {
+        lane_.list().add(
+            "cudnnBackendExecute",
+            attend_back_listed,
+            &lane_.attention(),
+            plan->number,
+            CudnnAttention::Backward{.qkv = qkv.data,
+                                     .context = context.data,
+                                     .log_sums = softmax.as<float>(),
+                                     .dcontext = dcontext.data,
+                                     .dqkv = scratch,
+                                     .row_dots = row_dots,
+                                     .workspace = lane_.scratch(plan->workspace_bytes)});
+    } else {
+        lane_.list().add("attention_backward",
+                         cuda::attention_backward,
+                         real,
+                         shape_of(shape),
+                         qkv.data,
+                         context.data,
+                         softmax.as<float>(),
+                         dcontext.data,
+                         scratch,
+                         row_dots);
+    }
     lane_.list().add("cudaMemcpyAsync", copy, qkv.data, scratch, bytes);
 }
 

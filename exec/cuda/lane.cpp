@@ -58,6 +58,7 @@ Lane::Lane(const Place& place, DeviceMemory& memory, const Options& options)
       memory_(memory),
       products_workspace_(allocate(Products::workspace_bytes)),
       products_(products_workspace_.get(), options.multiprocessors),
+      attention_(load_cudnn(), options.attention),
       done_(make_event()) {
     void* staging = nullptr;
     PIPETWIN_CUDA_CHECK(cudaHostAlloc(&staging, most_staged, cudaHostAllocDefault));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/cuda/command_queue.h"
+#include "exec/cuda/cudnn_attention.h"
 #include "exec/cuda/device_memory.h"
 #include "exec/cuda/green_context.h"
 #include "exec/cuda/owned.h"
@@ -32,6 +33,7 @@ class Lane {
     struct Options {
         CommandQueue::Graphs graphs = CommandQueue::Graphs::Yes;
         int multiprocessors = 0;  ///< of the whole device
+        CudnnAttention::Options attention{};
     };
     /// The part and `memory` outlive it.
     Lane(const Place& place, DeviceMemory& memory, const Options& options);
@@ -41,6 +43,7 @@ class Lane {
 
     CommandList& list() { return queue_.list(); }
     Products& products() { return products_; }
+    CudnnAttention& attention() { return attention_; }
 
     /// Host memory that copies to the GPU are made from, valid until the lane has finished; null
     /// where so much is not left. The same requests after `finish` get the same addresses.
@@ -77,6 +80,7 @@ class Lane {
     DeviceMemory& memory_;
     Owned<std::byte*, cudaFree> products_workspace_;  ///< cuBLAS's, beside the memory of the ranks
     Products products_;
+    CudnnAttention attention_;
     Staging staging_;
     std::size_t staged_ = 0;
     void* scratch_ = nullptr;

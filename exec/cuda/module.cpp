@@ -66,7 +66,9 @@ void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** d
     for (std::unique_ptr<GreenContext>& part : parts) {
         const pipetwin::cuda::Lane::Options options{
             .graphs = request.graphs != 0 ? CommandQueue::Graphs::Yes : CommandQueue::Graphs::No,
-            .multiprocessors = properties.multiProcessorCount};
+            .multiprocessors = properties.multiProcessorCount,
+            .attention = {.compute_capability = properties.major * 10 + properties.minor,
+                          .wanted = request.own_attention == 0}};
         made.push_back(
             std::make_unique<CudaDevice>(request.device, memory, std::move(part), options));
     }

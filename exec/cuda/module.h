@@ -12,7 +12,7 @@ class Device;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 2;
+inline constexpr int pipetwin_cuda_interface = 3;
 
 struct PipetwinCudaVersions {
     int runtime;  ///< 13000 for 13.0
@@ -35,6 +35,7 @@ struct PipetwinCudaRequest {
     int own_multiprocessors;  ///< not 0: each rank has its own, else they share all
     const int* units;         ///< [rank] how many times 8 multiprocessors; null: as many each
     int graphs;               ///< not 0: repeated calls become CUDA graphs
+    int own_attention;        ///< not 0: attention by our own kernels, even where cuDNN has a plan
     std::int64_t memory_bytes;
 };
 

@@ -21,7 +21,8 @@ std::string check_buffer();
 /// `add` of kernels.h.
 std::string check_kernel();
 
-/// Attention of every kernel, twice for the same bits, against the formulas in double on the CPU.
+/// Attention of every kernel, then what runs where cuDNN has plans, each twice for the same bits,
+/// against the formulas in double on the CPU. Says whether it is cuDNN that runs, or why not.
 std::string check_attention();
 
 /// One matrix product by cuBLASLt against three loops on the CPU. All values are small whole

@@ -24,6 +24,13 @@ set(PIPETWIN_CUDA_HOST
     multiprocessor_shares.cpp
     update_table.cpp
 )
+set(PIPETWIN_CUDNN  # attention by cuDNN, where its headers are; it is loaded at run time
+    cudnn_attention.cpp
+    cudnn_graph.cpp
+    cudnn_library.cpp
+    cudnn_plan.cpp
+)
+set(PIPETWIN_NO_CUDNN cudnn_absent.cpp)
 set(PIPETWIN_CUDA_LIBRARIES  # where CUDA's other libraries are called
     driver.cpp
     green_context.cpp

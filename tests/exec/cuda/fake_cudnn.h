@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "exec/cuda/cudnn_library.h"
+
+/// A cuDNN of functions that remember what they were told, compute it if a test wants that, and
+/// fail when it wants that.
+namespace pipetwin::cuda::test {
+
+struct FakeCudnn {
+    // What a test sets.
+    std::size_t version = 91900;
+    int first_failure = std::numeric_limits<int>::max();  ///< call, counted from 0, that fails
+    int failures = 1;                                     ///< so many from there on
+    /// Of each engine that the heuristics propose, its numerical notes.
+    std::vector<std::vector<cudnnBackendNumericalNote_t>> engines = {{}};
+    std::int64_t workspace_bytes = 1 << 20;
+    bool computes = false;  ///< what the graph says, when it is executed
+
+    // What happened.
+    int calls = 0;  ///< that can fail
+    int live_descriptors = 0;
+    int live_handles = 0;
+    std::set<std::int64_t> kept;         ///< names of tensors that are not virtual
+    std::map<std::int64_t, void*> pack;  ///< of the last execution, its pointers by name
+    void* workspace = nullptr;           ///< likewise
+    cudaStream_t stream = nullptr;       ///< likewise
+};
+
+/// The one that the functions talk to; starts afresh.
+FakeCudnn& new_fake_cudnn();
+const CudnnFunctions& fake_cudnn_functions();
+
+}  // namespace pipetwin::cuda::test
