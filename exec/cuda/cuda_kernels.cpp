@@ -108,7 +108,7 @@ cudaError_t multiply_listed(Products* products,
     return products->multiply(number, operands, stream);
 }
 
-/// Only what the tensor cores take may be cuDNN's.
+/// cuDNN has flash attention for half precision only.
 std::optional<CudnnAttention::Plan> plan_of(Lane& lane,
                                             Real real,
                                             const AttentionShape& shape,
