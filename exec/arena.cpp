@@ -7,16 +7,12 @@
 #include "core/error.h"
 
 namespace pipetwin::exec {
-namespace {
 
-constexpr std::size_t cache_line = 64;
-
-/// Whole cache lines, so that the smallest tensors share no line between threads.
-std::size_t capacity_for(std::size_t bytes) {
-    return (std::max(bytes, std::size_t{1}) + cache_line - 1) / cache_line * cache_line;
+std::size_t Arena::capacity_for(Bytes bytes) {
+    constexpr std::size_t cache_line = 64;
+    const auto least = static_cast<std::size_t>(std::max(bytes.count, std::int64_t{1}));
+    return (least + cache_line - 1) / cache_line * cache_line;
 }
-
-}  // namespace
 
 Arena::~Arena() {
     workspace_ = {};
@@ -34,7 +30,7 @@ Tensor Arena::allocate(DType type, std::int64_t rows, std::int64_t columns, Memo
     tensor.columns_ = columns;
     tensor.dtype_ = type;
     tensor.kind_ = kind;
-    tensor.capacity_ = capacity_for(static_cast<std::size_t>(tensor.bytes().count));
+    tensor.capacity_ = capacity_for(tensor.bytes());
     tensor.data_ = take(tensor.capacity_);
     tensor.memory_ = &memory_;
     tensor.arena_ = this;

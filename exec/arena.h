@@ -46,10 +46,16 @@ class Arena {
     const MemoryUse& peak() const { return peak_; }
     void reset_peak();
 
+    /// What a tensor of so many bytes takes of its memory: whole cache lines, so that the smallest
+    /// share none between threads.
+    static std::size_t capacity_for(Bytes bytes);
+
     /// Deals the free blocks of arenas with the same memory out anew, to each as many of a size as
     /// it has, in the order of their addresses. Tensors that went from rank to rank have mixed
     /// them; a step that begins with this gets the addresses of the step before.
     static void deal_free_blocks(std::span<Arena* const> arenas);
+
+    const Memory& memory() const { return memory_; }
 
   private:
     friend class Tensor;

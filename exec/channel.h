@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -22,6 +23,8 @@ struct Message {
     int micro_batch = 0;
     Tensor tensor;        ///< detached from the sender's arena
     TimePoint available;  ///< not to be received earlier (paced links); default: at once
+    /// Waits until the tensor's bytes are there, and returns when they were; empty: they are.
+    std::function<TimePoint()> arrival{};
 };
 
 /// One edge: one boundary, one direction, one producer, one consumer, first in first out.

@@ -1,10 +1,10 @@
 #include "exec/device.h"
 
-#include "exec/host_link.h"
+#include "exec/copy_engine.h"
 
 namespace pipetwin::exec {
 
-std::unique_ptr<HostLink> Device::make_host_link(const LinkCost& /*planned*/) {
+std::unique_ptr<CopyEngine> Device::make_copy_engine(const LinkCost& /*planned*/) {
     return nullptr;
 }
 

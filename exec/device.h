@@ -15,7 +15,7 @@
 
 namespace pipetwin::exec {
 
-class HostLink;
+class CopyEngine;
 class Kernels;
 
 using TimePoint = std::chrono::steady_clock::time_point;
@@ -59,9 +59,9 @@ class Device {
     /// all 0. Lives as long as the device.
     virtual std::span<double> results(std::size_t count);
 
-    /// Its way to host memory, which on a device that emulates one takes the time that `planned`
-    /// says. Null: it has no memory of its own.
-    virtual std::unique_ptr<HostLink> make_host_link(const LinkCost& planned);
+    /// Its way to other memories. To host memory it takes the time that `planned` says, where the
+    /// device emulates one. Null: it has no memory of its own.
+    virtual std::unique_ptr<CopyEngine> make_copy_engine(const LinkCost& planned);
 
     /// The mathematics of this device. Stateless: any number of devices may share one object.
     virtual const Kernels& kernels() = 0;

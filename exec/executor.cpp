@@ -7,6 +7,7 @@
 #include <exception>
 #include <future>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -97,8 +98,9 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
 }
 
-/// On a GPU, each rank has multiprocessors of its own: without them stages would fill each other's
-/// gaps, and the bubble would be none.
+/// Neighbours share a GPU where there are more ranks than GPUs. Ranks of one GPU have
+/// multiprocessors of their own: without them stages would fill each other's gaps, and the bubble
+/// would be none.
 std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan) {
     // Beside what the plan counts: what kernels work in, and blocks that wait for a tensor of their
     // size.
@@ -117,13 +119,16 @@ std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan) {
 }
 
 /// One for each rank.
-std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan, Backend backend) {
-    if (backend == Backend::Cuda) {
+std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
+                                                  const ExecutorOptions& options) {
+    if (options.backend == Backend::Cuda) {
         return make_gpu_parts(plan);
     }
     std::vector<std::unique_ptr<Device>> devices;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        devices.push_back(backend == Backend::Paced ? make_paced_device() : make_cpu_device());
+        devices.push_back(options.make_device                 ? options.make_device(rank)
+                          : options.backend == Backend::Paced ? make_paced_device()
+                                                              : make_cpu_device());
     }
     return devices;
 }
@@ -143,7 +148,7 @@ struct Executor::Impl {
         connect();
         const Worker::Settings settings{.options = &options,
                                         .cores = own_core ? cores : std::vector<int>{}};
-        std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options.backend);
+        std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options);
         for (int rank = 0; rank < plan.rank_count(); ++rank) {
             workers.push_back(
                 std::make_unique<Worker>(plan,
@@ -153,12 +158,17 @@ struct Executor::Impl {
                                          std::move(devices[static_cast<std::size_t>(rank)]),
                                          settings));
         }
+        connect_memories();
         connect_twins();
         order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
     }
 
     void connect();
+    void connect_memories();
     void connect_twins();
+    bool share_memory(int stage, int other) const {
+        return &worker_of(stage).device().memory() == &worker_of(other).device().memory();
+    }
     void repeat_addresses() const;
     TimePoint walk_rows(const StepInput& input, FirstFailure& failure);
     bool walk_row(std::size_t rank, const StepInput& input, FirstFailure& failure);
@@ -193,12 +203,29 @@ void Executor::Impl::connect() {
     }
 }
 
+/// Between ranks whose devices have memories of their own, messages are copied.
+void Executor::Impl::connect_memories() {
+    for (int stage = 0; stage + 1 < plan.stage_count(); ++stage) {
+        if (!share_memory(stage, stage + 1)) {
+            const auto boundary = static_cast<std::size_t>(stage);
+            edges.forward[boundary].room = &worker_of(stage + 1).room();
+            edges.backward[boundary].room = &worker_of(stage).room();
+            worker_of(stage).send_far();
+            worker_of(stage + 1).send_far();
+        }
+    }
+}
+
 void Executor::Impl::connect_twins() {
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         Reduction& reduction = edges.reductions.emplace_back();
         if (const auto twin = twin_of(plan->schedule, stage)) {
             reduction.channel = make_local_channel(1, spin);
             reduction.receiver = &worker_of(*twin).stage(*twin);
+            if (!share_memory(stage, *twin)) {
+                reduction.is_far = true;
+                worker_of(stage).send_far();
+            }
             reduction.link = plan->reductions[static_cast<std::size_t>(stage)];
         }
     }
@@ -207,11 +234,13 @@ void Executor::Impl::connect_twins() {
 /// On a GPU an action with the addresses of a step before is a graph that is there already.
 void Executor::Impl::repeat_addresses() const {
     if (options.backend == Backend::Cuda) {
-        std::vector<Arena*> arenas;
+        std::map<const Memory*, std::vector<Arena*>> arenas;
         for (const auto& worker : workers) {
-            arenas.push_back(&worker->arena());
+            arenas[&worker->arena().memory()].push_back(&worker->arena());
         }
-        Arena::deal_free_blocks(arenas);
+        for (const auto& [memory, sharing] : arenas) {
+            Arena::deal_free_blocks(sharing);
+        }
     }
 }
 
@@ -372,7 +401,7 @@ std::string Executor::Impl::first_not_finite(const Action& forward, const StepIn
                        worker.device().enter_thread();
                        if (!boundary.empty()) {
                            boundary.detach();
-                           boundary.attach(worker.arena(), MemoryKind::Boundary);
+                           boundary = worker.adopt(std::move(boundary));
                        }
                        worker.stage(stage).watch_outputs(watch);
                        boundary = worker.stage(stage).forward(
@@ -444,7 +473,7 @@ const Tensor& Executor::input_gradient(int micro_batch) {
 }
 
 std::vector<double> Executor::values(const Tensor& tensor) const {
-    // Devices of one executor share their memory, so any of them can read it.
+    // Any device reads the memory of all.
     return impl_->workers.front()->device().kernels().values(tensor);
 }
 

@@ -43,6 +43,8 @@ struct ExecutorOptions {
     std::uint64_t seed = 1;
     OptimizerSettings optimizer;
     bool input_gradient = false;  ///< the first stage produces the gradient of its input, too
+    /// Makes the device of a rank; empty: one as `backend` says.
+    std::function<std::unique_ptr<Device>(int rank)> make_device;
     /// Called by every worker before every action; what it throws is that action's failure. For the
     /// profiler, and for tests of failing.
     std::function<void(int rank, const Action&)> before_action;

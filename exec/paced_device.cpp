@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "exec/paced_host_link.h"
+#include "exec/paced_copy_engine.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -31,8 +31,8 @@ class PacedDevice final : public Device {
         return sleep_until(begin + planned);
     }
 
-    std::unique_ptr<HostLink> make_host_link(const LinkCost& planned) override {
-        return make_paced_host_link(*this, planned);
+    std::unique_ptr<CopyEngine> make_copy_engine(const LinkCost& planned) override {
+        return make_paced_copy_engine(*this, planned);
     }
 
     const Kernels& kernels() override { return cpu_kernels(); }

@@ -408,6 +408,19 @@ void Stage::hand_gradients_to(Stage& twin) {
     }
 }
 
+// What was received is 0 until then.
+std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& twin) {
+    const std::vector<Parameter*> own = parameters();
+    const std::vector<Parameter*> theirs = twin.parameters();
+    std::vector<CopyEngine::Piece> pieces;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+        pieces.push_back({.from = own[i]->gradient.data(),
+                          .to = theirs[i]->received.data(),
+                          .bytes = static_cast<std::size_t>(own[i]->gradient.bytes().count)});
+    }
+    return pieces;
+}
+
 void Stage::add_received_gradients() {
     for (Parameter* const parameter : parameters()) {
         impl_->kernels.add(parameter->received, parameter->gradient);

@@ -8,6 +8,7 @@
 #include "core/model.h"
 #include "core/scenario.h"
 #include "exec/arena.h"
+#include "exec/copy_engine.h"
 #include "exec/data/batch.h"
 #include "exec/device.h"
 #include "exec/layers.h"
@@ -63,6 +64,8 @@ class Stage {
     void zero_gradients();
     /// REDUCE_GRAD: the gradients of a complete backward, to the stage with the same weights.
     void hand_gradients_to(Stage& twin);
+    /// The same as copies, where the twin's device has another memory.
+    std::vector<CopyEngine::Piece> gradients_for(Stage& twin);
     /// After the twin has handed over its gradients: both stages then have the same sum, bit for
     /// bit.
     void add_received_gradients();

@@ -7,7 +7,7 @@
 
 namespace pipetwin::exec {
 
-using Direction = HostLink::Direction;
+using Direction = CopyEngine::Direction;
 
 std::unique_ptr<StashOffload> StashOffload::of_rank(const Plan& plan,
                                                     int rank,
@@ -16,7 +16,7 @@ std::unique_ptr<StashOffload> StashOffload::of_rank(const Plan& plan,
     if (!plan->host_link) {
         return nullptr;
     }
-    std::unique_ptr<HostLink> link = device.make_host_link(*plan->host_link);
+    std::unique_ptr<CopyEngine> link = device.make_copy_engine(*plan->host_link);
     if (!link) {
         throw Error(ErrorKind::Unavailable,
                     "pipeline.offload = \"stash\"",
@@ -32,7 +32,7 @@ std::unique_ptr<StashOffload> StashOffload::of_rank(const Plan& plan,
 StashOffload::StashOffload(const Plan& plan,
                            int rank,
                            std::vector<StashCopy> copies,
-                           std::unique_ptr<HostLink> link,
+                           std::unique_ptr<CopyEngine> link,
                            Arena& arena)
     : row_(plan->schedule.ranks.at(static_cast<std::size_t>(rank))),
       arena_(arena),
@@ -111,7 +111,7 @@ void StashOffload::let_in(std::size_t cell) {
     }
     Stash& stash = stashes_[*cells_[cell].lets_in];
     retire();
-    std::vector<HostLink::Piece> pieces;
+    std::vector<CopyEngine::Piece> pieces;
     for (Part& part : stash.parts) {
         if (part.tensor->empty()) {
             *part.tensor = arena_.allocate(part.type, part.rows, part.columns, part.kind);
@@ -126,7 +126,7 @@ void StashOffload::let_in(std::size_t cell) {
 void StashOffload::send_out(std::size_t cell, std::vector<Tensor*> tensors) {
     const std::size_t index = cells_[cell].makes.value();
     Stash& stash = stashes_[index];
-    std::vector<HostLink::Piece> pieces;
+    std::vector<CopyEngine::Piece> pieces;
     Bytes bytes;
     for (Tensor* const tensor : tensors) {
         Part& part = stash.parts.emplace_back(
@@ -164,7 +164,7 @@ void StashOffload::abandon() noexcept {
 
 std::vector<std::vector<Span>> StashOffload::spans(TimePoint start) const {
     std::vector<std::vector<Span>> rows(2);
-    const auto add = [&](std::vector<Span>& row, std::size_t cell, const HostLink::Times& times) {
+    const auto add = [&](std::vector<Span>& row, std::size_t cell, const CopyEngine::Times& times) {
         row.push_back({.action = row_[cell],
                        .begin = times.begin - start,
                        .ready = times.ready - start,

@@ -9,7 +9,7 @@
 #include "core/plan.h"
 #include "core/timeline.h"
 #include "exec/arena.h"
-#include "exec/host_link.h"
+#include "exec/copy_engine.h"
 
 namespace pipetwin::exec {
 
@@ -81,21 +81,21 @@ class StashOffload {
         std::vector<Part> parts{};  ///< while it is not, or not only, on the device
         std::optional<int> out{};   ///< the number of the copy
         std::optional<int> in{};
-        HostLink::Times out_times{};
-        HostLink::Times in_times{};
+        CopyEngine::Times out_times{};
+        CopyEngine::Times in_times{};
     };
 
     StashOffload(const Plan& plan,
                  int rank,
                  std::vector<StashCopy> copies,
-                 std::unique_ptr<HostLink> link,
+                 std::unique_ptr<CopyEngine> link,
                  Arena& arena);
     bool wait_for_room();
     void free_on_device(Stash& stash);
 
     const std::vector<Action>& row_;
     Arena& arena_;
-    std::unique_ptr<HostLink> link_;
+    std::unique_ptr<CopyEngine> link_;
     Arena host_;
     std::vector<Cell> cells_;
     std::vector<Stash> stashes_;        ///< in the order of their forwards

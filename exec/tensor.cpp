@@ -75,12 +75,24 @@ void Tensor::release() noexcept {
     }
     if (arena_ != nullptr) {
         arena_->add(kind_, -bytes());
+    }
+    if (arena_ != nullptr && memory_ == &arena_->memory_) {
         arena_->take_back(data_, capacity_);
-    } else {
-        memory_->give_back(data_,
-                           capacity_);  // in nobody's account: a message that was never received
+    } else {  // a message that was never received, or that came from another memory
+        memory_->give_back(data_, capacity_);
     }
     data_ = nullptr;
+}
+
+Tensor Tensor::detached(Memory& memory, DType type, std::int64_t rows, std::int64_t columns) {
+    Tensor tensor;
+    tensor.rows_ = rows;
+    tensor.columns_ = columns;
+    tensor.dtype_ = type;
+    tensor.capacity_ = Arena::capacity_for(tensor.bytes());
+    tensor.data_ = memory.take(tensor.capacity_);
+    tensor.memory_ = &memory;
+    return tensor;
 }
 
 Bytes Tensor::bytes() const {

@@ -40,6 +40,10 @@ class Tensor {
     Tensor& operator=(const Tensor&) = delete;
     ~Tensor();
 
+    /// In nobody's account yet: a message that is written for another rank. Contents are undefined.
+    /// Throws what `memory` throws.
+    static Tensor detached(Memory& memory, DType type, std::int64_t rows, std::int64_t columns);
+
     bool empty() const { return data_ == nullptr; }
     DType dtype() const { return dtype_; }
     std::int64_t rows() const { return rows_; }
@@ -64,6 +68,9 @@ class Tensor {
 
     /// Accounts the tensor under another kind in its arena.
     void move_to(MemoryKind kind);
+
+    /// The memory that its block came from.
+    const Memory* memory() const { return memory_; }
 
     /// Takes the tensor out of its arena's account, to be handed to another rank.
     void detach();

@@ -62,6 +62,7 @@ Worker::Worker(const Plan& plan,
       cores_(settings.cores),
       device_(std::move(device)),
       arena_(device_->memory()),
+      room_(device_->memory()),
       recorder_(plan->schedule.ranks.at(static_cast<std::size_t>(rank))),
       offload_(StashOffload::of_rank(plan, rank, *device_, arena_)) {
     const StageOptions options = stage_options(plan, settings);
@@ -107,8 +108,13 @@ void Worker::prepare() {
     }
     device_->finish();
     recorder_.restart();
+    room_.settle();
     if (offload_) {
         offload_->restart();
+    }
+    if (copies_) {
+        wait_for_departures();
+        copies_->restart();
     }
     arena_.reset_peak();
 }
@@ -119,6 +125,7 @@ void Worker::start(TimePoint start) {
 
 void Worker::perform(std::size_t cell, const StepInput& step) {
     const Action& action = plan_->schedule.ranks[static_cast<std::size_t>(rank_)][cell];
+    forget_what_has_left();
     const TimePoint begin = device_->now();
     TimePoint ready = offload_ ? turn_to(cell, action, begin) : begin;
     switch (action.op) {
@@ -165,6 +172,9 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
     }
     ready = std::max(begin, ready);
     recorder_.record(begin, ready, device_->complete(action, ready, plan_.duration(action)));
+    if (!is_send(action.op) && !is_receive(action.op)) {
+        room_.settle();
+    }
     if (offload_ && offload_->leaves(cell)) {
         offload_->send_out(cell, home(action.stage).stage->stash_tensors(action.micro_batch));
     }
@@ -230,8 +240,15 @@ void Worker::pass_gradient_on(const Action& action) {
 
 void Worker::hand_gradients_over(int stage) {
     Reduction& reduction = edges_.reductions.at(static_cast<std::size_t>(stage));
-    home(stage).stage->hand_gradients_to(*reduction.receiver);
-    device_->finish();  // the receiver reads them as soon as it has the message
+    // The receiver reads them as soon as it has the message.
+    if (reduction.is_far) {
+        device_->finish();
+        copies_->wait(copies_->start(CopyEngine::Direction::Out,
+                                     home(stage).stage->gradients_for(*reduction.receiver)));
+    } else {
+        home(stage).stage->hand_gradients_to(*reduction.receiver);
+        device_->finish();
+    }
     Message message;
     if (paced_) {
         const Bytes bytes = plan_->states[static_cast<std::size_t>(stage)].weights;
@@ -273,15 +290,69 @@ TimePoint Worker::send(Edge& edge, int micro_batch, Tensor tensor) {
                                                 edge.link.bytes_per_second);
         message.available = edge.link_free + edge.link.latency;
     }
+    if (edge.room != nullptr) {
+        return edge.channel->send(send_copy(edge, std::move(message)));
+    }
     message.tensor.detach();
     return edge.channel->send(std::move(message));
+}
+
+/// The tensor stays in this rank's account until its copy is complete.
+Message Worker::send_copy(Edge& edge, Message message) {
+    Tensor& tensor = message.tensor;
+    Tensor there = Tensor::detached(*edge.room, tensor.dtype(), tensor.rows(), tensor.columns());
+    const CopyEngine::Piece piece{.from = tensor.data(),
+                                  .to = there.data(),
+                                  .bytes = static_cast<std::size_t>(tensor.bytes().count)};
+    const int copy = copies_->start(CopyEngine::Direction::Out, std::span(&piece, 1));
+    departures_.push_back({.tensor = std::move(tensor), .copy = copy});
+    message.tensor = std::move(there);
+    message.arrival = copies_->arrival(copy);
+    return message;
+}
+
+void Worker::wait_for_departures() {
+    for (const Departure& departure : departures_) {
+        copies_->wait(departure.copy);
+    }
+    departures_.clear();
+}
+
+void Worker::forget_what_has_left() {
+    std::erase_if(departures_, [this](const Departure& departure) {
+        return copies_->is_complete(departure.copy);
+    });
 }
 
 TimePoint Worker::receive(Edge& edge, Tensor& tensor) {
     Channel::Received received = edge.channel->receive();
     tensor = std::move(received.message.tensor);
     tensor.attach(arena_, MemoryKind::Boundary);
-    return received.arrived;
+    return received.message.arrival ? std::max(received.arrived, received.message.arrival())
+                                    : received.arrived;
+}
+
+void Worker::send_far() {
+    if (!copies_) {
+        copies_ = device_->make_copy_engine({});
+        PIPETWIN_EXPECT(copies_, "a device whose memory is its own can copy");
+    }
+}
+
+Tensor Worker::adopt(Tensor tensor) {
+    if (tensor.memory() == &device_->memory()) {
+        tensor.attach(arena_, MemoryKind::Boundary);
+        return tensor;
+    }
+    send_far();
+    copies_->restart();
+    Tensor own =
+        arena_.allocate(tensor.dtype(), tensor.rows(), tensor.columns(), MemoryKind::Boundary);
+    const CopyEngine::Piece piece{.from = tensor.data(),
+                                  .to = own.data(),
+                                  .bytes = static_cast<std::size_t>(tensor.bytes().count)};
+    copies_->wait(copies_->start(CopyEngine::Direction::In, std::span(&piece, 1)));
+    return own;
 }
 
 void Worker::close_channels() {
@@ -306,6 +377,11 @@ void Worker::abandon() {
     device_->discard();
     if (offload_) {
         offload_->abandon();
+    }
+    try {
+        wait_for_departures();
+    } catch (const std::exception&) {  // a lost device copies no more
+        departures_.clear();
     }
     for (Home& home : homes_) {
         for (Slot& slot : home.slots) {

@@ -7,7 +7,9 @@
 #include "core/model.h"
 #include "core/plan.h"
 #include "exec/channel.h"
+#include "exec/copy_engine.h"
 #include "exec/executor.h"
+#include "exec/message_room.h"
 #include "exec/recorder.h"
 #include "exec/stage.h"
 #include "exec/stash_offload.h"
@@ -19,6 +21,8 @@ struct Edge {
     std::unique_ptr<Channel> channel;
     LinkCost link;        ///< how long a message is under way on a paced device
     TimePoint link_free;  ///< when the paced link has sent its last message; of the sender
+    /// Of the receiver, where its memory is not the sender's; else tensors change hands.
+    MessageRoom* room = nullptr;
 };
 
 /// The gradients of one stage on their way to the stage with the same weights. A message says that
@@ -26,6 +30,7 @@ struct Edge {
 struct Reduction {
     std::unique_ptr<Channel> channel;  ///< none where the stage's weights are its own
     Stage* receiver = nullptr;
+    bool is_far = false;  ///< its memory is not the sender's
     LinkCost link;
 };
 
@@ -74,6 +79,14 @@ class Worker {
     /// Frees what a failed step has left behind and clears the gradients.
     void abandon();
 
+    /// From now on it sends to memories that are not its own.
+    void send_far();
+    /// Where it gets what comes from other memories.
+    MessageRoom& room() { return room_; }
+
+    /// A tensor of whatever rank of this executor, in nobody's account, as one of this rank.
+    Tensor adopt(Tensor tensor);
+
     Device& device() { return *device_; }
     Arena& arena() { return arena_; }
     const Recorder& recorder() const { return recorder_; }
@@ -108,6 +121,9 @@ class Worker {
     void refuse_what_is_not_finite(const Action& action);
     bool is_last(int stage) const { return !has_next_stage(plan_->schedule, stage); }
     TimePoint send(Edge& edge, int micro_batch, Tensor tensor);
+    Message send_copy(Edge& edge, Message message);
+    void forget_what_has_left();
+    void wait_for_departures();
     TimePoint receive(Edge& edge, Tensor& tensor);
 
     const Plan& plan_;
@@ -117,9 +133,16 @@ class Worker {
     const std::vector<int> cores_;
     std::unique_ptr<Device> device_;
     Arena arena_;
+    MessageRoom room_;
     std::vector<Home> homes_;  ///< the rank's stages, ascending
     Recorder recorder_;
     std::unique_ptr<StashOffload> offload_;
+    std::unique_ptr<CopyEngine> copies_;  ///< to other memories; null: all share one
+    struct Departure {
+        Tensor tensor;  ///< what is copied
+        int copy = 0;
+    };
+    std::vector<Departure> departures_;
 };
 
 }  // namespace pipetwin::exec

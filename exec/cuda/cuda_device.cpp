@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "exec/cuda/cuda_host_link.h"
+#include "exec/cuda/cuda_copy_engine.h"
 #include "exec/cuda/named_range.h"
 
 namespace pipetwin::cuda {
@@ -51,8 +51,8 @@ void CudaDevice::mark(std::function<void(exec::TimePoint)> then) {
     lane_.mark(std::move(then));
 }
 
-std::unique_ptr<exec::HostLink> CudaDevice::make_host_link(const LinkCost& /*planned*/) {
-    return std::make_unique<CudaHostLink>(place_);
+std::unique_ptr<exec::CopyEngine> CudaDevice::make_copy_engine(const LinkCost& /*planned*/) {
+    return std::make_unique<CudaCopyEngine>(place_);
 }
 
 std::span<double> CudaDevice::results(std::size_t count) {

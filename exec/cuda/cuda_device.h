@@ -32,7 +32,7 @@ class CudaDevice final : public exec::Device {
     void discard() noexcept override { lane_.discard(); }
     void mark(std::function<void(exec::TimePoint)> then) override;
     exec::Memory& memory() override { return *memory_; }
-    std::unique_ptr<exec::HostLink> make_host_link(const LinkCost& planned) override;
+    std::unique_ptr<exec::CopyEngine> make_copy_engine(const LinkCost& planned) override;
     std::span<double> results(std::size_t count) override;
     const exec::Kernels& kernels() override { return kernels_; }
 

@@ -16,7 +16,7 @@ set(PIPETWIN_CUDA_HOST
     command_list.cpp
     command_queue.cpp
     cuda_device.cpp
-    cuda_host_link.cpp
+    cuda_copy_engine.cpp
     cuda_kernels.cpp
     device_memory.cpp
     lane.cpp

@@ -1,4 +1,4 @@
-#include "exec/cuda/cuda_host_link.h"
+#include "exec/cuda/cuda_copy_engine.h"
 
 #include <fmt/format.h>
 
@@ -28,13 +28,13 @@ void PinnedMemory::give_back(void* block, std::size_t /*bytes*/) noexcept {
     static_cast<void>(cudaFreeHost(block));
 }
 
-CudaHostLink::Event CudaHostLink::make_event() {
+CudaCopyEngine::Event CudaCopyEngine::make_event() {
     cudaEvent_t event = nullptr;
     PIPETWIN_CUDA_CHECK(cudaEventCreate(&event));
     return Event(event);
 }
 
-CudaHostLink::CudaHostLink(const Place& place) : place_(place) {
+CudaCopyEngine::CudaCopyEngine(const Place& place) : place_(place) {
     place_.enter();
     for (Stream& stream : streams_) {
         stream = make_stream();
@@ -42,7 +42,7 @@ CudaHostLink::CudaHostLink(const Place& place) : place_(place) {
     zero_ = make_event();
 }
 
-CudaHostLink::~CudaHostLink() {
+CudaCopyEngine::~CudaCopyEngine() {
     try {
         place_.enter();
     } catch (const CudaFailure&) {  // NOLINT(bugprone-empty-catch): the device is lost anyway
@@ -52,16 +52,16 @@ CudaHostLink::~CudaHostLink() {
     }
 }
 
-void CudaHostLink::restart() {
+void CudaCopyEngine::restart() {
     started_ = 0;
     PIPETWIN_CUDA_CHECK(cudaEventRecord(zero_.get(), streams_[0].get()));
     PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(streams_[0].get()));
     time_of_zero_ = std::chrono::steady_clock::now();
 }
 
-int CudaHostLink::start(Direction direction,
-                        std::span<const Piece> pieces,
-                        std::optional<int> after) {
+int CudaCopyEngine::start(Direction direction,
+                          std::span<const Piece> pieces,
+                          std::optional<int> after) {
     const auto number = static_cast<std::size_t>(started_);
     if (number == copies_.size()) {
         copies_.push_back({.begin = make_event(), .end = make_event()});
@@ -70,36 +70,47 @@ int CudaHostLink::start(Direction direction,
     if (after) {
         PIPETWIN_CUDA_CHECK(cudaStreamWaitEvent(stream, copy(*after).end.get(), 0));
     }
-    const cudaMemcpyKind kind =
-        direction == Direction::Out ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice;
     PIPETWIN_CUDA_CHECK(cudaEventRecord(copies_[number].begin.get(), stream));
     for (const Piece& piece : pieces) {
-        PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(piece.to, piece.from, piece.bytes, kind, stream));
+        PIPETWIN_CUDA_CHECK(
+            cudaMemcpyAsync(piece.to, piece.from, piece.bytes, cudaMemcpyDefault, stream));
     }
     PIPETWIN_CUDA_CHECK(cudaEventRecord(copies_[number].end.get(), stream));
     return started_++;
 }
 
-bool CudaHostLink::is_complete(int number) {
-    const cudaError_t state = cudaEventQuery(copy(number).end.get());
+bool CudaCopyEngine::is_complete(const Copy& copy) {
+    const cudaError_t state = cudaEventQuery(copy.end.get());
     if (state != cudaErrorNotReady) {
-        check_runtime("a copy between the GPU and host memory", state);
+        check_runtime("a copy from or to the GPU's memory", state);
     }
     return state == cudaSuccess;
 }
 
-void CudaHostLink::wait(int number) {
+bool CudaCopyEngine::is_complete(int number) {
+    return is_complete(copy(number));
+}
+
+void CudaCopyEngine::wait(int number) {
     exec::spin_until([&] { return is_complete(number); });
 }
 
+std::function<exec::TimePoint()> CudaCopyEngine::arrival(int number) {
+    const Copy& awaited = copy(number);  // a deque's elements stay where they are
+    return [this, &awaited] {
+        exec::spin_until([&] { return is_complete(awaited); });
+        return time_of(awaited.end);
+    };
+}
+
 /// By the GPU's clock.
-exec::TimePoint CudaHostLink::time_of(const Event& event) const {
+exec::TimePoint CudaCopyEngine::time_of(const Event& event) const {
     float since_zero = 0;  // milliseconds
     PIPETWIN_CUDA_CHECK(cudaEventElapsedTime(&since_zero, zero_.get(), event.get()));
     return time_of_zero_ + std::chrono::nanoseconds(static_cast<std::int64_t>(since_zero * 1e6F));
 }
 
-exec::HostLink::Times CudaHostLink::times(int number) {
+exec::CopyEngine::Times CudaCopyEngine::times(int number) {
     const Copy& found = copy(number);
     const exec::TimePoint end = time_of(found.end);
     return {.begin = time_of(found.begin), .ready = end, .end = end};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -9,10 +10,10 @@
 
 namespace pipetwin::exec {
 
-/// The way between the memory of a device and the host's. Copies are made beside what the device
-/// computes: those of one direction one after the other, the two directions at the same time. Used
-/// by its device's thread.
-class HostLink {
+/// The way between the memory of a device and another, the host's or that of a neighbour. Copies
+/// are made beside what the device computes: those of one direction one after the other, the two
+/// directions at the same time. Used by its device's thread.
+class CopyEngine {
   public:
     enum class Direction { Out, In };  ///< out of the device's memory, into it
 
@@ -28,9 +29,9 @@ class HostLink {
         TimePoint end;    ///< the copy is complete
     };
 
-    virtual ~HostLink() = default;
+    virtual ~CopyEngine() = default;
 
-    /// The host's memory that it copies to and from.
+    /// The host's memory that it copies to and from best.
     virtual Memory& memory() = 0;
 
     /// A step begins. No copy is under way; the numbers of copies count from 0 again.
@@ -50,6 +51,10 @@ class HostLink {
 
     /// Of a copy that is complete.
     virtual Times times(int copy) = 0;
+
+    /// For another thread, once until `restart`: returns when the copy is complete, and when it
+    /// was.
+    virtual std::function<TimePoint()> arrival(int copy) = 0;
 };
 
 }  // namespace pipetwin::exec

@@ -2,11 +2,11 @@
 
 #include <array>
 #include <chrono>
-#include <vector>
+#include <deque>
 
+#include "exec/copy_engine.h"
 #include "exec/cuda/lane.h"
 #include "exec/cuda/owned.h"
-#include "exec/host_link.h"
 
 namespace pipetwin::cuda {
 
@@ -17,16 +17,16 @@ class PinnedMemory final : public exec::Memory {
     void give_back(void* block, std::size_t bytes) noexcept override;
 };
 
-/// A rank's copies between its GPU and pinned host memory: a stream for each direction, so that the
-/// copy engines work beside the kernels and beside each other. Source: vDNN (Rhu et al., MICRO
-/// 2016).
-class CudaHostLink final : public exec::HostLink {
+/// A rank's copies between its GPU and pinned host memory, or another GPU's: a stream for each
+/// direction, so that the copy engines work beside the kernels and beside each other. Source: vDNN
+/// (Rhu et al., MICRO 2016).
+class CudaCopyEngine final : public exec::CopyEngine {
   public:
     /// Where the rank computes; of the thread that uses it.
-    explicit CudaHostLink(const Place& place);
-    CudaHostLink(const CudaHostLink&) = delete;
-    CudaHostLink& operator=(const CudaHostLink&) = delete;
-    ~CudaHostLink() override;
+    explicit CudaCopyEngine(const Place& place);
+    CudaCopyEngine(const CudaCopyEngine&) = delete;
+    CudaCopyEngine& operator=(const CudaCopyEngine&) = delete;
+    ~CudaCopyEngine() override;
 
     exec::Memory& memory() override { return memory_; }
     void restart() override;
@@ -36,6 +36,7 @@ class CudaHostLink final : public exec::HostLink {
     bool is_complete(int copy) override;
     void wait(int copy) override;
     Times times(int copy) override;
+    std::function<exec::TimePoint()> arrival(int copy) override;
 
   private:
     using Event = Owned<cudaEvent_t, cudaEventDestroy>;
@@ -45,12 +46,13 @@ class CudaHostLink final : public exec::HostLink {
     };
     static Event make_event();
     const Copy& copy(int number) const { return copies_.at(static_cast<std::size_t>(number)); }
+    static bool is_complete(const Copy& copy);
     exec::TimePoint time_of(const Event& event) const;
 
     Place place_;
     PinnedMemory memory_;
     std::array<Stream, 2> streams_;  ///< [direction]
-    std::vector<Copy> copies_;       ///< of the longest step so far; their events are used again
+    std::deque<Copy> copies_;        ///< of the longest step so far; their events are used again
     int started_ = 0;                ///< in this step
     Event zero_;                     ///< at the beginning of the step
     exec::TimePoint time_of_zero_;

@@ -1,4 +1,4 @@
-#include "exec/paced_host_link.h"
+#include "exec/paced_copy_engine.h"
 
 #include <algorithm>
 #include <array>
@@ -15,10 +15,10 @@
 namespace pipetwin::exec {
 namespace {
 
-/// Moves bytes in the order in which it is asked to.
+/// Moves bytes in the order in which it is asked to. Any thread may wait for them.
 class Copier {
   public:
-    using Pieces = std::vector<HostLink::Piece>;
+    using Pieces = std::vector<CopyEngine::Piece>;
 
     void add(Pieces pieces) {
         const std::lock_guard lock(mutex_);
@@ -26,15 +26,21 @@ class Copier {
         changed_.notify_all();
     }
 
-    /// Whether everything that was asked for is done but for the last `later` of it.
-    bool is_done(std::size_t later) {
+    /// Counts from 0 again. Nothing is under way.
+    void restart() {
         const std::lock_guard lock(mutex_);
-        return waiting_.size() <= later;
+        done_ = 0;
     }
 
-    void wait(std::size_t later) {
+    /// Of what was added as number `index`.
+    bool is_done(int index) {
+        const std::lock_guard lock(mutex_);
+        return done_ > index;
+    }
+
+    void wait(int index) {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return waiting_.size() <= later; });
+        changed_.wait(lock, [&] { return done_ > index; });
     }
 
   private:
@@ -43,11 +49,12 @@ class Copier {
         while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
             const Pieces& pieces = waiting_.front();  // a deque's elements stay where they are
             lock.unlock();
-            for (const HostLink::Piece& piece : pieces) {
+            for (const CopyEngine::Piece& piece : pieces) {
                 std::memcpy(piece.to, piece.from, piece.bytes);
             }
             lock.lock();
             waiting_.pop_front();
+            ++done_;
             changed_.notify_all();
         }
     }
@@ -55,18 +62,20 @@ class Copier {
     std::mutex mutex_;
     std::condition_variable_any changed_;
     std::deque<Pieces> waiting_;  ///< the first of them is at work
+    int done_ = 0;
     std::jthread thread_{[this](const std::stop_token& stop) { work(stop); }};
 };
 
-class PacedHostLink final : public HostLink {
+class PacedCopyEngine final : public CopyEngine {
   public:
-    PacedHostLink(Device& device, LinkCost link) : device_(device), link_(std::move(link)) {}
+    PacedCopyEngine(Device& device, LinkCost link) : device_(device), link_(std::move(link)) {}
 
     Memory& memory() override { return host_memory(); }
 
     void restart() override {
         copies_.clear();
         free_ = {};
+        copier_.restart();
     }
 
     int start(Direction direction,
@@ -86,21 +95,26 @@ class PacedHostLink final : public HostLink {
     }
 
     bool is_complete(int number) override {
-        return device_.now() >= copy(number).end && copier_.is_done(later_than(number));
+        return device_.now() >= copy(number).end && copier_.is_done(number);
     }
 
     void wait(int number) override {
         device_.wait_until(copy(number).end);
-        copier_.wait(later_than(number));
+        copier_.wait(number);
     }
 
     Times times(int number) override { return copy(number); }
 
+    std::function<TimePoint()> arrival(int number) override {
+        return [this, number, end = copy(number).end] {
+            std::this_thread::sleep_until(end);
+            copier_.wait(number);
+            return end;
+        };
+    }
+
   private:
     const Times& copy(int number) const { return copies_.at(static_cast<std::size_t>(number)); }
-    std::size_t later_than(int number) const {
-        return copies_.size() - 1 - static_cast<std::size_t>(number);
-    }
 
     Device& device_;
     LinkCost link_;
@@ -111,8 +125,8 @@ class PacedHostLink final : public HostLink {
 
 }  // namespace
 
-std::unique_ptr<HostLink> make_paced_host_link(Device& device, const LinkCost& link) {
-    return std::make_unique<PacedHostLink>(device, link);
+std::unique_ptr<CopyEngine> make_paced_copy_engine(Device& device, const LinkCost& link) {
+    return std::make_unique<PacedCopyEngine>(device, link);
 }
 
 }  // namespace pipetwin::exec

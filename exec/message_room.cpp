@@ -1,0 +1,40 @@
+#include "exec/message_room.h"
+
+namespace pipetwin::exec {
+
+MessageRoom::~MessageRoom() {
+    settle();
+    for (const auto& [bytes, blocks] : free_) {
+        for (void* const block : blocks) {
+            memory_.give_back(block, bytes);
+        }
+    }
+}
+
+void* MessageRoom::take(std::size_t bytes) {
+    {
+        const std::lock_guard lock(mutex_);
+        std::vector<void*>& blocks = free_[bytes];
+        if (!blocks.empty()) {
+            void* const block = blocks.back();
+            blocks.pop_back();
+            return block;
+        }
+    }
+    return memory_.take(bytes);
+}
+
+void MessageRoom::give_back(void* block, std::size_t bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    in_use_.emplace_back(block, bytes);
+}
+
+void MessageRoom::settle() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [block, bytes] : in_use_) {
+        free_[bytes].push_back(block);
+    }
+    in_use_.clear();
+}
+
+}  // namespace pipetwin::exec

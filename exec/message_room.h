@@ -1,0 +1,36 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "exec/memory.h"
+
+namespace pipetwin::exec {
+
+/// A rank's memory for what comes to it from the memories of others. A sender takes a block and
+/// writes to it; the rank gives it back when it has issued the last call that reads it, and it is
+/// free again once the rank's device has done everything.
+class MessageRoom final : public Memory {
+  public:
+    /// `memory` is that of the rank's device, and outlives it.
+    explicit MessageRoom(Memory& memory) : memory_(memory) {}
+    MessageRoom(const MessageRoom&) = delete;
+    MessageRoom& operator=(const MessageRoom&) = delete;
+    ~MessageRoom() override;
+
+    void* take(std::size_t bytes) override;
+    void give_back(void* block, std::size_t bytes) noexcept override;
+
+    /// The rank's device has done everything that was issued.
+    void settle();
+
+  private:
+    Memory& memory_;
+    std::mutex mutex_;
+    std::map<std::size_t, std::vector<void*>> free_;     ///< by size
+    std::vector<std::pair<void*, std::size_t>> in_use_;  ///< given back, but the device may read it
+};
+
+}  // namespace pipetwin::exec
