@@ -11,7 +11,7 @@
 // columns; a thread makes 4 x 4 results, so each number that it reads enters 4 of them. Bytes: two
 // tiles of fp32 are 32 KiB for 0.5 MFLOP, 16 FLOP per byte, or 1.2 TB/s for the 19.5 TFLOP/s of an
 // A100. So nothing is kept but the sums, and shared memory does not depend on the size of a head.
-// Work: as in attention_tensor_cores.cu, and the upper halves of the tiles on the diagonal.
+// Work: as in attention_tensor_cores.h, and the upper halves of the tiles on the diagonal.
 namespace pipetwin::cuda {
 namespace {
 
@@ -353,6 +353,41 @@ __device__ inline float number_of(const float* numbers, int position, const Head
     return position < head.positions ? numbers[position] : 0;
 }
 
+/// What a block of either kernel of gradients reads, and its tile's first row.
+template <class T>
+struct GradientBlock {
+    Head<T> head;
+    Rows<const T> dc;
+    const float* log_sums;
+    const float* row_dots;
+    int row;
+};
+
+template <class T>
+__device__ inline GradientBlock<T> gradient_block(const AttentionBackward<T>& call,
+                                                  const BlockPlace& place) {
+    return {head_of(call.shape, call.qkv, place.head),
+            context_rows(call.shape, call.dcontext, place.head),
+            row_numbers(call.shape, call.log_sums, place.head),
+            row_numbers(call.shape, call.row_dots, place.head),
+            place.tile * tile};
+}
+
+/// Sums over a head to rows of Q, K or V's gradient, each times `factor`.
+template <class T, int parts>
+__device__ inline void store_gradient(const AttentionBackward<T>& call,
+                                      const HeadSums<parts>& sums,
+                                      float factor,
+                                      const BlockPlace& place,
+                                      int part) {
+    const float factors[each] = {factor, factor, factor, factor};
+    store_rows(sums,
+               factors,
+               head_of(call.shape, call.qkv, place.head),
+               qkv_rows(call.shape, call.dqkv, place.head, part),
+               place.tile * tile);
+}
+
 /// dK = dS^T Q scale and dV = P^T dcontext for a tile of keys; rows are keys, columns queries.
 template <class T, int parts>
 __global__ void __launch_bounds__(threads)
@@ -360,33 +395,27 @@ __global__ void __launch_bounds__(threads)
     PIPETWIN_SHARED(tiles, float[2][tile_floats]);
     const Shared shared{tiles[0], tiles[1]};
     const BlockPlace place = block_from_first(ceil_divide(call.shape.positions, tile));
-    const Head<T> head = head_of(call.shape, call.qkv, place.head);
-    const Rows<const T> dc = context_rows(call.shape, call.dcontext, place.head);
-    const float* const log_sums = row_numbers(call.shape, call.log_sums, place.head);
-    const float* const row_dots = row_numbers(call.shape, call.row_dots, place.head);
-    const int row = place.tile * tile;
+    const GradientBlock<T> at = gradient_block(call, place);
 
     HeadSums<parts> dk;
     HeadSums<parts> dv;
     set_zero(dk);
     set_zero(dv);
-    for (int column = row; column < head.positions; column += tile) {
+    for (int column = at.row; column < at.head.positions; column += tile) {
         // P^T = exp(K Q^T scale - log sum), dP^T = V dcontext^T, dS^T = P^T * (dP^T - dot)
-        Part p = product_transposed(shared, head, head.k, row, head.q, column);
-        Part ds = product_transposed(shared, head, head.v, row, dc, column);
+        Part p = product_transposed(shared, at.head, at.head.k, at.row, at.head.q, column);
+        Part ds = product_transposed(shared, at.head, at.head.v, at.row, at.dc, column);
         for_each_score([&](int i, int j, int r, int c) {
-            const float log_sum = number_of(log_sums, column + c, head);
-            const float dot = number_of(row_dots, column + c, head);
-            p.at[i][j] = row + r > column + c ? 0 : expf(p.at[i][j] * scale - log_sum);
+            const float log_sum = number_of(at.log_sums, column + c, at.head);
+            const float dot = number_of(at.row_dots, column + c, at.head);
+            p.at[i][j] = at.row + r > column + c ? 0 : expf(p.at[i][j] * scale - log_sum);
             ds.at[i][j] = p.at[i][j] * (ds.at[i][j] - dot);
         });
-        add_product(shared, head, p, dc, column, dv);
-        add_product(shared, head, ds, head.q, column, dk);
+        add_product(shared, at.head, p, at.dc, column, dv);
+        add_product(shared, at.head, ds, at.head.q, column, dk);
     }
-    const float scales[each] = {scale, scale, scale, scale};
-    const float ones[each] = {1, 1, 1, 1};
-    store_rows(dk, scales, head, qkv_rows(call.shape, call.dqkv, place.head, 1), row);
-    store_rows(dv, ones, head, qkv_rows(call.shape, call.dqkv, place.head, 2), row);
+    store_gradient(call, dk, scale, place, 1);
+    store_gradient(call, dv, 1, place, 2);
 }
 
 /// dQ = dS K scale for a tile of queries.
@@ -396,28 +425,24 @@ __global__ void __launch_bounds__(threads)
     PIPETWIN_SHARED(tiles, float[2][tile_floats]);
     const Shared shared{tiles[0], tiles[1]};
     const BlockPlace place = block_from_last(ceil_divide(call.shape.positions, tile));
-    const Head<T> head = head_of(call.shape, call.qkv, place.head);
-    const Rows<const T> dc = context_rows(call.shape, call.dcontext, place.head);
-    const float* const log_sums = row_numbers(call.shape, call.log_sums, place.head);
-    const float* const row_dots = row_numbers(call.shape, call.row_dots, place.head);
-    const int row = place.tile * tile;
+    const GradientBlock<T> at = gradient_block(call, place);
 
     HeadSums<parts> dq;
     set_zero(dq);
-    for (int column = 0; column <= row; column += tile) {
+    for (int column = 0; column <= at.row; column += tile) {
         // P = exp(Q K^T scale - log sum), dP = dcontext V^T, dS = P * (dP - dot)
-        const Part scores = product_transposed(shared, head, head.q, row, head.k, column);
-        Part ds = product_transposed(shared, head, dc, row, head.v, column);
+        const Part scores =
+            product_transposed(shared, at.head, at.head.q, at.row, at.head.k, column);
+        Part ds = product_transposed(shared, at.head, at.dc, at.row, at.head.v, column);
         for_each_score([&](int i, int j, int r, int c) {
-            const float log_sum = number_of(log_sums, row + r, head);
-            const float dot = number_of(row_dots, row + r, head);
-            const float p = column + c > row + r ? 0 : expf(scores.at[i][j] * scale - log_sum);
+            const float log_sum = number_of(at.log_sums, at.row + r, at.head);
+            const float dot = number_of(at.row_dots, at.row + r, at.head);
+            const float p = column + c > at.row + r ? 0 : expf(scores.at[i][j] * scale - log_sum);
             ds.at[i][j] = p * (ds.at[i][j] - dot);
         });
-        add_product(shared, head, ds, head.k, column, dq);
+        add_product(shared, at.head, ds, at.head.k, column, dq);
     }
-    const float scales[each] = {scale, scale, scale, scale};
-    store_rows(dq, scales, head, qkv_rows(call.shape, call.dqkv, place.head, 0), row);
+    store_gradient(call, dq, scale, place, 0);
 }
 
 template <auto kernel, class Call>

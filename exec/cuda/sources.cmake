@@ -3,7 +3,8 @@
 set(PIPETWIN_CUDA_KERNELS
     attention.cu
     attention_plain.cu
-    attention_tensor_cores.cu
+    attention_tensor_cores_backward.cu
+    attention_tensor_cores_forward.cu
     column_sums.cu
     cross_entropy.cu
     elementwise.cu
