@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "exec/cuda/attention.h"
@@ -70,86 +71,76 @@ std::vector<float> unpacked(Real real, std::size_t size, const std::vector<float
     return values;
 }
 
-/// A way to compute it: cuDNN where it has a plan, else our own kernels.
+/// On the device.
+struct Operands {
+    DeviceBuffer qkv;
+    DeviceBuffer dcontext;
+    DeviceBuffer context;
+    DeviceBuffer dqkv;
+    DeviceBuffer log_sums;
+    DeviceBuffer row_dots;
+};
+
+/// A way to compute it: by cuDNN where it has a plan, else by our own kernels.
 class Way {
   public:
-    Way(CudnnAttention& cudnn, const Stream& stream) : cudnn_(cudnn), stream_(stream) {}
+    Way(CudnnAttention& cudnn, Real real, const AttentionShape& shape, const Stream& stream)
+        : cudnn_(cudnn), real_(real), shape_(shape), stream_(stream) {}
 
-    void forward(Real real,
-                 const AttentionShape& shape,
-                 const DeviceBuffer& qkv,
-                 const DeviceBuffer& context,
-                 const DeviceBuffer& log_sums);
-    void backward(Real real,
-                  const AttentionShape& shape,
-                  const DeviceBuffer& qkv,
-                  const DeviceBuffer& context,
-                  const DeviceBuffer& log_sums,
-                  const DeviceBuffer& dcontext,
-                  const DeviceBuffer& dqkv);
+    void forward(const Operands& x);
+    void backward(const Operands& x);
 
   private:
-    /// As long as this object lives, since the stream works behind the calls.
-    float* room_for(std::size_t floats) { return rooms_.emplace_back(floats).data(); }
+    std::optional<CudnnAttention::Plan> plan(AttentionDirection direction) {
+        return real_ == Real::BF16 ? cudnn_.plan(shape_, direction) : std::nullopt;
+    }
+    /// Kept as long as this object, since the stream works behind the calls.
     float* workspace_of(const CudnnAttention::Plan& plan) {
-        return room_for(plan.workspace_bytes / sizeof(float) + 1);
+        return workspaces_.emplace_back(plan.workspace_bytes / sizeof(float) + 1).data();
     }
 
     CudnnAttention& cudnn_;
+    Real real_;
+    AttentionShape shape_;
     const Stream& stream_;
-    std::vector<DeviceBuffer> rooms_;
+    std::vector<DeviceBuffer> workspaces_;
 };
 
-void Way::forward(Real real,
-                  const AttentionShape& shape,
-                  const DeviceBuffer& qkv,
-                  const DeviceBuffer& context,
-                  const DeviceBuffer& log_sums) {
-    if (real == Real::BF16) {
-        if (const auto plan = cudnn_.plan(shape, AttentionDirection::Forward)) {
-            cudnn_.forward(plan->number,
-                           {.qkv = qkv.data(),
-                            .context = context.data(),
-                            .log_sums = log_sums.data(),
-                            .workspace = workspace_of(*plan)},
-                           stream_.get());
-            return;
-        }
+void Way::forward(const Operands& x) {
+    if (const auto found = plan(AttentionDirection::Forward)) {
+        cudnn_.forward(found->number,
+                       {.qkv = x.qkv.data(),
+                        .context = x.context.data(),
+                        .log_sums = x.log_sums.data(),
+                        .workspace = workspace_of(*found)},
+                       stream_.get());
+        return;
     }
-    PIPETWIN_CUDA_CHECK(
-        attention_forward(real, shape, qkv.data(), context.data(), log_sums.data(), stream_.get()));
+    PIPETWIN_CUDA_CHECK(attention_forward(
+        real_, shape_, x.qkv.data(), x.context.data(), x.log_sums.data(), stream_.get()));
 }
 
-void Way::backward(Real real,
-                   const AttentionShape& shape,
-                   const DeviceBuffer& qkv,
-                   const DeviceBuffer& context,
-                   const DeviceBuffer& log_sums,
-                   const DeviceBuffer& dcontext,
-                   const DeviceBuffer& dqkv) {
-    float* const row_dots = room_for(static_cast<std::size_t>(attention_backward_scratch(shape)));
-    if (real == Real::BF16) {
-        if (const auto plan = cudnn_.plan(shape, AttentionDirection::Backward)) {
-            cudnn_.backward(plan->number,
-                            {.qkv = qkv.data(),
-                             .context = context.data(),
-                             .log_sums = log_sums.data(),
-                             .dcontext = dcontext.data(),
-                             .dqkv = dqkv.data(),
-                             .row_dots = row_dots,
-                             .workspace = workspace_of(*plan)},
-                            stream_.get());
-            return;
-        }
+void Way::backward(const Operands& x) {
+    if (const auto found = plan(AttentionDirection::Backward)) {
+        cudnn_.backward(found->number,
+                        {.qkv = x.qkv.data(),
+                         .context = x.context.data(),
+                         .log_sums = x.log_sums.data(),
+                         .dcontext = x.dcontext.data(),
+                         .dqkv = x.dqkv.data(),
+                         .row_dots = x.row_dots.data(),
+                         .workspace = workspace_of(*found)},
+                        stream_.get());
+        return;
     }
-    PIPETWIN_CUDA_CHECK(attention_backward(real,
-                                           shape,
-                                           qkv.data(),
-                                           context.data(),
-                                           log_sums.data(),
-                                           dcontext.data(),
-                                           dqkv.data(),
-                                           row_dots,
+    PIPETWIN_CUDA_CHECK(attention_backward(real_,
+                                           shape_,
+                                           x.qkv.data(),
+                                           x.context.data(),
+                                           x.log_sums.data(),
+                                           x.dcontext.data(),
+                                           x.dqkv.data(),
+                                           x.row_dots.data(),
                                            stream_.get()));
 }
 
@@ -159,17 +150,21 @@ Attention on_device(CudnnAttention& cudnn,
                     const std::vector<float>& qkv,
                     const std::vector<float>& dcontext) {
     const Stream stream = make_stream();
-    const DeviceBuffer device_qkv(packed(real, qkv), stream);
-    const DeviceBuffer device_dcontext(packed(real, dcontext), stream);
-    const DeviceBuffer context(device_dcontext.size());
-    const DeviceBuffer dqkv(device_qkv.size());
-    const DeviceBuffer log_sums(static_cast<std::size_t>(attention_backward_scratch(shape)));
-    Way way(cudnn, stream);
-    way.forward(real, shape, device_qkv, context, log_sums);
-    way.backward(real, shape, device_qkv, context, log_sums, device_dcontext, dqkv);
-    return {unpacked(real, dcontext.size(), context.to_host(stream)),
-            log_sums.to_host(stream),
-            unpacked(real, qkv.size(), dqkv.to_host(stream))};
+    const std::vector<float> packed_qkv = packed(real, qkv);
+    const std::vector<float> packed_dcontext = packed(real, dcontext);
+    const auto rows = static_cast<std::size_t>(attention_backward_scratch(shape));
+    const Operands x{.qkv = DeviceBuffer(packed_qkv, stream),
+                     .dcontext = DeviceBuffer(packed_dcontext, stream),
+                     .context = DeviceBuffer(packed_dcontext.size()),
+                     .dqkv = DeviceBuffer(packed_qkv.size()),
+                     .log_sums = DeviceBuffer(rows),
+                     .row_dots = DeviceBuffer(rows)};
+    Way way(cudnn, real, shape, stream);
+    way.forward(x);
+    way.backward(x);
+    return {unpacked(real, dcontext.size(), x.context.to_host(stream)),
+            x.log_sums.to_host(stream),
+            unpacked(real, qkv.size(), x.dqkv.to_host(stream))};
 }
 
 double dot(const float* a, const float* b, std::size_t size) {

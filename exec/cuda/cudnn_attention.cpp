@@ -155,8 +155,8 @@ void CudnnAttention::Impl::run(int number,
         check_cudnn(cudnn, "cudnnSetStream", cudnn.set_stream(handle->get(), stream));
         stream_of_handle = stream;
     }
-    const auto head_size = static_cast<double>(call.shape.width / call.shape.heads);
-    auto scale = static_cast<float>(1 / std::sqrt(head_size));
+    const int head_size = call.shape.width / call.shape.heads;
+    auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_size)));
     float one = 1;
     float minus_infinity = -std::numeric_limits<float>::infinity();
     std::vector<std::int64_t> names;

@@ -38,6 +38,10 @@ class CudnnAttention {
         bool wanted = true;          ///< false: own kernels only
     };
     CudnnAttention(CudnnLoaded loaded, const Options& options);
+    CudnnAttention(const CudnnAttention&) = delete;
+    CudnnAttention& operator=(const CudnnAttention&) = delete;
+    CudnnAttention(CudnnAttention&&) = delete;
+    CudnnAttention& operator=(CudnnAttention&&) = delete;
     ~CudnnAttention();
 
     struct Plan {

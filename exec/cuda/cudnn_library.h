@@ -2,9 +2,8 @@
 
 #include <cudnn_graph.h>
 
-#include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,6 +41,8 @@ class CudnnHandle {
     explicit CudnnHandle(const CudnnFunctions& cudnn);
     CudnnHandle(const CudnnHandle&) = delete;
     CudnnHandle& operator=(const CudnnHandle&) = delete;
+    CudnnHandle(CudnnHandle&&) = delete;
+    CudnnHandle& operator=(CudnnHandle&&) = delete;
     ~CudnnHandle();
 
     cudnnHandle_t get() const { return handle_; }
@@ -54,37 +55,34 @@ class CudnnHandle {
 /// How an attribute's values are passed. Pointers to memory are set by set_pointers, since a
 /// descriptor is a void*, too.
 template <class T>
-constexpr cudnnBackendAttributeType_t cudnn_type_of = [] {
-    if constexpr (std::same_as<T, std::int64_t>) {
-        return CUDNN_TYPE_INT64;
-    } else if constexpr (std::same_as<T, std::int32_t>) {
-        return CUDNN_TYPE_INT32;
-    } else if constexpr (std::same_as<T, bool>) {
-        return CUDNN_TYPE_BOOLEAN;
-    } else if constexpr (std::same_as<T, char>) {
-        return CUDNN_TYPE_CHAR;
-    } else if constexpr (std::same_as<T, cudnnDataType_t>) {
-        return CUDNN_TYPE_DATA_TYPE;
-    } else if constexpr (std::same_as<T, cudnnPointwiseMode_t>) {
-        return CUDNN_TYPE_POINTWISE_MODE;
-    } else if constexpr (std::same_as<T, cudnnReduceTensorOp_t>) {
-        return CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
-    } else if constexpr (std::same_as<T, cudnnBackendHeurMode_t>) {
-        return CUDNN_TYPE_HEUR_MODE;
-    } else if constexpr (std::same_as<T, cudnnBackendNumericalNote_t>) {
-        return CUDNN_TYPE_NUMERICAL_NOTE;
-    } else if constexpr (std::same_as<T, cudnnBackendDescriptor_t>) {
-        return CUDNN_TYPE_BACKEND_DESCRIPTOR;
-    } else {
-        static_assert(std::same_as<T, cudnnHandle_t>);
-        return CUDNN_TYPE_HANDLE;
-    }
-}();
+inline constexpr auto cudnn_type_of = nullptr;  // there are no such values
+template <>
+inline constexpr auto cudnn_type_of<std::int64_t> = CUDNN_TYPE_INT64;
+template <>
+inline constexpr auto cudnn_type_of<bool> = CUDNN_TYPE_BOOLEAN;
+template <>
+inline constexpr auto cudnn_type_of<char> = CUDNN_TYPE_CHAR;
+template <>
+inline constexpr auto cudnn_type_of<cudnnHandle_t> = CUDNN_TYPE_HANDLE;
+template <>
+inline constexpr auto cudnn_type_of<cudnnDataType_t> = CUDNN_TYPE_DATA_TYPE;
+template <>
+inline constexpr auto cudnn_type_of<cudnnPointwiseMode_t> = CUDNN_TYPE_POINTWISE_MODE;
+template <>
+inline constexpr auto cudnn_type_of<cudnnReduceTensorOp_t> = CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
+template <>
+inline constexpr auto cudnn_type_of<cudnnBackendHeurMode_t> = CUDNN_TYPE_HEUR_MODE;
+template <>
+inline constexpr auto cudnn_type_of<cudnnBackendNumericalNote_t> = CUDNN_TYPE_NUMERICAL_NOTE;
+template <>
+inline constexpr auto cudnn_type_of<cudnnBackendDescriptor_t> = CUDNN_TYPE_BACKEND_DESCRIPTOR;
 
 /// One of cuDNN's descriptors, owned. Every call throws CudaFailure where cuDNN refuses.
 class CudnnDescriptor {
   public:
     CudnnDescriptor(const CudnnFunctions& cudnn, cudnnBackendDescriptorType_t type);
+    CudnnDescriptor(const CudnnDescriptor&) = delete;
+    CudnnDescriptor& operator=(const CudnnDescriptor&) = delete;
     CudnnDescriptor(CudnnDescriptor&& other) noexcept
         : cudnn_(other.cudnn_), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
     CudnnDescriptor& operator=(CudnnDescriptor&& other) noexcept {

@@ -54,7 +54,7 @@ class RealCudnn : public ::testing::Test {
         GTEST_SKIP() << "what cuDNN keeps until the program ends is none of our leaks";
 #endif
         // Before cuDNN looks for one: the loader gives it the first of that name.
-        ASSERT_NE(::dlopen(PIPETWIN_STAND_IN_DRIVER, RTLD_NOW), nullptr) << ::dlerror();
+        ASSERT_NE(::dlopen(PIPETWIN_STAND_IN_DRIVER, RTLD_NOW), nullptr);
         loaded_ = load_cudnn();
         if (loaded_.functions == nullptr) {
             GTEST_SKIP() << loaded_.why_not;
