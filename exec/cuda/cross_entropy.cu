@@ -61,8 +61,7 @@ struct Forward {
 template <class T, int threads>
 __global__ void __launch_bounds__(row_block) forward_kernel(Forward<T> o) {
     constexpr int pack = pack_size<T>;
-    const std::int64_t row =
-        static_cast<std::int64_t>(blockIdx.x) * rows_per_block<threads> + threadIdx.x / threads;
+    const std::int64_t row = row_of_thread<threads>();
     if (row >= o.rows) {  // whole warps: where a block has one row, no thread leaves
         return;
     }
@@ -126,8 +125,7 @@ struct Backward {
 template <class T, int threads>
 __global__ void __launch_bounds__(row_block) backward_kernel(Backward<T> o) {
     constexpr int pack = pack_size<T>;
-    const std::int64_t row =
-        static_cast<std::int64_t>(blockIdx.x) * rows_per_block<threads> + threadIdx.x / threads;
+    const std::int64_t row = row_of_thread<threads>();
     if (row >= o.rows) {
         return;
     }
@@ -159,11 +157,6 @@ __global__ void __launch_bounds__(row_block) backward_kernel(Backward<T> o) {
     }
 }
 
-template <int threads>
-unsigned grid_of_rows(std::int64_t rows) {
-    return static_cast<unsigned>(ceil_div(rows, rows_per_block<threads>));
-}
-
 }  // namespace
 
 cudaError_t cross_entropy_forward(Real real,
@@ -173,8 +166,9 @@ cudaError_t cross_entropy_forward(Real real,
                                   double* sum,
                                   cudaStream_t stream) {
     if (loss.rows > 0) {
-        const cudaError_t error = with_real(real, [=](auto zero) {
+        const cudaError_t error = with_rows(real, loss.width, [=](auto zero, auto count) {
             using T = decltype(zero);
+            constexpr int threads = decltype(count)::value;
             const Forward<T> o{loss.rows,
                                loss.width,
                                static_cast<const T*>(loss.x),
@@ -182,11 +176,7 @@ cudaError_t cross_entropy_forward(Real real,
                                log_sums,
                                row_losses,
                                are_aligned({loss.x})};
-            return with_threads(loss.width, [=](auto count) {
-                constexpr int threads = decltype(count)::value;
-                return launch<forward_kernel<T, threads>>(
-                    grid_of_rows<threads>(loss.rows), row_block, 0, stream, o);
-            });
+            return launch_rows<forward_kernel<T, threads>, threads>(o, stream);
         });
         if (error != cudaSuccess) {
             return error;
@@ -208,8 +198,9 @@ cudaError_t cross_entropy_backward(Real real,
     if (loss.rows <= 0) {
         return cudaSuccess;
     }
-    return with_real(real, [=](auto zero) {
+    return with_rows(real, loss.width, [=](auto zero, auto count) {
         using T = decltype(zero);
+        constexpr int threads = decltype(count)::value;
         const Backward<T> o{loss.rows,
                             loss.width,
                             static_cast<const T*>(loss.x),
@@ -218,11 +209,7 @@ cudaError_t cross_entropy_backward(Real real,
                             scale,
                             static_cast<T*>(dx),
                             are_aligned({loss.x, dx})};
-        return with_threads(loss.width, [=](auto count) {
-            constexpr int threads = decltype(count)::value;
-            return launch<backward_kernel<T, threads>>(
-                grid_of_rows<threads>(loss.rows), row_block, 0, stream, o);
-        });
+        return launch_rows<backward_kernel<T, threads>, threads>(o, stream);
     });
 }
 

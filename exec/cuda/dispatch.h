@@ -42,11 +42,25 @@ constexpr std::int64_t short_row = 2048;
 template <int threads>
 constexpr int rows_per_block = row_block / threads;
 
-/// f(std::integral_constant<int, threads>) with the threads per row.
+/// f(T{}, threads), the latter a std::integral_constant: how many share a row.
 template <class F>
-cudaError_t with_threads(std::int64_t width, F&& f) {
-    return width <= short_row ? f(std::integral_constant<int, warp_lanes>{})
-                              : f(std::integral_constant<int, row_block>{});
+cudaError_t with_rows(Real real, std::int64_t width, F&& f) {
+    return with_real(real, [&](auto zero) {
+        return width <= short_row ? f(zero, std::integral_constant<int, warp_lanes>{})
+                                  : f(zero, std::integral_constant<int, row_block>{});
+    });
+}
+
+/// The row of the calling thread.
+template <int threads>
+__device__ __forceinline__ std::int64_t row_of_thread() {
+    return static_cast<std::int64_t>(blockIdx.x) * rows_per_block<threads> + threadIdx.x / threads;
+}
+
+template <auto kernel, int threads, class Operands>
+cudaError_t launch_rows(const Operands& o, cudaStream_t stream) {
+    const auto grid = static_cast<unsigned>(ceil_div(o.rows, rows_per_block<threads>));
+    return launch<kernel>(grid, row_block, 0, stream, o);
 }
 
 }  // namespace pipetwin::cuda

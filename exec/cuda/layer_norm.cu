@@ -8,11 +8,6 @@ namespace {
 
 constexpr float epsilon = 1e-5F;
 
-template <int threads>
-__device__ __forceinline__ std::int64_t row_of_thread() {
-    return static_cast<std::int64_t>(blockIdx.x) * rows_per_block<threads> + threadIdx.x / threads;
-}
-
 template <class T>
 struct Forward {
     std::int64_t rows;
@@ -139,11 +134,6 @@ __global__ void __launch_bounds__(row_block) backward_input_kernel(BackwardInput
     }
 }
 
-template <int threads>
-unsigned grid_of_rows(std::int64_t rows) {
-    return static_cast<unsigned>(ceil_div(rows, rows_per_block<threads>));
-}
-
 }  // namespace
 
 cudaError_t layer_norm_forward(Real real,
@@ -155,23 +145,21 @@ cudaError_t layer_norm_forward(Real real,
     if (norm.rows <= 0 || norm.width <= 0) {
         return cudaSuccess;
     }
-    return with_real(real, [=](auto zero) {
+    const bool in_packs = are_aligned({norm.x, norm.gain, bias, y});
+    return with_rows(real, norm.width, [=](auto zero, auto count) {
         using T = decltype(zero);
-        return with_threads(norm.width, [=](auto count) {
-            constexpr int threads = decltype(count)::value;
-            constexpr int pack = pack_size<T>;
-            const Forward<T> o{norm.rows,
-                               norm.width,
-                               static_cast<const T*>(norm.x),
-                               static_cast<const T*>(norm.gain),
-                               static_cast<const T*>(bias),
-                               static_cast<T*>(y),
-                               statistics};
-            const unsigned grid = grid_of_rows<threads>(norm.rows);
-            return are_aligned({norm.x, norm.gain, bias, y}) && norm.width % pack == 0
-                       ? launch<forward_kernel<T, pack, threads>>(grid, row_block, 0, stream, o)
-                       : launch<forward_kernel<T, 1, threads>>(grid, row_block, 0, stream, o);
-        });
+        constexpr int threads = decltype(count)::value;
+        constexpr int pack = pack_size<T>;
+        const Forward<T> o{norm.rows,
+                           norm.width,
+                           static_cast<const T*>(norm.x),
+                           static_cast<const T*>(norm.gain),
+                           static_cast<const T*>(bias),
+                           static_cast<T*>(y),
+                           statistics};
+        return in_packs && norm.width % pack == 0
+                   ? launch_rows<forward_kernel<T, pack, threads>, threads>(o, stream)
+                   : launch_rows<forward_kernel<T, 1, threads>, threads>(o, stream);
     });
 }
 
@@ -185,26 +173,22 @@ cudaError_t layer_norm_backward_input(Real real,
     if (norm.rows <= 0 || norm.width <= 0) {
         return cudaSuccess;
     }
-    return with_real(real, [=](auto zero) {
+    const bool in_packs = are_aligned({norm.x, norm.gain, dy, skip, dx});
+    return with_rows(real, norm.width, [=](auto zero, auto count) {
         using T = decltype(zero);
-        return with_threads(norm.width, [=](auto count) {
-            constexpr int threads = decltype(count)::value;
-            constexpr int pack = pack_size<T>;
-            const BackwardInput<T> o{norm.rows,
-                                     norm.width,
-                                     static_cast<const T*>(norm.x),
-                                     static_cast<const T*>(norm.gain),
-                                     statistics,
-                                     static_cast<const T*>(dy),
-                                     static_cast<const T*>(skip),
-                                     static_cast<T*>(dx)};
-            const unsigned grid = grid_of_rows<threads>(norm.rows);
-            return are_aligned({norm.x, norm.gain, dy, skip, dx}) && norm.width % pack == 0
-                       ? launch<backward_input_kernel<T, pack, threads>>(
-                             grid, row_block, 0, stream, o)
-                       : launch<backward_input_kernel<T, 1, threads>>(
-                             grid, row_block, 0, stream, o);
-        });
+        constexpr int threads = decltype(count)::value;
+        constexpr int pack = pack_size<T>;
+        const BackwardInput<T> o{norm.rows,
+                                 norm.width,
+                                 static_cast<const T*>(norm.x),
+                                 static_cast<const T*>(norm.gain),
+                                 statistics,
+                                 static_cast<const T*>(dy),
+                                 static_cast<const T*>(skip),
+                                 static_cast<T*>(dx)};
+        return in_packs && norm.width % pack == 0
+                   ? launch_rows<backward_input_kernel<T, pack, threads>, threads>(o, stream)
+                   : launch_rows<backward_input_kernel<T, 1, threads>, threads>(o, stream);
     });
 }
 

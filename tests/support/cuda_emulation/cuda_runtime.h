@@ -86,6 +86,11 @@ T shuffle(unsigned mask, T value, Source source, Place place) {
     return result;
 }
 
+/// `source` unless it comes after the lane's part of `width` lanes; then the lane itself.
+inline int unless_behind(int source, int lane, int width) {
+    return source < (lane & ~(width - 1)) + width ? source : lane;
+}
+
 }  // namespace pipetwin::cuda::emulation
 
 inline void __syncwarp(unsigned mask = 0xffffffffU,
@@ -116,14 +121,13 @@ T __shfl_xor_sync(unsigned mask,
                   int width = 32,
                   const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
-    return pipetwin::cuda::emulation::shuffle(
-        mask,
-        value,
-        [=](int lane) {
-            const int source = lane ^ with;
-            return source < (lane & ~(width - 1)) + width ? source : lane;
-        },
-        {file, line});
+    return pipetwin::cuda::emulation::shuffle(mask,
+                                              value,
+                                              [=](int lane) {
+                                                  return pipetwin::cuda::emulation::unless_behind(
+                                                      lane ^ with, lane, width);
+                                              },
+                                              {file, line});
 }
 template <class T>
 T __shfl_down_sync(unsigned mask,
@@ -137,7 +141,7 @@ T __shfl_down_sync(unsigned mask,
         value,
         [=](int lane) {
             const int source = lane + static_cast<int>(distance);
-            return source < (lane & ~(width - 1)) + width ? source : lane;
+            return pipetwin::cuda::emulation::unless_behind(source, lane, width);
         },
         {file, line});
 }
