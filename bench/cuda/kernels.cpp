@@ -1,0 +1,380 @@
+// How fast the CUDA kernels are at the sizes of GPT-2 124M, micro-batches of 16 x 1024 in bf16:
+// what each moves per second, or computes, on an otherwise idle GPU. Products on a share of the
+// device, too, with the algorithms that are used (chosen for the whole device, so that bits do not
+// depend on the share), and beside them with those that cuBLASLt would choose for the share: that
+// is the price of equal bits.
+//
+//   build/cuda/bench/gpu_kernel_bench
+#include "exec/cuda/kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "exec/cuda/attention.h"
+#include "exec/cuda/green_context.h"
+#include "exec/cuda/owned.h"
+#include "exec/cuda/products.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+constexpr std::int64_t samples = 16;
+constexpr std::int64_t positions = 1024;
+constexpr std::int64_t rows = samples * positions;
+constexpr std::int64_t width = 768;
+constexpr std::int64_t heads = 12;
+constexpr std::int64_t vocabulary = 50304;
+
+class Memory {
+  public:
+    /// Of numbers, normally distributed: zeros would need less power, and run faster.
+    static Memory of_numbers(Real real, std::int64_t count) {
+        Memory memory(count * (real == Real::F32 ? 4 : 2));
+        std::mt19937 random(1);
+        std::normal_distribution<float> number;
+        std::vector<float> period(1'000'003);
+        std::generate(period.begin(), period.end(), [&] { return number(random); });
+        const auto size = static_cast<std::int64_t>(period.size());
+        const Memory floats(4 * size);
+        PIPETWIN_CUDA_CHECK(cudaMemcpy(
+            floats.at(0), period.data(), period.size() * sizeof(float), cudaMemcpyHostToDevice));
+        for (std::int64_t i = 0; i < count; i += size) {
+            PIPETWIN_CUDA_CHECK(convert_from_float(real,
+                                                   std::min(size, count - i),
+                                                   1,
+                                                   floats.as<float>(),
+                                                   memory.at(i * (real == Real::F32 ? 4 : 2)),
+                                                   nullptr));
+        }
+        PIPETWIN_CUDA_CHECK(cudaDeviceSynchronize());
+        return memory;
+    }
+    static Memory of_ids(std::int64_t count, std::int64_t below) {
+        std::mt19937 random(2);
+        std::uniform_int_distribution<std::int32_t> id(0, static_cast<std::int32_t>(below) - 1);
+        std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
+        std::generate(ids.begin(), ids.end(), [&] { return id(random); });
+        Memory memory(4 * count);
+        PIPETWIN_CUDA_CHECK(
+            cudaMemcpy(memory.at(0), ids.data(), 4 * ids.size(), cudaMemcpyHostToDevice));
+        return memory;
+    }
+    explicit Memory(std::int64_t bytes) {
+        void* memory = nullptr;
+        PIPETWIN_CUDA_CHECK(cudaMalloc(&memory, static_cast<std::size_t>(bytes)));
+        memory_.reset(static_cast<std::byte*>(memory));
+    }
+
+    void* at(std::int64_t byte) const { return memory_.get() + byte; }
+    template <class T>
+    T* as() const {
+        return static_cast<T*>(at(0));
+    }
+
+  private:
+    Owned<std::byte*, cudaFree> memory_;
+};
+
+/// Median seconds of one call on the stream.
+double seconds(cudaStream_t stream, const std::function<cudaError_t(cudaStream_t)>& call) {
+    using Event = Owned<cudaEvent_t, cudaEventDestroy>;
+    const auto make_event = [] {
+        cudaEvent_t event = nullptr;
+        PIPETWIN_CUDA_CHECK(cudaEventCreate(&event));
+        return Event(event);
+    };
+    constexpr int warm_up = 3;
+    constexpr int repeats = 15;
+    std::vector<Event> events;
+    for (int i = 0; i < warm_up + repeats; ++i) {
+        if (i >= warm_up) {
+            events.push_back(make_event());
+            PIPETWIN_CUDA_CHECK(cudaEventRecord(events.back().get(), stream));
+        }
+        PIPETWIN_CUDA_CHECK(call(stream));
+    }
+    events.push_back(make_event());
+    PIPETWIN_CUDA_CHECK(cudaEventRecord(events.back().get(), stream));
+    PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(stream));
+    std::vector<float> times(repeats);
+    for (std::size_t i = 0; i < times.size(); ++i) {
+        PIPETWIN_CUDA_CHECK(cudaEventElapsedTime(&times[i], events[i].get(), events[i + 1].get()));
+    }
+    std::ranges::sort(times);
+    return 1e-3 * static_cast<double>(times[times.size() / 2]);
+}
+
+/// Numbers of bf16 that are read and written once.
+void print_moved(const std::string& name, double time, std::int64_t bytes) {
+    fmt::print("{:<44}{:9.1f} us{:9.2f} TB/s\n",
+               name,
+               1e6 * time,
+               1e-12 * static_cast<double>(bytes) / time);
+}
+
+void rows_and_elements(cudaStream_t stream) {
+    constexpr Real real = Real::BF16;
+    const Memory x = Memory::of_numbers(real, rows * 4 * width);
+    const Memory dy = Memory::of_numbers(real, rows * 4 * width);
+    const Memory y(2 * rows * 4 * width);
+    const Memory gain = Memory::of_numbers(real, width);
+    const Memory statistics = Memory::of_numbers(Real::F32, 2 * rows);
+    const Memory sums = Memory::of_numbers(Real::F32, 8 * width);
+    const Memory scratch(
+        4 * std::max(column_sums_scratch(rows, 4 * width), layer_norm_scratch(rows, width)));
+    const LayerNorm norm{rows, width, x.at(0), gain.at(0)};
+    const auto time = [&](const char* name, std::int64_t bytes, const auto& call) {
+        print_moved(name, seconds(stream, call), bytes);
+    };
+    constexpr std::int64_t hidden = rows * 4 * width;
+    constexpr std::int64_t narrow = rows * width;
+    time("GELU forward", 4 * hidden, [&](cudaStream_t s) {
+        return gelu_forward(real, hidden, x.at(0), y.at(0), s);
+    });
+    time("GELU backward", 6 * hidden, [&](cudaStream_t s) {
+        return gelu_backward(real, hidden, x.at(0), dy.at(0), y.at(0), s);
+    });
+    time("layer norm forward", 4 * narrow, [&](cudaStream_t s) {
+        return layer_norm_forward(real, norm, gain.at(0), y.at(0), statistics.as<float>(), s);
+    });
+    time("layer norm backward, input, with skip", 8 * narrow, [&](cudaStream_t s) {
+        return layer_norm_backward_input(
+            real, norm, statistics.as<float>(), dy.at(0), dy.at(0), y.at(0), s);
+    });
+    time("layer norm backward, weights", 4 * narrow, [&](cudaStream_t s) {
+        return layer_norm_backward_weight(real,
+                                          norm,
+                                          statistics.as<float>(),
+                                          dy.at(0),
+                                          sums.as<float>(),
+                                          sums.as<float>() + width,
+                                          scratch.as<float>(),
+                                          s);
+    });
+    for (const std::int64_t columns : {width, 3 * width, 4 * width}) {
+        time(fmt::format("column sums, {}", columns).c_str(),
+             2 * rows * columns,
+             [&](cudaStream_t s) {
+                 return column_sums(
+                     real, rows, columns, dy.at(0), sums.as<float>(), scratch.as<float>(), s);
+             });
+    }
+}
+
+void vocabulary_wide(cudaStream_t stream) {
+    constexpr Real real = Real::BF16;
+    const Memory x = Memory::of_numbers(real, rows * vocabulary);
+    const Memory dx(2 * rows * vocabulary);
+    const Memory ids = Memory::of_ids(rows, vocabulary);
+    const Memory log_sums(4 * rows);
+    const Memory losses(8 * (rows + 1));
+    const CrossEntropy loss{rows, vocabulary, x.at(0), ids.as<std::int32_t>()};
+    print_moved("cross-entropy forward",
+                seconds(stream,
+                        [&](cudaStream_t s) {
+                            return cross_entropy_forward(real,
+                                                         loss,
+                                                         log_sums.as<float>(),
+                                                         losses.as<double>(),
+                                                         losses.as<double>() + rows,
+                                                         s);
+                        }),
+                2 * rows * vocabulary);
+    print_moved("cross-entropy backward",
+                seconds(stream,
+                        [&](cudaStream_t s) {
+                            return cross_entropy_backward(
+                                real, loss, log_sums.as<float>(), 1, dx.at(0), s);
+                        }),
+                4 * rows * vocabulary);
+    const Memory dtokens = Memory::of_numbers(Real::F32, vocabulary * width);
+    const Memory dplaces = Memory::of_numbers(Real::F32, positions * width);
+    const Embedding embedding{rows, positions, width, ids.as<std::int32_t>()};
+    print_moved("embedding forward",
+                seconds(stream,
+                        [&](cudaStream_t s) {
+                            return embedding_forward(
+                                real, embedding, x.at(0), x.at(0), dx.at(0), s);
+                        }),
+                6 * rows * width);
+    print_moved(
+        "embedding backward",
+        seconds(stream,
+                [&](cudaStream_t s) {
+                    return embedding_backward(
+                        real, embedding, x.at(0), dtokens.as<float>(), dplaces.as<float>(), s);
+                }),
+        2 * (2 + 8) * rows * width);
+}
+
+void attention(cudaStream_t stream) {
+    constexpr Real real = Real::BF16;
+    const AttentionShape shape{static_cast<int>(samples),
+                               static_cast<int>(positions),
+                               static_cast<int>(heads),
+                               static_cast<int>(width)};
+    const Memory qkv = Memory::of_numbers(real, 3 * rows * width);
+    const Memory dqkv(2 * 3 * rows * width);
+    const Memory context(2 * rows * width);
+    const Memory dcontext = Memory::of_numbers(real, rows * width);
+    const Memory log_sums(4 * rows * heads);
+    const Memory scratch(4 * attention_backward_scratch(shape));
+    // Two products of positions x positions x size per head, half of it masked.
+    const auto forward_flops = static_cast<double>(2 * rows * positions * width);
+    const double forward = seconds(stream, [&](cudaStream_t s) {
+        return attention_forward(real, shape, qkv.at(0), context.at(0), log_sums.as<float>(), s);
+    });
+    const double backward = seconds(stream, [&](cudaStream_t s) {
+        return attention_backward(real,
+                                  shape,
+                                  qkv.at(0),
+                                  context.at(0),
+                                  log_sums.as<float>(),
+                                  dcontext.at(0),
+                                  dqkv.at(0),
+                                  scratch.as<float>(),
+                                  s);
+    });
+    const auto print = [](const char* name, double time, double flops) {
+        fmt::print("{:<44}{:9.1f} us{:9.1f} TFLOP/s\n", name, 1e6 * time, 1e-12 * flops / time);
+    };
+    print("attention forward", forward, forward_flops);
+    print("attention backward", backward, 2.5 * forward_flops);
+}
+
+/// Multiprocessors that algorithms are chosen for, and what to call them.
+struct Choice {
+    const char* name = "";
+    int multiprocessors = 0;
+};
+
+void product_on(cudaStream_t stream, const char* name, const Product& product, Choice choice) {
+    const auto bytes = [](Real real) { return real == Real::F32 ? 4 : 2; };
+    const Memory a = Memory::of_numbers(product.factors, std::int64_t{product.m} * product.k);
+    const Memory b = Memory::of_numbers(product.factors, std::int64_t{product.k} * product.n);
+    const Memory d(bytes(product.result) * std::int64_t{product.m} * product.n);
+    const Memory row = Memory::of_numbers(product.result, product.n);
+    const Memory scratch(4 * column_sums_scratch(product.k, product.n));
+    const Memory workspace(static_cast<std::int64_t>(Products::workspace_bytes));
+    Products products(workspace.at(0), choice.multiprocessors);
+    const int alone = products.number_of(product);
+    const Products::Operands operands{.a = a.at(0),
+                                      .b = b.at(0),
+                                      .c = product.adds ? d.at(0) : nullptr,
+                                      .bias = product.has_bias ? row.at(0) : nullptr,
+                                      .d = d.at(0),
+                                      .sums = row.at(0)};
+    const double flops = 2.0 * product.m * product.n * product.k;
+    const auto print = [&](const char* what, double time) {
+        fmt::print("{:<14}{:<30}{:9.1f} us{:9.1f} TFLOP/s  {}\n",
+                   name,
+                   what,
+                   1e6 * time,
+                   1e-12 * flops / time,
+                   choice.name);
+    };
+    print("product",
+          seconds(stream, [&](cudaStream_t s) { return products.multiply(alone, operands, s); }));
+    if (!product.a_transposed) {
+        return;
+    }
+    print("product, then column sums", seconds(stream, [&](cudaStream_t s) {
+              const cudaError_t error = products.multiply(alone, operands, s);
+              return error != cudaSuccess ? error
+                                          : column_sums(product.factors,
+                                                        product.k,
+                                                        product.n,
+                                                        b.at(0),
+                                                        row.as<float>(),
+                                                        scratch.as<float>(),
+                                                        s);
+          }));
+    Product summing = product;
+    summing.sums_b = true;
+    const std::optional<int> fused = products.number_of_summing(summing);
+    if (!fused) {
+        fmt::print("{:<14}sums rows in a pass of its own   {}\n", name, choice.name);
+        return;
+    }
+    print("product that sums rows",
+          seconds(stream, [&](cudaStream_t s) { return products.multiply(*fused, operands, s); }));
+}
+
+void products_on(cudaStream_t stream, const std::vector<Choice>& choices) {
+    struct Size {
+        const char* name;
+        int inputs, outputs;
+    };
+    constexpr int n = rows;
+    for (const Size& size :
+         {Size{"qkv", 768, 2304}, {"out", 768, 768}, {"up", 768, 3072}, {"down", 3072, 768}}) {
+        const Product forward{.m = n,
+                              .n = size.outputs,
+                              .k = size.inputs,
+                              .factors = Real::BF16,
+                              .result = Real::BF16,
+                              .has_bias = true};
+        const Product input{.m = n,
+                            .n = size.inputs,
+                            .k = size.outputs,
+                            .b_transposed = true,
+                            .factors = Real::BF16,
+                            .result = Real::BF16};
+        const Product weight{.m = size.inputs,
+                             .n = size.outputs,
+                             .k = n,
+                             .a_transposed = true,
+                             .factors = Real::BF16,
+                             .result = Real::F32,
+                             .adds = true};
+        for (const Choice& choice : choices) {
+            product_on(stream, fmt::format("{} y", size.name).c_str(), forward, choice);
+            product_on(stream, fmt::format("{} dx", size.name).c_str(), input, choice);
+            product_on(stream, fmt::format("{} dw", size.name).c_str(), weight, choice);
+        }
+    }
+}
+
+void run() {
+    cudaDeviceProp properties{};
+    PIPETWIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+    PIPETWIN_CUDA_CHECK(cudaSetDevice(0));
+    const Stream stream = make_stream();
+    const int all = properties.multiProcessorCount;
+    fmt::print("{}, {} multiprocessors\n", properties.name, all);
+    rows_and_elements(stream.get());
+    vocabulary_wide(stream.get());
+    attention(stream.get());
+    products_on(stream.get(), {{"whole device", all}});
+    for (const int ranks : {2, 4}) {
+        const auto parts = cut_device(0, shares(units_of_device(0), ranks, {}));
+        fmt::print("one of {} ranks: {} multiprocessors\n", ranks, parts[0]->multiprocessors());
+        parts[0]->enter();
+        products_on(parts[0]->stream(),
+                    {{"chosen for the device", all},
+                     {"chosen for the share", parts[0]->multiprocessors()}});
+        PIPETWIN_CUDA_CHECK(cudaSetDevice(0));
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::cuda
+
+int main() {
+    try {
+        pipetwin::cuda::run();
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "{}\n", error.what());
+        return 1;
+    }
+    return 0;
+}
