@@ -29,6 +29,7 @@ set(PIPETWIN_CUDNN  # attention by cuDNN, where its headers are; it is loaded at
     cudnn_attention.cpp
     cudnn_graph.cpp
     cudnn_library.cpp
+    cudnn_load.cpp
     cudnn_plan.cpp
 )
 set(PIPETWIN_NO_CUDNN cudnn_absent.cpp)

@@ -87,6 +87,16 @@ void expect_near(const std::vector<NamedValues>& a,
     }
 }
 
+/// cuDNN takes heads of a multiple of 8.
+Model gpt_with_heads_of_8() {
+    return gpt_model({.layers = 3,
+                      .d_model = 16,
+                      .heads = 2,
+                      .context = 6,
+                      .vocabulary = 11,
+                      .feed_forward = 16});
+}
+
 class CudaExecutor : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -172,7 +182,7 @@ TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
 #endif
 
 TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
-    const Model model = test::small_gpt();
+    const Model model = gpt_with_heads_of_8();
     for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
         const Shape whole{.schedule = "1f1b", .precision = precision};
         const Outcome expected = train(model, on_cuda(whole), 3);
@@ -191,7 +201,7 @@ TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
 // What a copy reads is not used again before it has ended (C38): the emulation makes copies as late
 // as it may.
 TEST_F(CudaExecutor, GivesTheSameBitsWhereStashesGoToHostMemory) {
-    const Model model = test::small_gpt();
+    const Model model = gpt_with_heads_of_8();
     Shape shape{.stages = 2, .schedule = "gpipe", .precision = Precision::Bf16};
     const Outcome expected = train(model, on_cuda(shape), 3);
     shape.host_link_gbps = 100;
@@ -201,16 +211,46 @@ TEST_F(CudaExecutor, GivesTheSameBitsWhereStashesGoToHostMemory) {
     }
 }
 
+/// That the emulated module counts; it has none where cuDNN's headers are not.
+bool has_fake_cudnn() {
+#ifdef PIPETWIN_EMULATED_MODULE_DIR
+    void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+    return ::dlsym(module, "pipetwin_emulated_cudnn_calls") != nullptr;
+#else
+    return false;
+#endif
+}
+
+int cudnn_calls() {
+#ifdef PIPETWIN_EMULATED_MODULE_DIR
+    if (has_fake_cudnn()) {
+        void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+        return reinterpret_cast<int (*)()>(::dlsym(module, "pipetwin_emulated_cudnn_calls"))();
+    }
+#endif
+    return 0;
+}
+
+// With cuDNN's attention where it is there, and with our own kernels. In the emulation it is a fake
+// cuDNN's, which computes what our graphs say.
 TEST_F(CudaExecutor, TrainsInHalfPrecisionNearlyAsInSingle) {
-    const Model model = test::small_gpt();
+    const Model model = gpt_with_heads_of_8();
     const Shape single{.stages = 2, .schedule = "1f1b"};
     Shape half = single;
     half.precision = Precision::Bf16;
     const Outcome expected = train(model, on_cuda(single), 4);
-    const Outcome found = train(model, on_cuda(half), 4);
-    for (std::size_t step = 0; step < expected.losses.size(); ++step) {
-        EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-2 * expected.losses[step]);
+    for (const char* own_attention : {"", "1"}) {
+        ::setenv("PIPETWIN_OWN_ATTENTION", own_attention, 1);
+        const int calls = cudnn_calls();
+        const Outcome found = train(model, on_cuda(half), 4);
+        if (has_fake_cudnn()) {
+            EXPECT_EQ(cudnn_calls() > calls, *own_attention == '\0');
+        }
+        for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+            EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-2 * expected.losses[step]);
+        }
     }
+    ::unsetenv("PIPETWIN_OWN_ATTENTION");
 }
 
 // Events on the GPU's own clock say when each layer was done.

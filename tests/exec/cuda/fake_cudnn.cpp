@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 #include "tests/exec/cuda/fake_cudnn_graph.h"
 
@@ -9,14 +11,18 @@ namespace pipetwin::cuda::test {
 namespace {
 
 FakeCudnn fake;
+std::recursive_mutex mutex;  ///< of it
+using Lock = std::lock_guard<std::recursive_mutex>;
 cudnnStatus_t last_status = CUDNN_STATUS_SUCCESS;
 
 using Descriptor = FakeDescriptor;
 
-/// Memory that nobody can mistake for another handle.
-int the_handle = 0;
+struct Handle {
+    cudaStream_t stream = nullptr;
+};
 
 cudnnStatus_t next_status() {
+    const Lock lock(mutex);
     const int call = fake.calls++;
     const bool fails = call >= fake.first_failure && call - fake.first_failure < fake.failures;
     last_status = fails ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
@@ -38,19 +44,24 @@ void get_last_error_string(char* message, std::size_t size) {
 cudnnStatus_t create(cudnnHandle_t* handle) {
     const cudnnStatus_t status = next_status();
     if (status == CUDNN_STATUS_SUCCESS) {
+        const Lock lock(mutex);
         ++fake.live_handles;
-        *handle = reinterpret_cast<cudnnHandle_t>(&the_handle);
+        *handle = reinterpret_cast<cudnnHandle_t>(new Handle);
     }
     return status;
 }
 
-cudnnStatus_t destroy(cudnnHandle_t /*handle*/) {
+cudnnStatus_t destroy(cudnnHandle_t handle) {
+    const Lock lock(mutex);
     --fake.live_handles;
+    delete reinterpret_cast<Handle*>(handle);
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t set_stream(cudnnHandle_t /*handle*/, cudaStream_t stream) {
+cudnnStatus_t set_stream(cudnnHandle_t handle, cudaStream_t stream) {
+    const Lock lock(mutex);
     fake.stream = stream;
+    reinterpret_cast<Handle*>(handle)->stream = stream;
     return next_status();
 }
 
@@ -58,6 +69,7 @@ cudnnStatus_t create_descriptor(cudnnBackendDescriptorType_t type,
                                 cudnnBackendDescriptor_t* descriptor) {
     const cudnnStatus_t status = next_status();
     if (status == CUDNN_STATUS_SUCCESS) {
+        const Lock lock(mutex);
         ++fake.live_descriptors;
         *descriptor = new Descriptor{.type = type};
     }
@@ -65,6 +77,7 @@ cudnnStatus_t create_descriptor(cudnnBackendDescriptorType_t type,
 }
 
 cudnnStatus_t destroy_descriptor(cudnnBackendDescriptor_t descriptor) {
+    const Lock lock(mutex);
     --fake.live_descriptors;
     delete static_cast<Descriptor*>(descriptor);
     return CUDNN_STATUS_SUCCESS;
@@ -142,10 +155,15 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t descriptor,
 }
 
 cudnnStatus_t finalize(cudnnBackendDescriptor_t descriptor) {
+    const Lock lock(mutex);
     auto& target = *static_cast<Descriptor*>(descriptor);
     if (target.type == CUDNN_BACKEND_TENSOR_DESCRIPTOR &&
         !target.one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL)) {
-        fake.kept.insert(target.one<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID));
+        const auto name = target.one<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+        fake.kept.insert(name);
+        if (target.one<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE)) {
+            fake.by_value.insert(name);
+        }
     }
     if (target.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
         target.graph = target.descriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).graph;
@@ -153,9 +171,26 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t descriptor) {
     return next_status();
 }
 
-cudnnStatus_t execute(cudnnHandle_t /*handle*/,
+/// What is to be done, with the host's numbers as they are now.
+std::function<void()> work_of(const Descriptor& graph, std::map<std::int64_t, void*> pack) {
+    std::map<std::int64_t, float> numbers;
+    for (const std::int64_t name : fake.by_value) {
+        if (const auto found = pack.find(name); found != pack.end()) {
+            numbers[name] = *static_cast<const float*>(found->second);
+        }
+    }
+    return [&graph, pack = std::move(pack), numbers = std::move(numbers)]() mutable {
+        for (auto& [name, number] : numbers) {
+            pack[name] = &number;
+        }
+        evaluate(graph, pack);
+    };
+}
+
+cudnnStatus_t execute(cudnnHandle_t handle,
                       cudnnBackendDescriptor_t plan,
                       cudnnBackendDescriptor_t pack) {
+    const Lock lock(mutex);
     const auto& given = *static_cast<Descriptor*>(pack);
     const auto names = given.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     const auto pointers = given.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
@@ -166,7 +201,13 @@ cudnnStatus_t execute(cudnnHandle_t /*handle*/,
     fake.workspace = given.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     const cudnnStatus_t status = next_status();
     if (status == CUDNN_STATUS_SUCCESS && fake.computes) {
-        evaluate(*static_cast<Descriptor*>(plan)->graph, fake.pack);
+        std::function<void()> work = work_of(*static_cast<Descriptor*>(plan)->graph, fake.pack);
+        if (fake.submit == nullptr) {
+            work();
+        } else if (fake.submit(reinterpret_cast<Handle*>(handle)->stream, std::move(work)) !=
+                   cudaSuccess) {
+            return CUDNN_STATUS_EXECUTION_FAILED;
+        }
     }
     return status;
 }
@@ -177,6 +218,11 @@ FakeCudnn& new_fake_cudnn() {
     fake = {};
     last_status = CUDNN_STATUS_SUCCESS;
     return fake;
+}
+
+int fake_cudnn_calls() {
+    const Lock lock(mutex);
+    return fake.calls;
 }
 
 const CudnnFunctions& fake_cudnn_functions() {

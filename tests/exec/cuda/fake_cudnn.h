@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -22,19 +23,25 @@ struct FakeCudnn {
     std::vector<std::vector<cudnnBackendNumericalNote_t>> engines = {{}};
     std::int64_t workspace_bytes = 1 << 20;
     bool computes = false;  ///< what the graph says, when it is executed
+    /// Has the stream do it; null: it is done at once.
+    cudaError_t (*submit)(cudaStream_t stream, std::function<void()> work) = nullptr;
 
     // What happened.
     int calls = 0;  ///< that can fail
     int live_descriptors = 0;
     int live_handles = 0;
     std::set<std::int64_t> kept;         ///< names of tensors that are not virtual
+    std::set<std::int64_t> by_value;     ///< of those, numbers of the host
     std::map<std::int64_t, void*> pack;  ///< of the last execution, its pointers by name
     void* workspace = nullptr;           ///< likewise
     cudaStream_t stream = nullptr;       ///< likewise
 };
 
-/// The one that the functions talk to; starts afresh.
+/// The one that the functions talk to; starts afresh. The functions may be called by several
+/// threads, what is set and what happened belongs to one.
 FakeCudnn& new_fake_cudnn();
 const CudnnFunctions& fake_cudnn_functions();
+/// FakeCudnn::calls, for another thread than theirs.
+int fake_cudnn_calls();
 
 }  // namespace pipetwin::cuda::test
