@@ -36,11 +36,13 @@ void poison(void* memory, std::size_t bytes) {
 }
 
 void write(void* to, const void* from, std::size_t bytes) {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) {  // what is empty has no address
+        std::memcpy(to, from, bytes);
+    }
 }
 
 void read(void* to, const void* from, std::size_t bytes) {
-    std::memcpy(to, from, bytes);
+    write(to, from, bytes);
 }
 
 int order_count() {
