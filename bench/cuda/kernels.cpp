@@ -213,7 +213,7 @@ void vocabulary_wide(cudaStream_t stream) {
                     return embedding_backward(
                         real, embedding, x.at(0), dtokens.as<float>(), dplaces.as<float>(), s);
                 }),
-        2 * (2 + 8) * rows * width);
+        20 * rows * width);
 }
 
 void attention(cudaStream_t stream) {
@@ -223,7 +223,7 @@ void attention(cudaStream_t stream) {
                                static_cast<int>(heads),
                                static_cast<int>(width)};
     const Memory qkv = Memory::of_numbers(real, 3 * rows * width);
-    const Memory dqkv(2 * 3 * rows * width);
+    const Memory dqkv(6 * rows * width);
     const Memory context(2 * rows * width);
     const Memory dcontext = Memory::of_numbers(real, rows * width);
     const Memory log_sums(4 * rows * heads);

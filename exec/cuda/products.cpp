@@ -167,10 +167,11 @@ std::vector<cublasLtMatmulAlgo_t> Products::Impl::algorithms_for(const Known& wa
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) {
         check_cublas("cublasLtMatmulAlgoGetHeuristic", status);
     }
-    std::vector<cublasLtMatmulAlgo_t> algorithms;
-    for (int i = 0; i < count; ++i) {
-        algorithms.push_back(found.at(static_cast<std::size_t>(i)).algo);
-    }
+    std::vector<cublasLtMatmulAlgo_t> algorithms(static_cast<std::size_t>(count));
+    std::transform(found.begin(),
+                   found.begin() + count,
+                   algorithms.begin(),
+                   [](const cublasLtMatmulHeuristicResult_t& result) { return result.algo; });
     return algorithms;
 }
 

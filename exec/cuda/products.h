@@ -45,6 +45,8 @@ class Products {
     /// `workspace` is device memory of that size; null: algorithms that need none. The current
     /// device has `multiprocessors`.
     Products(void* workspace, int multiprocessors);
+    Products(const Products&) = delete;
+    Products& operator=(const Products&) = delete;
     ~Products();
 
     /// The number of a product, for `multiply`. Throws CudaFailure where cuBLASLt knows no way.
