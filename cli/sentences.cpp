@@ -72,18 +72,6 @@ std::string list_of(std::vector<std::string> items) {
     return text;
 }
 
-std::string in_full(const Action& action) {
-    return has_micro_batch(action.op) ? fmt::format("{} (the {} of micro-batch {} on stage {})",
-                                                    to_string(action),
-                                                    op_words(action.op),
-                                                    action.micro_batch,
-                                                    action.stage)
-                                      : fmt::format("{} (the {} of stage {})",
-                                                    to_string(action),
-                                                    op_words(action.op),
-                                                    action.stage);
-}
-
 namespace {
 
 /// A number and its unit stay together.

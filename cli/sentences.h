@@ -38,10 +38,6 @@ std::string rounded_percent(double share);
 /// "1F0", or "1F0, 2F0 and 2B0"; of many the first and the last ones.
 std::string list_of(std::vector<std::string> items);
 
-/// "0B3 (the backward of micro-batch 3 on stage 0)": for the first name of an action that a reader
-/// meets.
-std::string in_full(const Action& action);
-
 /// A heading, and sentences or lines below it.
 struct Paragraph {
     std::string_view heading;

@@ -55,4 +55,16 @@ std::string to_string(const Action& action) {
     return fmt::format("{}{}{}", action.stage, op_text(action.op), action.micro_batch);
 }
 
+std::string in_full(const Action& action) {
+    return has_micro_batch(action.op) ? fmt::format("{} (the {} of micro-batch {} on stage {})",
+                                                    to_string(action),
+                                                    op_words(action.op),
+                                                    action.micro_batch,
+                                                    action.stage)
+                                      : fmt::format("{} (the {} of stage {})",
+                                                    to_string(action),
+                                                    op_words(action.op),
+                                                    action.stage);
+}
+
 }  // namespace pipetwin

@@ -59,4 +59,8 @@ constexpr bool has_micro_batch(Op op) {
 /// "2F0", "0SEND_F3", "1OPT".
 std::string to_string(const Action& action);
 
+/// "2F0 (the forward of micro-batch 0 on stage 2)": for the first name of an action that a reader
+/// meets.
+std::string in_full(const Action& action);
+
 }  // namespace pipetwin
