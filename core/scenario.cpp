@@ -46,6 +46,10 @@ std::string_view to_string(Backend backend) {
     return word_of(backend, words::backends);
 }
 
+std::string_view to_string(GpuShares shares) {
+    return word_of(shares, words::gpu_shares);
+}
+
 std::string_view to_string(Placement placement) {
     return word_of(placement, words::placements);
 }

@@ -28,6 +28,10 @@ enum class Backend { Cpu, Paced, Cuda };
 /// What goes to host memory between a forward and its backward.
 enum class Offload { None, Stash };
 
+/// How the ranks of one GPU share it. Own: each has multiprocessors of its own. Streams: each takes
+/// what is free.
+enum class GpuShares { Own, Streams };
+
 /// Which node a rank is on. Written down: as listed.
 enum class Placement { Fill, RoundRobin, Written };
 
@@ -36,6 +40,7 @@ std::string_view to_string(DataKind kind);
 std::string_view to_string(OptimizerKind kind);
 std::string_view to_string(Precision precision);
 std::string_view to_string(Backend backend);
+std::string_view to_string(GpuShares shares);
 std::string_view to_string(Placement placement);
 std::string_view to_string(TransferMode transfer);
 
@@ -127,6 +132,8 @@ struct Scenario {
         double interference = 0;  ///< longer by that share for every other rank that computes
         std::vector<std::vector<double>> pair_interference{};  ///< [rank][other]; in its place
         std::optional<LinkSharing> link_sharing;  ///< of what leaves and enters a node; none: not
+        GpuShares gpu_shares = GpuShares::Own;
+        std::vector<int> gpu_units{};  ///< Own: of every rank, in 8 multiprocessors; empty: alike
 
         bool operator==(const ClusterPart&) const = default;
     } cluster;

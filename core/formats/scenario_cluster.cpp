@@ -125,6 +125,14 @@ void read_memory_limit(const TomlTable& table, Scenario::ClusterPart& cluster) {
     }
 }
 
+void read_gpu_shares(const TomlTable& table, Scenario::ClusterPart& cluster) {
+    if (table.is_list("gpu_shares")) {
+        cluster.gpu_units = *table.integers("gpu_shares", {1, 1 << 10});
+    } else if (const auto shares = table.choice("gpu_shares", words::gpu_shares)) {
+        cluster.gpu_shares = static_cast<GpuShares>(*shares);
+    }
+}
+
 /// Lists that have an entry for every rank.
 void expect_one_per_rank(const TomlTable& table, const Scenario& scenario) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
@@ -139,6 +147,7 @@ void expect_one_per_rank(const TomlTable& table, const Scenario& scenario) {
         expect("devices", cluster.devices.size(), *stages);
         expect("speeds", cluster.speeds.size(), *stages);
         expect("memory_limit", cluster.memory_limits.size(), *stages);
+        expect("gpu_shares", cluster.gpu_units.size(), *stages);
         expect("interference", cluster.pair_interference.size(), *stages);
         for (const std::vector<double>& row : cluster.pair_interference) {
             expect("interference", row.size(), *stages);
@@ -179,14 +188,14 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
 
 void read_cluster(const TomlTable& table, Scenario& scenario) {
     table.expect_keys(
-        std::array<string_view, 23>{"backend",        "profile",         "device",
+        std::array<string_view, 24>{"backend",        "profile",         "device",
                                     "devices",        "speeds",          "scale_costs",
                                     "count",          "per_node",        "placement",
                                     "link",           "node_link",       "link_gbps",
                                     "node_link_gbps", "link_latency_us", "node_link_latency_us",
                                     "host_link",      "host_link_gbps",  "host_link_latency_us",
                                     "memory_limit",   "transfer",        "cores",
-                                    "interference",   "link_sharing"});
+                                    "interference",   "link_sharing",    "gpu_shares"});
     Scenario::ClusterPart& cluster = scenario.cluster;
     if (const auto backend = table.choice("backend", words::backends)) {
         cluster.backend = static_cast<Backend>(*backend);
@@ -197,6 +206,7 @@ void read_cluster(const TomlTable& table, Scenario& scenario) {
     read_links(table, cluster);
     read_memory_limit(table, cluster);
     read_sharing(table, cluster);
+    read_gpu_shares(table, cluster);
     expect_one_per_rank(table, scenario);
     expect_enough_devices(table, scenario);
 }

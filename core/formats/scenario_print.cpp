@@ -231,6 +231,11 @@ void print_cluster(Writer& writer, const Scenario::ClusterPart& cluster) {
                   words::link_sharings.at(cluster.link_sharing
                                               ? static_cast<std::size_t>(*cluster.link_sharing)
                                               : words::link_sharings.size() - 1));
+    if (cluster.gpu_units.empty()) {
+        writer.string("gpu_shares", to_string(cluster.gpu_shares));
+    } else {
+        writer.list("gpu_shares", cluster.gpu_units);
+    }
     if (cluster.memory_limit) {
         writer.number("memory_limit", cluster.memory_limit->count);
     } else if (!cluster.memory_limits.empty()) {

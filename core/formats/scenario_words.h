@@ -26,6 +26,8 @@ inline constexpr std::array<Word, 2> placements{"fill", "round-robin"};
 inline constexpr std::array<Word, 3> transfers{"asynchronous", "blocking", "hand-over"};
 inline constexpr std::array<Word, 3> link_sharings{"fifo", "fair", "none"};
 
+inline constexpr std::array<Word, 2> gpu_shares{"own", "streams"};
+
 inline constexpr std::array<Word, 3> recomputes{"none", "always", "except-last"};
 inline constexpr std::array<Word, 2> recompute_timings{"eager", "lazy"};
 inline constexpr std::array<Word, 2> offloads{"none", "stash"};

@@ -72,6 +72,7 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.cluster.cores, 3);
     EXPECT_EQ(s.cluster.interference, 0.25);
     EXPECT_EQ(s.cluster.link_sharing, LinkSharing::Fair);
+    EXPECT_EQ(s.cluster.gpu_shares, GpuShares::Streams);
 }
 
 TEST(ParseScenario, FillsInTheDefaults) {

@@ -87,6 +87,7 @@ transfer = "hand-over"
 cores = 3
 interference = 0.25
 link_sharing = "fair"
+gpu_shares = "streams"
 memory_limit = "4 GiB"
 [output]
 checkpoint_every = 0
