@@ -464,37 +464,38 @@ std::vector<int> peak_live_activations(const Schedule& schedule) {
     return peaks;
 }
 
-namespace {
-
-std::string memory_row(std::string_view rank, const MemoryUse& peak) {
-    std::string row = fmt::format("{:>4}  {:>12}", rank, format_bytes(peak.total()));
-    for (const Bytes bytes : peak.bytes) {
-        row += fmt::format("  {:>12}", format_bytes(bytes));
-    }
-    return row;
-}
-
-std::string memory_table(const Plan& plan, const std::vector<MemoryUse>& peaks) {
-    std::string table = fmt::format("{:>4}  {:>12}", "rank", "total");
+std::string memory_table(std::string_view what, const std::vector<NamedMemory>& rows) {
+    std::string table = fmt::format("{:>4}  {:>12}", what, "total");
     for (int kind = 0; kind < memory_kind_count; ++kind) {
         table += fmt::format("  {:>12}", to_string(static_cast<MemoryKind>(kind)));
     }
-    for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        const MemoryUse& peak = peaks[static_cast<std::size_t>(rank)];
-        const std::optional<Bytes> limit = plan.memory_limit(rank);
-        table += '\n' + memory_row(fmt::to_string(rank), peak);
-        if (limit && peak.total() > *limit) {
-            table += plan->memory_limits.empty()
-                         ? "  over the limit"
-                         : fmt::format("  over the limit of {}", format_bytes(*limit));
+    for (const NamedMemory& row : rows) {
+        table += fmt::format("\n{:>4}  {:>12}", row.name, format_bytes(row.use.total()));
+        for (const Bytes bytes : row.use.bytes) {
+            table += fmt::format("  {:>12}", format_bytes(bytes));
         }
+        table += row.remark.empty() ? "" : "  " + row.remark;
     }
     return table;
 }
 
-}  // namespace
-
 namespace {
+
+/// Ranks over their limit are marked.
+std::string table_with_limits(const Plan& plan, const std::vector<MemoryUse>& peaks) {
+    std::vector<NamedMemory> rows;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const MemoryUse& peak = peaks[static_cast<std::size_t>(rank)];
+        NamedMemory& row = rows.emplace_back(NamedMemory{fmt::to_string(rank), peak});
+        const std::optional<Bytes> limit = plan.memory_limit(rank);
+        if (limit && peak.total() > *limit) {
+            row.remark = plan->memory_limits.empty()
+                             ? "over the limit"
+                             : fmt::format("over the limit of {}", format_bytes(*limit));
+        }
+    }
+    return memory_table("rank", rows);
+}
 
 bool is_all_recomputed(const Plan& plan, int rank) {
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
@@ -542,7 +543,7 @@ void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
                     limit.count,
                     worst,
                     peaks[static_cast<std::size_t>(worst)].total().count,
-                    memory_table(plan, peaks)),
+                    table_with_limits(plan, peaks)),
         is_all_recomputed(plan, worst)
             ? "more micro-batches or more stages need less memory per rank"
             : "more micro-batches, recompute = \"always\" or more stages need less memory per "

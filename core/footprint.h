@@ -2,6 +2,7 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -120,6 +121,14 @@ class StagePeaks {
 /// of B (or W). Where no backward follows, nothing is kept: what is left are the activation at work
 /// and the one on its way.
 std::vector<int> peak_live_activations(const Schedule& schedule);
+
+/// Bytes in all and by kind, a line each below a head that calls them `what`.
+struct NamedMemory {
+    std::string name;
+    MemoryUse use;
+    std::string remark{};  ///< behind the line
+};
+std::string memory_table(std::string_view what, const std::vector<NamedMemory>& rows);
 
 /// Throws Error(Infeasible) with a table of ranks, their bytes by kind and the limit, if the plan
 /// has a memory limit and a rank is above it (C29).

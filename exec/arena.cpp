@@ -4,6 +4,8 @@
 #include <functional>
 #include <iterator>
 
+#include <fmt/format.h>
+
 #include "core/error.h"
 
 namespace pipetwin::exec {
@@ -49,9 +51,14 @@ void* Arena::take(std::size_t capacity) {
         }
         try {
             return memory_.take(capacity);
-        } catch (const Error&) {
+        } catch (const Error& error) {
             if (!free_some_ || !free_some_()) {
-                throw;
+                throw Error(error.kind(),
+                            error.place(),
+                            fmt::format("{}; until now the rank holds\n{}",
+                                        error.text(),
+                                        memory_table("", {{.name = "", .use = live_}})),
+                            error.hint());
             }
         }
     }

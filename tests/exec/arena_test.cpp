@@ -4,9 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "tests/support/error_of.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -125,6 +127,38 @@ TEST(Arena, WorkspaceGrowsToTheLargestRequestAndIsCountedOnce) {
     EXPECT_EQ(arena.workspace(2 * kilobyte), large);
     EXPECT_EQ(arena.live()[MemoryKind::Workspace], 4 * kilobyte);
     EXPECT_EQ(arena.peak().total(), 4 * kilobyte);
+}
+
+/// Has room for so many blocks.
+class ShortMemory final : public Memory {
+  public:
+    explicit ShortMemory(int blocks) : left_(blocks) {}
+    void* take(std::size_t bytes) override {
+        if (left_-- == 0) {
+            throw Error(ErrorKind::Infeasible, "memory", "nothing is left", "buy some");
+        }
+        return host_memory().take(bytes);
+    }
+    void give_back(void* block, std::size_t bytes) noexcept override {
+        host_memory().give_back(block, bytes);
+    }
+
+  private:
+    int left_;
+};
+
+TEST(Arena, SaysWhatItHoldsWhereNothingIsLeft) {
+    ShortMemory memory(2);
+    Arena arena(memory);
+    const Tensor weights = kilobyte_of(arena, MemoryKind::Weights);
+    const Tensor stash = kilobyte_of(arena, MemoryKind::Stash);
+    const Error error = testing::error_of([&] { kilobyte_of(arena, MemoryKind::Stash); });
+    EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+    EXPECT_THAT(error.text(), ::testing::StartsWith("nothing is left; until now the rank holds"));
+    EXPECT_THAT(error.text(), ::testing::HasSubstr("       total       weights     gradients"));
+    EXPECT_THAT(error.text(), ::testing::HasSubstr("    2.00 KiB      1.00 KiB           0 B"));
+    EXPECT_EQ(error.hint(), "buy some");
+    EXPECT_EQ(arena.live().total(), 2 * kilobyte);
 }
 
 TEST(Tensor, MovesBetweenKinds) {
