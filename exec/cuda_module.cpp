@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "exec/cuda/module.h"
+#include "exec/device_failure.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -75,6 +76,8 @@ struct Module {
     decltype(&pipetwin_cuda_error_text) error_text = nullptr;
     decltype(&pipetwin_cuda_make_devices) make_devices = nullptr;
     decltype(&pipetwin_cuda_self_test) self_test = nullptr;
+    decltype(&pipetwin_cuda_memory) memory = nullptr;
+    decltype(&pipetwin_cuda_measure) measure = nullptr;
 };
 
 std::string loader_message() {
@@ -110,6 +113,8 @@ Module load_module(const fs::path& file) {
     look_up(library, "pipetwin_cuda_error_text", module.error_text);
     look_up(library, "pipetwin_cuda_make_devices", module.make_devices);
     look_up(library, "pipetwin_cuda_self_test", module.self_test);
+    look_up(library, "pipetwin_cuda_memory", module.memory);
+    look_up(library, "pipetwin_cuda_measure", module.measure);
     return module;
 }
 
@@ -223,7 +228,48 @@ bool own_attention_asked_for() {
     return text != nullptr && *text != '\0';
 }
 
+/// While nothing has been asked of the device yet, it is not there.
+Error unavailable(const DeviceFailure& failure) {
+    return {ErrorKind::Unavailable,
+            "cluster.backend",
+            "cuda: " + failure.text(),
+            "train with --set cluster.backend=cpu; 'pipetwin devices --measure' shows whether the "
+            "GPU works at all"};
+}
+
 }  // namespace
+
+CudaMemory cuda_memory(int device) {
+    require_cuda(device);
+    const Module module = load_module(find_module().value());
+    CudaMemory memory;
+    const int error = module.memory(device, &memory.free.count, &memory.total.count);
+    if (error != no_error) {
+        throw Error(ErrorKind::Unavailable,
+                    "cluster.backend",
+                    "cuda: cudaMemGetInfo: " + describe_error(module, error),
+                    "'pipetwin devices' lists what is there");
+    }
+    return memory;
+}
+
+CudaRates measure_cuda(int device, const CudaRateSizes& sizes) {
+    require_cuda(device);
+    const Module module = load_module(find_module().value());
+    const PipetwinCudaSizes wanted{
+        .matrix = sizes.matrix, .copy_bytes = sizes.copy.count, .repeats = sizes.repeats};
+    PipetwinCudaRates rates{};
+    try {
+        module.measure(device, &wanted, &rates);
+    } catch (const DeviceFailure& failure) {
+        throw unavailable(failure);
+    }
+    return {.bf16_flops = rates.bf16_flops,
+            .fp32_flops = rates.fp32_flops,
+            .device_copy = rates.device_copy,
+            .to_device = rates.to_device,
+            .from_device = rates.from_device};
+}
 
 void require_cuda(int device) {
     require_usable(probe_cuda(), device);
@@ -241,7 +287,11 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
         .own_attention = (request.own_attention || own_attention_asked_for()) ? 1 : 0,
         .memory_bytes = request.memory.count};
     std::vector<Device*> made(static_cast<std::size_t>(request.ranks));
-    module.make_devices(&wanted, made.data());
+    try {
+        module.make_devices(&wanted, made.data());
+    } catch (const DeviceFailure& failure) {
+        throw unavailable(failure);
+    }
     std::vector<std::unique_ptr<Device>> devices;
     for (Device* const device : made) {
         devices.emplace_back(device);

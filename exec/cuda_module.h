@@ -50,11 +50,36 @@ struct CudaRequest {
     Bytes memory{};  ///< for all ranks
 };
 
+struct CudaMemory {
+    Bytes free;
+    Bytes total;
+};
+
+/// Of the device, now; makes this program's context on it. Throws Error(Unavailable).
+CudaMemory cuda_memory(int device = 0);
+
+/// How much `measure_cuda` computes and copies at a time.
+struct CudaRateSizes {
+    int matrix = 8192;  ///< rows and columns
+    Bytes copy{std::int64_t{1} << 30};
+    int repeats = 9;  ///< the median of so many counts
+};
+struct CudaRates {
+    double bf16_flops = 0;  ///< of a matrix product, per second
+    double fp32_flops = 0;
+    double device_copy = 0;  ///< bytes per second, each read and written once
+    double to_device = 0;    ///< from pinned host memory
+    double from_device = 0;
+};
+/// Takes a second or two. Throws Error(Unavailable).
+CudaRates measure_cuda(int device, const CudaRateSizes& sizes = {});
+
 /// Throws Error(Unavailable), saying why, if no GPU here can be trained on.
 void require_cuda(int device = 0);
 
-/// One device per rank. Throws Error(Unavailable) saying why where there is no usable GPU,
-/// Error(Infeasible) where it has not so much memory or not so many multiprocessors.
+/// One device per rank. Throws Error(Unavailable) saying why where there is no usable GPU, or none
+/// that can be shared so, Error(Infeasible) where it has not so much memory or not so many
+/// multiprocessors.
 std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request);
 
 /// One check of the module's self-test, with what was compared or what failed.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/action.h"
@@ -19,6 +20,20 @@ class CopyEngine;
 class Kernels;
 
 using TimePoint = std::chrono::steady_clock::time_point;
+
+struct NamedBytes {
+    std::string name;
+    Bytes bytes;
+};
+
+/// Memory that a device takes beside what its arena counts. What ranks have in common, the first of
+/// them tells.
+struct MemoryBeside {
+    std::vector<NamedBytes> own;
+    std::vector<NamedBytes> common;
+    Bytes pool;     ///< common: taken in advance, for the blocks of the arenas
+    Bytes of_pool;  ///< of what is `own`, so much lies in the pool
+};
 
 /// Where a stage computes. One per rank, used by one thread at a time.
 class Device {
@@ -62,6 +77,12 @@ class Device {
     /// Its way to other memories. To host memory it takes the time that `planned` says, where the
     /// device emulates one. Null: it has no memory of its own.
     virtual std::unique_ptr<CopyEngine> make_copy_engine(const LinkCost& planned);
+
+    /// After some steps: it grows while sizes are new.
+    virtual MemoryBeside memory_beside() const { return {}; }
+
+    /// Why it works otherwise than it was asked to; empty: it does not.
+    virtual std::string note() const { return {}; }
 
     /// The mathematics of this device. Stateless: any number of devices may share one object.
     virtual const Kernels& kernels() = 0;

@@ -10,13 +10,16 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "exec/cores.h"
-#include "exec/cuda_module.h"
+#include "exec/device_failure.h"
+#include "exec/gpu_parts.h"
 #include "exec/kernels.h"
 #include "exec/paced_device.h"
 #include "exec/schedule_order.h"
@@ -27,34 +30,58 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The earliest failure in schedule order. Any thread.
-class FirstFailure {
+/// What went wrong in a step. Any thread.
+class StepFailures {
   public:
-    /// Keeps `error` if it comes before what is kept.
-    void report(int order, int rank, const Action& action, std::exception_ptr error) {
-        const std::lock_guard lock(mutex_);
-        if (order < order_) {
-            order_ = order;
-            rank_ = rank;
-            action_ = action;
-            error_ = std::move(error);
+    struct One {
+        int order = 0;  ///< of its action in the schedule
+        int rank = 0;
+        std::optional<Action> action;
+        std::exception_ptr error;
+        bool for_good = false;  ///< of the device, for all its ranks
+        bool follows = false;   ///< from what happened to another rank
+    };
+
+    void report(int order, int rank, std::optional<Action> action, std::exception_ptr error) {
+        One one{.order = order, .rank = rank, .action = action, .error = std::move(error)};
+        try {
+            std::rethrow_exception(one.error);
+        } catch (const DeviceFailure& failure) {
+            one.for_good = failure.is_for_good();
+            one.follows = failure.is_of_another_rank();
+        } catch (...) {  // NOLINT(bugprone-empty-catch): a failure of this rank alone
         }
+        const std::lock_guard lock(mutex_);
+        stop_ = std::min(stop_.load(), order);
+        all_.push_back(std::move(one));
     }
 
     /// Whether a worker may still turn to the action with this place in the order.
-    bool allows(int order) const { return order <= order_; }
+    bool allows(int order) const { return order <= stop_; }
 
-    int rank() const { return rank_; }
-    const Action& action() const { return action_; }
-    /// Null if nothing failed.
-    const std::exception_ptr& error() const { return error_; }
+    // When all threads are joined:
+
+    bool empty() const { return all_.empty(); }
+    /// The earliest in schedule order; one that follows from another only where that is not known.
+    const One& first() const {
+        return *std::ranges::min_element(
+            all_, {}, [](const One& one) { return std::tuple(one.follows, one.order, one.rank); });
+    }
+    bool any_for_good() const { return std::ranges::any_of(all_, &One::for_good); }
+    /// All that may be the cause of a failure for good, in schedule order.
+    std::vector<One> causes() const {
+        std::vector<One> causes;
+        std::ranges::copy_if(all_, std::back_inserter(causes), [](const One& one) {
+            return one.for_good && !one.follows;
+        });
+        std::ranges::sort(causes, {}, &One::order);
+        return causes;
+    }
 
   private:
     std::mutex mutex_;
-    std::atomic<int> order_ = std::numeric_limits<int>::max();
-    int rank_ = 0;
-    Action action_;
-    std::exception_ptr error_;
+    std::atomic<int> stop_ = std::numeric_limits<int>::max();
+    std::vector<One> all_;
 };
 
 std::string message_of(const std::exception_ptr& error) {
@@ -98,31 +125,28 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
 }
 
-/// Neighbours share a GPU where there are more ranks than GPUs. Ranks of one GPU have
-/// multiprocessors of their own: without them stages would fill each other's gaps, and the bubble
-/// would be none.
-std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan) {
-    // Beside what the plan counts: what kernels work in, and blocks that wait for a tensor of their
-    // size.
-    constexpr Bytes beside{std::int64_t{64} << 20};
-    const std::vector<MemoryUse> peaks = peak_memory(plan);
-    Bytes memory;
-    for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        // How many stashes are on their way depends on the times: memory grows as they need it.
-        const MemoryUse use =
-            plan->host_link ? resident_memory(plan, rank) : peaks[static_cast<std::size_t>(rank)];
-        memory += use.total() + beside;
+/// What other ranks had on a device that failed for good.
+std::string others_text(const StepFailures& failures) {
+    const std::vector<StepFailures::One> causes = failures.causes();
+    if (causes.size() < 2) {
+        return {};
     }
-    return make_cuda_devices({.ranks = plan.rank_count(),
-                              .own_multiprocessors = plan.rank_count() > 1,
-                              .memory = memory});
+    std::vector<std::string> others;
+    for (std::size_t i = 1; i < causes.size(); ++i) {
+        others.push_back(
+            fmt::format("rank {}{}",
+                        causes[i].rank,
+                        causes[i].action ? " with " + to_string(*causes[i].action) : ""));
+    }
+    return fmt::format("; on the GPU at the same time, and as likely the cause: {}",
+                       fmt::join(others, ", "));
 }
 
 /// One for each rank.
 std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
                                                   const ExecutorOptions& options) {
     if (options.backend == Backend::Cuda) {
-        return make_gpu_parts(plan);
+        return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
     }
     std::vector<std::unique_ptr<Device>> devices;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
@@ -150,31 +174,27 @@ struct Executor::Impl {
                                         .cores = own_core ? cores : std::vector<int>{}};
         std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options);
         for (int rank = 0; rank < plan.rank_count(); ++rank) {
-            workers.push_back(
-                std::make_unique<Worker>(plan,
-                                         model,
-                                         rank,
-                                         edges,
-                                         std::move(devices[static_cast<std::size_t>(rank)]),
-                                         settings));
+            add_worker(rank, std::move(devices[static_cast<std::size_t>(rank)]), settings);
         }
         connect_memories();
         connect_twins();
         order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
     }
 
+    void add_worker(int rank, std::unique_ptr<Device> device, const Worker::Settings& settings);
     void connect();
     void connect_memories();
     void connect_twins();
     bool share_memory(int stage, int other) const {
         return &worker_of(stage).device().memory() == &worker_of(other).device().memory();
     }
+    void refuse_lost_device() const;
     void repeat_addresses() const;
-    TimePoint walk_rows(const StepInput& input, FirstFailure& failure);
-    bool walk_row(std::size_t rank, const StepInput& input, FirstFailure& failure);
+    TimePoint walk_rows(const StepInput& input, StepFailures& failures);
+    bool walk_row(std::size_t rank, const StepInput& input, StepFailures& failures);
     StepResult result(TimePoint start);
     double grad_norm() const;
-    [[noreturn]] void clean_up_and_throw(const StepInput& input, const FirstFailure& failure);
+    [[noreturn]] void clean_up_and_throw(const StepInput& input, const StepFailures& failures);
     std::string first_not_finite(const Action& forward, const StepInput& input);
     Worker& worker_of(int stage) const {
         const int rank = plan->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
@@ -189,7 +209,19 @@ struct Executor::Impl {
     std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]
     std::vector<std::vector<int>> order;           ///< [rank][cell]
     std::optional<Failure> last_failure;
+    std::optional<Failure> lost_device;  ///< where the device failed for good
 };
+
+void Executor::Impl::add_worker(int rank,
+                                std::unique_ptr<Device> device,
+                                const Worker::Settings& settings) {
+    try {
+        workers.push_back(
+            std::make_unique<Worker>(plan, model, rank, edges, std::move(device), settings));
+    } catch (const Error& error) {
+        throw error.at(fmt::format("rank {}, setting up its stages", rank));
+    }
+}
 
 void Executor::Impl::connect() {
     for (std::size_t boundary = 0; boundary + 1 < plan->schedule.rank_of_stage.size(); ++boundary) {
@@ -231,6 +263,15 @@ void Executor::Impl::connect_twins() {
     }
 }
 
+void Executor::Impl::refuse_lost_device() const {
+    if (lost_device) {
+        throw Error(ErrorKind::WorkerFailed,
+                    place_of(*lost_device),
+                    "the GPU failed there for good, and this program cannot use it any more",
+                    "start the run again");
+    }
+}
+
 /// On a GPU an action with the addresses of a step before is a graph that is there already.
 void Executor::Impl::repeat_addresses() const {
     if (options.backend == Backend::Cuda) {
@@ -246,7 +287,7 @@ void Executor::Impl::repeat_addresses() const {
 
 /// One thread per rank, from the first action to the last. Returns when all are joined; the start
 /// of the step.
-TimePoint Executor::Impl::walk_rows(const StepInput& input, FirstFailure& failure) {
+TimePoint Executor::Impl::walk_rows(const StepInput& input, StepFailures& failures) {
     TimePoint start;
     const auto begin_together = [this, &start]() noexcept {
         // Spinning workers meet at a moment that lies a little ahead, so that none is late for
@@ -260,11 +301,11 @@ TimePoint Executor::Impl::walk_rows(const StepInput& input, FirstFailure& failur
         try {
             worker.prepare();
         } catch (...) {
-            failure.report(-1, static_cast<int>(rank), {}, std::current_exception());
+            failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
         }
         all_ready.arrive_and_wait();
         worker.start(start);
-        if (!walk_row(rank, input, failure)) {
+        if (!walk_row(rank, input, failures)) {
             worker.close_channels();
         }
     };
@@ -275,7 +316,7 @@ TimePoint Executor::Impl::walk_rows(const StepInput& input, FirstFailure& failur
             threads.emplace_back(work, rank);
         }
     } catch (...) {  // the system has no thread left; those that exist must not wait for the others
-        failure.report(-1, static_cast<int>(threads.size()), {}, std::current_exception());
+        failures.report(-1, static_cast<int>(threads.size()), {}, std::current_exception());
         for (std::size_t missing = threads.size(); missing < workers.size(); ++missing) {
             all_ready.arrive_and_drop();
         }
@@ -285,10 +326,10 @@ TimePoint Executor::Impl::walk_rows(const StepInput& input, FirstFailure& failur
 }
 
 /// False if the row was not walked to its end, because an action of it or of another rank failed.
-bool Executor::Impl::walk_row(std::size_t rank, const StepInput& input, FirstFailure& failure) {
+bool Executor::Impl::walk_row(std::size_t rank, const StepInput& input, StepFailures& failures) {
     const std::vector<Action>& row = plan->schedule.ranks[rank];
     for (std::size_t cell = 0; cell < row.size(); ++cell) {
-        if (!failure.allows(order[rank][cell])) {
+        if (!failures.allows(order[rank][cell])) {
             return false;
         }
         try {
@@ -299,7 +340,7 @@ bool Executor::Impl::walk_row(std::size_t rank, const StepInput& input, FirstFai
         } catch (const ChannelClosed&) {
             return false;  // the failure is its neighbour's
         } catch (...) {
-            failure.report(
+            failures.report(
                 order[rank][cell], static_cast<int>(rank), row[cell], std::current_exception());
             return false;
         }
@@ -346,7 +387,7 @@ double Executor::Impl::grad_norm() const {
     return std::sqrt(sum);
 }
 
-void Executor::Impl::clean_up_and_throw(const StepInput& input, const FirstFailure& failure) {
+void Executor::Impl::clean_up_and_throw(const StepInput& input, const StepFailures& failures) {
     for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
         for (Edge& edge : *direction) {
             if (edge.channel) {
@@ -362,18 +403,25 @@ void Executor::Impl::clean_up_and_throw(const StepInput& input, const FirstFailu
     for (const auto& worker : workers) {
         worker->abandon();
     }
-    last_failure = Failure{.rank = failure.rank(),
+    const StepFailures::One& failure = failures.first();
+    last_failure = Failure{.rank = failure.rank,
                            .step = input.step,
-                           .action = failure.action(),
-                           .message = message_of(failure.error())};
+                           .action = failure.action,
+                           .message = message_of(failure.error)};
+    if (failures.any_for_good()) {
+        lost_device = last_failure;
+    }
     const std::string place = place_of(*last_failure);
     try {
-        std::rethrow_exception(failure.error());
+        std::rethrow_exception(failure.error);
+    } catch (const DeviceFailure& error) {
+        throw Error(error.kind(), place, error.text() + others_text(failures), error.hint());
     } catch (const Error& error) {
-        if (error.kind() == ErrorKind::NotFinite && failure.action().op == Op::Forward) {
+        if (error.kind() == ErrorKind::NotFinite && failure.action &&
+            failure.action->op == Op::Forward) {
             throw Error(error.kind(),
                         place,
-                        error.text() + first_not_finite(failure.action(), input),
+                        error.text() + first_not_finite(*failure.action, input),
                         error.hint());
         }
         throw error.at(place);
@@ -423,8 +471,10 @@ std::string Executor::Impl::first_not_finite(const Action& forward, const StepIn
 }
 
 std::string place_of(const Failure& failure) {
-    return fmt::format(
-        "rank {}, step {}, {}", failure.rank, failure.step, to_string(failure.action));
+    return fmt::format("rank {}, step {}, {}",
+                       failure.rank,
+                       failure.step,
+                       failure.action ? in_full(*failure.action) : "before its first action");
 }
 
 Executor::Executor(Plan plan, const Model& model, ExecutorOptions options)
@@ -434,15 +484,16 @@ Executor::~Executor() = default;
 
 StepResult Executor::run_step(const Batch& batch, int step) {
     impl_->last_failure.reset();
+    impl_->refuse_lost_device();
     PIPETWIN_EXPECT(batch.samples == impl_->plan.samples(), "a batch of the plan's size");
     const StepInput input{.data = split(batch, impl_->plan->micro_batch_sizes),
                           .optimizer = impl_->options.optimizer,
                           .step = step};
     impl_->repeat_addresses();
-    FirstFailure failure;
-    const TimePoint start = impl_->walk_rows(input, failure);
-    if (failure.error()) {
-        impl_->clean_up_and_throw(input, failure);
+    StepFailures failures;
+    const TimePoint start = impl_->walk_rows(input, failures);
+    if (!failures.empty()) {
+        impl_->clean_up_and_throw(input, failures);
     }
     return impl_->result(start);
 }
@@ -479,6 +530,43 @@ std::vector<double> Executor::values(const Tensor& tensor) const {
 
 MemoryUse Executor::resident(int rank) const {
     return impl_->workers.at(static_cast<std::size_t>(rank))->arena().live();
+}
+
+std::vector<BesidePlan> Executor::memory_beside() const {
+    std::vector<BesidePlan> all;
+    Bytes pool;
+    Bytes of_pool;  // what has its own line, or is the plan's
+    for (const auto& worker : impl_->workers) {
+        const MemoryBeside beside = worker->device().memory_beside();
+        for (const NamedBytes& line : beside.common) {
+            all.push_back({.name = line.name, .total = line.bytes, .ranks = {}});
+        }
+        for (const NamedBytes& line : beside.own) {
+            auto found = std::ranges::find(all, line.name, &BesidePlan::name);
+            if (found == all.end()) {
+                found = all.insert(all.end(), {.name = line.name, .total = {}, .ranks = {}});
+            }
+            found->total += line.bytes;
+            found->ranks.push_back(line.bytes);
+        }
+        pool += beside.pool;
+        of_pool += worker->arena().peak().total() + beside.of_pool;
+    }
+    if (pool > Bytes{}) {
+        all.push_back({.name = "rest of the pool", .total = pool - of_pool, .ranks = {}});
+    }
+    return all;
+}
+
+std::vector<std::string> Executor::notes() const {
+    std::vector<std::string> notes;
+    for (const auto& worker : impl_->workers) {
+        const std::string note = worker->device().note();
+        if (!note.empty() && std::ranges::find(notes, note) == notes.end()) {
+            notes.push_back(note);
+        }
+    }
+    return notes;
 }
 
 }  // namespace pipetwin::exec

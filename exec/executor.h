@@ -27,14 +27,21 @@ struct StepResult {
     double stolen = 0;               ///< 1 - thread CPU time / wall time over all compute spans
 };
 
+/// Memory of the devices that no plan counts.
+struct BesidePlan {
+    std::string name;
+    Bytes total;
+    std::vector<Bytes> ranks;  ///< empty: the ranks have it in common
+};
+
 /// Where a worker failed.
 struct Failure {
     int rank = 0;
     int step = 0;
-    Action action;
+    std::optional<Action> action;  ///< none: before the first of the row
     std::string message;
 };
-/// "rank 1, step 3, 1F2".
+/// "rank 1, step 3, 1F2 (the forward of micro-batch 2 on stage 1)".
 std::string place_of(const Failure& failure);
 
 struct ExecutorOptions {
@@ -42,7 +49,9 @@ struct ExecutorOptions {
     Precision precision = Precision::Fp32;
     std::uint64_t seed = 1;
     OptimizerSettings optimizer;
-    bool input_gradient = false;  ///< the first stage produces the gradient of its input, too
+    GpuShares gpu_shares = GpuShares::Own;
+    std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
+    bool input_gradient = false;   ///< the first stage produces the gradient of its input, too
     /// Makes the device of a rank; empty: one as `backend` says.
     std::function<std::unique_ptr<Device>(int rank)> make_device;
     /// Called by every worker before every action; what it throws is that action's failure. For the
@@ -62,6 +71,9 @@ struct ExecutorOptions {
 /// gradients are cleared, the stashes freed, and the next run_step works (C32). After a failure in
 /// the forward part all weights are as before; later, stages that had ended their backward part may
 /// have been updated.
+///
+/// A GPU that fails for good fails for all its ranks (exec/device_failure.h): told is the first in
+/// schedule order of those that had work on it, with the others', and every later run_step throws.
 ///
 /// Where there are as many cores as ranks, each worker is bound to its own.
 class Executor {
@@ -87,6 +99,10 @@ class Executor {
     std::vector<double> values(const Tensor& tensor) const;
     /// What the rank holds between two steps.
     MemoryUse resident(int rank) const;
+    /// What lies beside the peaks of the last step.
+    std::vector<BesidePlan> memory_beside() const;
+    /// Why ranks work otherwise than asked, each reason once; empty: they do not.
+    std::vector<std::string> notes() const;
 
   private:
     struct Impl;

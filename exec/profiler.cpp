@@ -125,7 +125,8 @@ Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
     return scenario;
 }
 
-/// Everything of a profile that is known without measuring; every layer takes the same time.
+}  // namespace
+
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
     const NumberFormat format = number_format(options.precision, options.backend);
     const auto width = static_cast<std::int64_t>(size_of(format.real));
@@ -161,6 +162,8 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
     return profile;
 }
 
+namespace {
+
 /// A pipeline of the model under the clock.
 class MeasuredPipeline {
   public:
@@ -188,6 +191,8 @@ class MeasuredPipeline {
         ExecutorOptions executor;
         executor.backend = options.backend;
         executor.precision = options.precision;
+        executor.gpu_shares = options.gpu_shares;
+        executor.gpu_units = options.gpu_units;
         executor.seed = options.seed;
         executor.optimizer.kind = options.optimizer;
         executor.optimizer.learning_rate = 1e-6;
@@ -483,6 +488,8 @@ ProfilerOptions profiler_options(const Scenario& scenario) {
     options.offload = options.backend == Backend::Cuda && pipeline.offload == Offload::Stash;
     options.precision = scenario.training.precision;
     options.optimizer = scenario.training.optimizer;
+    options.gpu_shares = scenario.cluster.gpu_shares;
+    options.gpu_units = scenario.cluster.gpu_units;
     options.seed = scenario.training.seed;
     if (scenario.cluster.backend == Backend::Paced) {
         // All ranks share the cores, and an action must be done before its time is over.

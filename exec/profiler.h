@@ -28,6 +28,8 @@ struct ProfilerOptions {
     bool offload = false;  ///< stashes go to host memory and back; the link there is measured, too
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
+    GpuShares gpu_shares = GpuShares::Own;
+    std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
     std::uint64_t seed = 1;
     double stretch = 1;  ///< every time is multiplied: what a paced device is to take
     std::function<void(double share, const std::string& what)> progress;
@@ -47,6 +49,9 @@ struct ProfilerOptions {
 ///
 /// No weights, gradients or random state of anybody change (C28).
 Profile profile_model(const Model& model, const ProfilerOptions& options);
+
+/// Everything of such a profile that is known without measuring; every layer takes the same time.
+Profile unmeasured_profile(const Model& model, const ProfilerOptions& options);
 
 /// The options that fit a settled scenario.
 ProfilerOptions profiler_options(const Scenario& scenario);

@@ -1,5 +1,7 @@
 #include "exec/trainer.h"
 
+#include <set>
+
 #include "core/error.h"
 #include "core/timeline.h"
 #include "exec/data/batch.h"
@@ -14,6 +16,8 @@ ExecutorOptions executor_options(const Scenario& scenario) {
     options.precision = scenario.training.precision;
     options.seed = scenario.training.seed;
     options.optimizer = optimizer_settings(scenario);
+    options.gpu_shares = scenario.cluster.gpu_shares;
+    options.gpu_units = scenario.cluster.gpu_units;
     return options;
 }
 
@@ -33,6 +37,23 @@ StepReport report_of(const StepResult& result, int step, int samples) {
     }
     return report;
 }
+
+/// What the executor says of itself, each once.
+class NewNotes {
+  public:
+    std::vector<std::string> of_step(const Executor& executor) {
+        std::vector<std::string> fresh;
+        for (const std::string& note : executor.notes()) {
+            if (said_.insert(note).second) {
+                fresh.push_back(note);
+            }
+        }
+        return fresh;
+    }
+
+  private:
+    std::set<std::string> said_;
+};
 
 }  // namespace
 
@@ -61,16 +82,19 @@ TrainingResult train(const Scenario& scenario,
     Executor executor(plan, model, executor_options(scenario));
     const int samples = scenario.training.batch;
     NoiseGate gate;
+    NewNotes notes;
     TrainingResult training;
     for (int step = 0; step < scenario.training.steps; ++step) {
         const StepResult result = training_step(executor, data->batch(step, samples), step);
         gate.add(result);
         training.steps.push_back(report_of(result, step, samples));
+        training.steps.back().notes = notes.of_step(executor);
         if (!on_step(training.steps.back())) {
             break;
         }
     }
     training.measured = gate.result();
+    training.memory_beside = executor.memory_beside();
     return training;
 }
 

@@ -16,13 +16,15 @@ struct StepReport {
     double grad_norm = 0;
     double step_ms = 0;
     std::optional<double> samples_per_second;
-    std::vector<Bytes> peak_bytes;  ///< per rank
+    std::vector<Bytes> peak_bytes;     ///< per rank
+    std::vector<std::string> notes{};  ///< what a user should know since this step
 };
 
 struct TrainingResult {
     std::vector<StepReport> steps;
     TimelineSet
         measured;  ///< the steps that passed the noise gate (at most 32 of them), peaks and noise
+    std::vector<BesidePlan> memory_beside;  ///< of the devices; empty where there is none
 };
 
 /// One step of a run. What a worker throws arrives as Error(WorkerFailed) with rank, step and

@@ -37,12 +37,18 @@ class CommandList {
 
     bool empty() const { return bytes_.empty(); }
     void clear() { bytes_.clear(); }
+    void swap(CommandList& other) noexcept { bytes_.swap(other.bytes_); }
     std::string_view bytes() const {
         return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
     }
 
-    /// In order. Throws CudaFailure, naming the call, if one is refused.
-    void run(cudaStream_t stream) const;
+    /// In order. Throws CudaFailure, naming the call, if one is refused. `made` counts those that
+    /// were not.
+    void run(cudaStream_t stream, std::size_t& made) const;
+
+    std::size_t size() const;
+    /// What the first `calls` are called, each name once, in order.
+    std::vector<std::string_view> names(std::size_t calls) const;
 
   private:
     using Call = cudaError_t (*)(const std::byte* packed, cudaStream_t stream);
@@ -93,6 +99,19 @@ class CommandList {
         (put(Places::places[i + 1],
              static_cast<std::tuple_element_t<i, Given>>(std::get<i>(arguments))),
          ...);
+    }
+
+    /// f(header, where its function and arguments stand), until that returns false.
+    template <class F>
+    void for_each(F&& f) const {
+        for (std::size_t at = 0; at < bytes_.size();) {
+            const auto header = read<Header>(bytes_.data() + at);
+            at += sizeof(Header);
+            if (!f(header, bytes_.data() + at)) {
+                return;
+            }
+            at += header.size;
+        }
     }
 
     /// Room for `header.size` bytes behind it, all 0.

@@ -1,5 +1,8 @@
 #include "exec/cuda/command_queue.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 namespace pipetwin::cuda {
 namespace {
 
@@ -13,9 +16,11 @@ void CommandQueue::flush() {
     if (list_.empty()) {
         return;
     }
+    list_.swap(under_way_);
+    list_.clear();
+    made_ = 0;
     if (graphs_ == Graphs::No) {
-        list_.run(stream_);
-        list_.clear();
+        under_way_.run(stream_, made_);
         return;
     }
     if (known_bytes_ > most_known_bytes) {
@@ -23,28 +28,52 @@ void CommandQueue::flush() {
         known_.clear();
         known_bytes_ = 0;
     }
-    const auto [entry, is_new] = known_.try_emplace(std::string(list_.bytes()));
+    const auto [entry, is_new] = known_.try_emplace(std::string(under_way_.bytes()));
     if (is_new) {
         known_bytes_ += entry->first.size();
-        list_.run(stream_);
-    } else {
-        run_known(entry->second);
     }
-    list_.clear();
+    if (is_new || !launch(entry->second)) {
+        under_way_.run(stream_, made_);
+    }
 }
 
-void CommandQueue::run_known(GraphExec& graph) {
-    if (!graph) {
-        graph = capture();
+void CommandQueue::forget() noexcept {
+    under_way_.clear();
+    made_ = 0;
+}
+
+/// False: the stream makes no graphs, and the calls have to be made one by one.
+bool CommandQueue::launch(GraphExec& graph) {
+    try {
+        if (!graph) {
+            graph = capture();
+        }
+        PIPETWIN_CUDA_CHECK(cudaGraphLaunch(graph.get(), stream_));
+    } catch (const CudaFailure& failure) {
+        if (failure.is_for_good() || (graph && has_launched_)) {
+            throw;
+        }
+        give_up_graphs(failure);
+        return false;
     }
-    PIPETWIN_CUDA_CHECK(cudaGraphLaunch(graph.get(), stream_));
+    has_launched_ = true;
+    made_ = under_way_.size();
+    return true;
+}
+
+void CommandQueue::give_up_graphs(const CudaFailure& why) {
+    graphs_ = Graphs::No;
+    why_no_graphs_ = why.text();
+    known_.clear();
+    known_bytes_ = 0;
 }
 
 CommandQueue::GraphExec CommandQueue::capture() const {
     PIPETWIN_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
     cudaGraph_t captured = nullptr;
     try {
-        list_.run(stream_);
+        std::size_t captured_calls = 0;
+        under_way_.run(stream_, captured_calls);
     } catch (...) {  // the stream must not stay in capture
         static_cast<void>(cudaStreamEndCapture(stream_, &captured));
         const Graph broken(captured);
@@ -55,6 +84,17 @@ CommandQueue::GraphExec CommandQueue::capture() const {
     cudaGraphExec_t ready = nullptr;
     PIPETWIN_CUDA_CHECK(cudaGraphInstantiate(&ready, graph.get(), 0));
     return GraphExec(ready);
+}
+
+CudaFailure CommandQueue::explained(const CudaFailure& failure) const {
+    if (!failure.is_for_good() || made_ == 0) {
+        return failure;
+    }
+    const std::vector<std::string_view> calls = under_way_.names(made_);
+    return {fmt::format("{}, met after {}", failure.text(), fmt::join(calls, ", ")),
+            failure.hint(),
+            CudaFailure::Lasts::ForGood,
+            CudaFailure::Cause::Own};
 }
 
 }  // namespace pipetwin::cuda

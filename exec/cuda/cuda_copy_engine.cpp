@@ -82,7 +82,7 @@ int CudaCopyEngine::start(Direction direction,
 bool CudaCopyEngine::is_complete(const Copy& copy) {
     const cudaError_t state = cudaEventQuery(copy.end.get());
     if (state != cudaErrorNotReady) {
-        check_runtime("a copy from or to the GPU's memory", state);
+        check_runtime("cudaEventQuery of a copy from or to the GPU's memory", state);
     }
     return state == cudaSuccess;
 }

@@ -57,12 +57,43 @@ std::unique_ptr<exec::CopyEngine> CudaDevice::make_copy_engine(const LinkCost& /
 
 std::span<double> CudaDevice::results(std::size_t count) {
     place_.enter();
+    const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(double);
     void* numbers = nullptr;
-    PIPETWIN_CUDA_CHECK(cudaHostAlloc(
-        &numbers, std::max<std::size_t>(count, 1) * sizeof(double), cudaHostAllocPortable));
+    PIPETWIN_CUDA_CHECK(cudaHostAlloc(&numbers, bytes, cudaHostAllocPortable));
+    results_bytes_ += bytes;
     results_.emplace_back(static_cast<double*>(numbers));
     std::fill_n(results_.back().get(), count, 0.0);
     return {results_.back().get(), count};
+}
+
+void CudaDevice::tell_for_all(std::optional<std::int64_t> context_bytes) {
+    tells_for_all_ = true;
+    context_bytes_ = context_bytes;
+}
+
+exec::MemoryBeside CudaDevice::memory_beside() const {
+    const auto bytes = [](std::size_t count) { return Bytes{static_cast<std::int64_t>(count)}; };
+    exec::MemoryBeside beside;
+    beside.own = {
+        {.name = "cuBLAS workspace", .bytes = bytes(Products::workspace_bytes)},
+        {.name = "kernels' scratch", .bytes = bytes(lane_.scratch_bytes())},
+        {.name = "pinned host memory", .bytes = bytes(lane_.staging_bytes() + results_bytes_)}};
+    beside.of_pool = bytes(lane_.scratch_bytes());
+    if (tells_for_all_) {
+        if (context_bytes_) {
+            beside.common.push_back({.name = "CUDA context", .bytes = Bytes{*context_bytes_}});
+        }
+        beside.pool = bytes(memory_->bytes());
+    }
+    return beside;
+}
+
+std::string CudaDevice::note() const {
+    const std::string& why = lane_.why_no_graphs();
+    return why.empty() ? ""
+                       : "the GPU's calls are made one by one, since no CUDA graph could be made "
+                         "of them (" +
+                             why + "): short actions take longer";
 }
 
 }  // namespace pipetwin::cuda

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "exec/cuda/cuda_kernels.h"
@@ -35,6 +37,11 @@ class CudaDevice final : public exec::Device {
     std::unique_ptr<exec::CopyEngine> make_copy_engine(const LinkCost& planned) override;
     std::span<double> results(std::size_t count) override;
     const exec::Kernels& kernels() override { return kernels_; }
+    exec::MemoryBeside memory_beside() const override;
+    std::string note() const override;
+
+    /// It is the first of its GPU, whose contexts take so many bytes, if that is known.
+    void tell_for_all(std::optional<std::int64_t> context_bytes);
 
   private:
     using Results = Owned<double*, cudaFreeHost>;
@@ -45,6 +52,9 @@ class CudaDevice final : public exec::Device {
     Lane lane_;
     CudaKernels kernels_;
     std::vector<Results> results_;  ///< in host memory that the GPU can write to
+    std::size_t results_bytes_ = 0;
+    bool tells_for_all_ = false;
+    std::optional<std::int64_t> context_bytes_;
 };
 
 }  // namespace pipetwin::cuda

@@ -139,7 +139,7 @@ CudnnAttention::Impl::Known CudnnAttention::Impl::ask(const AttentionShape& shap
         answer.plan =
             choose_plan(cudnn, {.handle = handle->get()}, answer.graph->graph, workspace_limit());
     } catch (const CudaFailure& failure) {
-        answer.why_not = failure.what();
+        answer.why_not = failure.text();
         answer.graph.reset();
     }
     return answer;

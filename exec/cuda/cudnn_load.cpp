@@ -53,7 +53,7 @@ CudnnLoaded load_cudnn() {
         static const CudnnFunctions functions = look_up_functions();
         return {.functions = &functions, .why_not = {}};
     } catch (const CudaFailure& failure) {
-        return {.functions = nullptr, .why_not = failure.what()};
+        return {.functions = nullptr, .why_not = failure.text()};
     }
 }
 

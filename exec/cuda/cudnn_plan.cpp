@@ -55,7 +55,7 @@ CudnnPlan choose_plan(const CudnnFunctions& cudnn,
         try {
             configurations = proposals(cudnn, target, graph, mode);
         } catch (const CudaFailure& failure) {
-            against_it = failure.what();
+            against_it = failure.text();
         }
         for (const CudnnDescriptor& configuration : configurations) {
             try {
@@ -67,7 +67,7 @@ CudnnPlan choose_plan(const CudnnFunctions& cudnn,
                              " bytes, where " + std::to_string(most_workspace_bytes) +
                              " are allowed";
             } catch (const CudaFailure& failure) {
-                against_it = failure.what();
+                against_it = failure.text();
             }
         }
     }

@@ -50,6 +50,15 @@ DeviceMemory::DeviceMemory(std::size_t bytes) {
     pieces_.push_back(new_piece(rounded(std::max(bytes, alignment))));
 }
 
+std::size_t DeviceMemory::bytes() {
+    const std::lock_guard lock(mutex_);
+    std::size_t sum = 0;
+    for (const Piece& piece : pieces_) {
+        sum += piece.bytes;
+    }
+    return sum;
+}
+
 void* DeviceMemory::take(std::size_t bytes) {
     const std::size_t size = rounded(bytes);
     const std::lock_guard lock(mutex_);

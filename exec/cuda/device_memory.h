@@ -21,6 +21,9 @@ class DeviceMemory final : public exec::Memory {
     /// bytes left.
     explicit DeviceMemory(std::size_t bytes);
 
+    /// What was taken from the device.
+    std::size_t bytes();
+
     void* take(std::size_t bytes) override;
     void give_back(void* block, std::size_t bytes) noexcept override;
 

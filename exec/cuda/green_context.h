@@ -37,7 +37,7 @@ class GreenContext {
 inline constexpr int multiprocessors_of_a_unit = 8;
 
 /// Into how many units each part's share comes, where parts are `wanted` (in units; empty: alike)
-/// and the device has `units`. Throws CudaFailure, naming both, if they are not enough.
+/// and the device has `units`. Throws Error(Infeasible), naming both, if they are not enough.
 std::vector<int> shares(int units, int parts, std::span<const int> wanted);
 
 /// One green context per part, of so many units each. Throws CudaFailure.

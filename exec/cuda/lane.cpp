@@ -108,14 +108,33 @@ void Lane::mark(std::function<void(TimePoint)> then) {
     marks_.push_back(std::move(then));
 }
 
+// What is under way still uses its operands, which may soon belong to another rank.
 void Lane::discard() noexcept {
     list().clear();
     marks_.clear();
+    staged_ = 0;
+    try {
+        place_.enter();
+    } catch (const CudaFailure&) {  // NOLINT(bugprone-empty-catch): nothing is under way any more
+    }
+    static_cast<void>(cudaStreamSynchronize(stream()));
+    static_cast<void>(cudaGetLastError());
+    queue_.forget();
 }
 
 Lane::TimePoint Lane::finish() {
-    place_.enter();
-    queue_.flush();
+    try {
+        place_.enter();
+        queue_.flush();
+        const TimePoint end = wait_until_done();
+        queue_.forget();
+        return end;
+    } catch (const CudaFailure& failure) {
+        throw queue_.explained(failure);
+    }
+}
+
+Lane::TimePoint Lane::wait_until_done() {
     PIPETWIN_CUDA_CHECK(cudaEventRecord(done_.get(), stream()));
     wait_for(done_.get());
     const TimePoint end = Clock::now();
@@ -133,7 +152,7 @@ void Lane::wait_for(cudaEvent_t event) const {
     exec::spin_until([event] {
         const cudaError_t state = cudaEventQuery(event);
         if (state != cudaErrorNotReady) {
-            check_runtime("the work of the stream", state);
+            check_runtime("cudaEventQuery", state);
         }
         return state == cudaSuccess;
     });

@@ -49,6 +49,7 @@ class Lane {
     /// where so much is not left. The same requests after `finish` get the same addresses.
     std::byte* stage(std::size_t bytes);
     std::size_t staging_bytes() const { return most_staged; }
+    std::size_t scratch_bytes() const { return scratch_bytes_; }
 
     /// Device memory for the inside of one call. Contents do not survive to the next.
     void* scratch(std::size_t bytes);
@@ -56,7 +57,9 @@ class Lane {
     /// Starts what is listed and waits until everything is done; the moment when it was.
     TimePoint finish();
 
-    /// Forgets what is listed.
+    const std::string& why_no_graphs() const { return queue_.why_no_graphs(); }
+
+    /// Forgets what is listed, and waits for what is under way.
     void discard() noexcept;
 
     /// `finish` will call `then` with the moment at which all that is listed now was done.
@@ -72,6 +75,7 @@ class Lane {
 
     static Event make_event();
     cudaStream_t entered_stream();
+    TimePoint wait_until_done();
     void wait_for(cudaEvent_t event) const;
 
     Place place_;

@@ -4,13 +4,17 @@
 #include <array>
 #include <exception>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "exec/cuda/context_memory.h"
 #include "exec/cuda/cuda_device.h"
+#include "exec/cuda/device_rates.h"
 #include "exec/cuda/self_test.h"
 
 namespace {
@@ -47,19 +51,63 @@ using pipetwin::cuda::CudaDevice;
 using pipetwin::cuda::DeviceMemory;
 using pipetwin::cuda::GreenContext;
 
+/// A part for each rank; null where they share all. Throws Error(Unavailable) where the driver
+/// cannot divide the device.
+std::vector<std::unique_ptr<GreenContext>> make_parts(const PipetwinCudaRequest& request) {
+    const auto ranks = static_cast<std::size_t>(request.ranks);
+    if (request.own_multiprocessors == 0) {
+        return std::vector<std::unique_ptr<GreenContext>>(ranks);
+    }
+    const std::span<const int> wanted =
+        request.units == nullptr ? std::span<const int>() : std::span(request.units, ranks);
+    try {
+        const int units = pipetwin::cuda::units_of_device(request.device);
+        return pipetwin::cuda::cut_device(request.device,
+                                          pipetwin::cuda::shares(units, request.ranks, wanted));
+    } catch (const pipetwin::cuda::CudaFailure& failure) {
+        throw pipetwin::Error(
+            pipetwin::ErrorKind::Unavailable,
+            "cluster.gpu_shares",
+            "this driver gives no rank multiprocessors of its own: " + failure.text(),
+            "set cluster.gpu_shares = \"streams\": then ranks take what is free, and their timing "
+            "does not validate the schedule");
+    }
+}
+
+/// What the program's context on the device takes, which is made once, by whatever needs it first.
+class ContextMemory {
+  public:
+    explicit ContextMemory(int device)
+        : device_(device), before_(pipetwin::cuda::used_memory(device)) {
+        PIPETWIN_CUDA_CHECK(cudaSetDevice(device));
+        PIPETWIN_CUDA_CHECK(cudaFree(nullptr));
+        const auto now = pipetwin::cuda::used_memory(device);
+        if (before_ && now && !first_.contains(device)) {
+            first_[device] = *now - *before_;
+        }
+        before_ = now;
+    }
+
+    /// With what was made on it since.
+    std::optional<std::int64_t> bytes() const {
+        const auto now = pipetwin::cuda::used_memory(device_);
+        return before_ && now && first_.contains(device_)
+                   ? std::optional(first_[device_] + *now - *before_)
+                   : std::nullopt;
+    }
+
+  private:
+    static inline std::map<int, std::int64_t> first_;  ///< by device
+    int device_;
+    std::optional<std::int64_t> before_;
+};
+
 void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** devices) {
-    PIPETWIN_CUDA_CHECK(cudaSetDevice(request.device));
+    const ContextMemory context(request.device);
     cudaDeviceProp properties{};
     PIPETWIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, request.device));
-    const auto ranks = static_cast<std::size_t>(request.ranks);
-    std::vector<std::unique_ptr<GreenContext>> parts(ranks);
-    if (request.own_multiprocessors != 0) {
-        const std::span<const int> wanted =
-            request.units == nullptr ? std::span<const int>() : std::span(request.units, ranks);
-        const int units = pipetwin::cuda::units_of_device(request.device);
-        parts = pipetwin::cuda::cut_device(request.device,
-                                           pipetwin::cuda::shares(units, request.ranks, wanted));
-    }
+    std::vector<std::unique_ptr<GreenContext>> parts = make_parts(request);
+    const std::optional<std::int64_t> context_bytes = context.bytes();
     const auto memory =
         std::make_shared<DeviceMemory>(static_cast<std::size_t>(request.memory_bytes));
     std::vector<std::unique_ptr<CudaDevice>> made;
@@ -72,9 +120,25 @@ void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** d
         made.push_back(
             std::make_unique<CudaDevice>(request.device, memory, std::move(part), options));
     }
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-        devices[rank] = made[rank].release();
+    made.front()->tell_for_all(context_bytes);
+    for (std::unique_ptr<CudaDevice>& device : made) {
+        *devices++ = device.release();
     }
+}
+
+int memory_of(int device, std::int64_t& free_bytes, std::int64_t& total_bytes) {
+    std::size_t left = 0;
+    std::size_t total = 0;
+    try {
+        const ContextMemory context(device);
+        PIPETWIN_CUDA_CHECK(cudaMemGetInfo(&left, &total));
+    } catch (const pipetwin::cuda::CudaFailure&) {
+        const cudaError_t error = cudaSetDevice(device);
+        return static_cast<int>(error == cudaSuccess ? cudaErrorInvalidDevice : error);
+    }
+    free_bytes = static_cast<std::int64_t>(left);
+    total_bytes = static_cast<std::int64_t>(total);
+    return static_cast<int>(cudaSuccess);
 }
 
 }  // namespace
@@ -106,11 +170,21 @@ void pipetwin_cuda_make_devices(const PipetwinCudaRequest* request,
     make_devices(*request, devices);
 }
 
+int pipetwin_cuda_memory(int index, std::int64_t* free_bytes, std::int64_t* total_bytes) {
+    return memory_of(index, *free_bytes, *total_bytes);
+}
+
+void pipetwin_cuda_measure(int index, const PipetwinCudaSizes* sizes, PipetwinCudaRates* rates) {
+    *rates = pipetwin::cuda::measure_rates(index, *sizes);
+}
+
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {
     for (const NamedCheck& check : checks) {
         try {
             PIPETWIN_CUDA_CHECK(cudaSetDevice(index));
             report(context, check.name, 1, check.run().c_str());
+        } catch (const pipetwin::Error& error) {
+            report(context, check.name, 0, error.text().c_str());
         } catch (const std::exception& error) {
             report(context, check.name, 0, error.what());
         }

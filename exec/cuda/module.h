@@ -3,8 +3,8 @@
 #include <cstdint>
 
 /// The C interface of the module `pipetwin_cuda`, looked up by name after dlopen. Functions that
-/// can fail return a cudaError_t as a number, 0 for success; but for the one that makes devices,
-/// nothing throws across this line.
+/// can fail return a cudaError_t as a number, 0 for success; but for those that make devices and
+/// measure, nothing throws across this line.
 namespace pipetwin::exec {
 class Device;
 }
@@ -39,6 +39,21 @@ struct PipetwinCudaRequest {
     std::int64_t memory_bytes;
 };
 
+/// How much `pipetwin_cuda_measure` computes and copies at a time.
+struct PipetwinCudaSizes {
+    int matrix;  ///< rows and columns
+    std::int64_t copy_bytes;
+    int repeats;
+};
+
+struct PipetwinCudaRates {
+    double bf16_flops;  ///< per second
+    double fp32_flops;
+    double device_copy;  ///< bytes per second
+    double to_device;
+    double from_device;
+};
+
 /// Called once per check; both texts live until it returns.
 using PipetwinCudaReport = void (*)(void* context,
                                     const char* name,
@@ -54,6 +69,9 @@ const char* pipetwin_cuda_error_text(int error);
 /// program and module come from one build, and the interface version says so.
 void pipetwin_cuda_make_devices(const PipetwinCudaRequest* request,
                                 pipetwin::exec::Device** devices);
+int pipetwin_cuda_memory(int index, std::int64_t* free_bytes, std::int64_t* total_bytes);
+/// Throws CudaFailure.
+void pipetwin_cuda_measure(int index, const PipetwinCudaSizes* sizes, PipetwinCudaRates* rates);
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context);
 
 }  // extern "C"

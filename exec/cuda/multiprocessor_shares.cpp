@@ -1,7 +1,9 @@
 #include <numeric>
 #include <string>
 
-#include "exec/cuda/check.h"
+#include <fmt/format.h>
+
+#include "core/error.h"
 #include "exec/cuda/green_context.h"
 
 namespace pipetwin::cuda {
@@ -12,13 +14,23 @@ std::vector<int> shares(int units, int parts, std::span<const int> wanted) {
         result.assign(static_cast<std::size_t>(parts), units / parts);
     }
     const int sum = std::accumulate(result.begin(), result.end(), 0);
-    for (const int share : result) {
-        if (share < 1 || sum > units) {
-            throw CudaFailure("the GPU has " + std::to_string(units) + " units of " +
-                              std::to_string(multiprocessors_of_a_unit) +
-                              " multiprocessors, too few for " + std::to_string(parts) +
-                              " stages with their own");
-        }
+    if (sum > units || result.front() < 1) {
+        throw Error(ErrorKind::Infeasible,
+                    "cluster.gpu_shares",
+                    wanted.empty()
+                        ? fmt::format("the GPU has {} units of {} multiprocessors, too few for {} "
+                                      "ranks with their own",
+                                      units,
+                                      multiprocessors_of_a_unit,
+                                      parts)
+                        : fmt::format("{} units of {} multiprocessors in all, but the GPU has {}",
+                                      sum,
+                                      multiprocessors_of_a_unit,
+                                      units),
+                    wanted.empty()
+                        ? "set pipeline.stages lower, or gpu_shares = \"streams\": then ranks take "
+                          "what is free, and their timing does not validate the schedule"
+                        : "set smaller numbers, or \"own\" for equal shares");
     }
     return result;
 }

@@ -1,5 +1,5 @@
 # The sources of the CUDA module. The tests compile the same files against an emulation of CUDA, but for those that call
-# cuBLAS, NCCL or the driver.
+# cuBLAS, NCCL, NVML or the driver.
 set(PIPETWIN_CUDA_KERNELS
     attention.cu
     attention_plain.cu
@@ -14,11 +14,13 @@ set(PIPETWIN_CUDA_KERNELS
 )
 set(PIPETWIN_CUDA_HOST
     attention_check.cpp
+    check.cpp
     command_list.cpp
     command_queue.cpp
     cuda_device.cpp
     cuda_copy_engine.cpp
     cuda_kernels.cpp
+    device_rates.cpp
     device_memory.cpp
     lane.cpp
     module.cpp
@@ -34,6 +36,7 @@ set(PIPETWIN_CUDNN  # attention by cuDNN, where its headers are; it is loaded at
 )
 set(PIPETWIN_NO_CUDNN cudnn_absent.cpp)
 set(PIPETWIN_CUDA_LIBRARIES  # where CUDA's other libraries are called
+    context_memory.cpp
     driver.cpp
     green_context.cpp
     products.cpp

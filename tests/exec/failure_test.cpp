@@ -232,7 +232,7 @@ TEST_F(NotFinite, ALossNamesFirstStageLayerAndMicroBatchAndNoWeightIsUpdated) {
         FAIL() << "expected an error";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::NotFinite);
-        EXPECT_EQ(error.place(), "rank 2, step 7, 2F0");
+        EXPECT_EQ(error.place(), "rank 2, step 7, 2F0 (the forward of micro-batch 0 on stage 2)");
         EXPECT_THAT(error.text(), HasSubstr("loss of micro-batch 0"));
         EXPECT_THAT(error.text(), HasSubstr("layer 'linear4' in stage 1"));
     }

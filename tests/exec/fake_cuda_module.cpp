@@ -44,6 +44,18 @@ const char* pipetwin_cuda_error_text(int /*error*/) {
 void pipetwin_cuda_make_devices(const PipetwinCudaRequest* /*request*/,
                                 pipetwin::exec::Device** /*devices*/) {}
 
+int pipetwin_cuda_memory(int /*index*/, std::int64_t* free_bytes, std::int64_t* total_bytes) {
+    *free_bytes = 1;
+    *total_bytes = 2;
+    return 0;
+}
+
+void pipetwin_cuda_measure(int /*index*/,
+                           const PipetwinCudaSizes* /*sizes*/,
+                           PipetwinCudaRates* rates) {
+    *rates = {.bf16_flops = 1, .fp32_flops = 2, .device_copy = 3, .to_device = 4, .from_device = 5};
+}
+
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {
     report(context, "first", 1, "fine");
     report(context, "second", 0, index == 0 ? "broken on 0" : "broken elsewhere");

@@ -121,7 +121,7 @@ class FailedWorker : public testing::Test {
 TEST_F(FailedWorker, KeepsItsMessageAndNamesRankStepAndAction) {
     const Error error = error_of([] { throw std::runtime_error("out of luck"); });
     EXPECT_EQ(error.kind(), ErrorKind::WorkerFailed);
-    EXPECT_EQ(error.place(), "rank 1, step 5, 1B1");
+    EXPECT_EQ(error.place(), "rank 1, step 5, 1B1 (the backward of micro-batch 1 on stage 1)");
     EXPECT_EQ(error.text(), "out of luck");
 }
 

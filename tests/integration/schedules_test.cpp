@@ -266,7 +266,8 @@ TEST(Chimera, AFailureInOnePipelineStopsBothAndTheNextStepWorks) {
     Executor executor(test::plan_of(model, shape), model, options);
     const Batch batch = random_batch(model, shape.batch, 1);
     EXPECT_THROW(executor.run_step(batch, 0), std::runtime_error);
-    EXPECT_EQ(place_of(executor.last_failure().value()), "rank 1, step 0, 6REDUCE_GRAD");
+    EXPECT_EQ(place_of(executor.last_failure().value()),
+              "rank 1, step 0, 6REDUCE_GRAD (the gradient reduction of stage 6)");
     fail = false;
     EXPECT_NO_THROW(executor.run_step(batch, 0));
 }

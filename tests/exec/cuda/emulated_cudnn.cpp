@@ -8,7 +8,9 @@ CudnnLoaded load_cudnn() {
     static const bool is_made = [] {
         test::FakeCudnn& cudnn = test::new_fake_cudnn();
         cudnn.computes = true;
-        cudnn.submit = emulation::submit;
+        cudnn.submit = [](cudaStream_t stream, std::function<void()> work) {
+            return emulation::submit(stream, std::move(work));
+        };
         cudnn.workspace_bytes = 4096;
         return true;
     }();

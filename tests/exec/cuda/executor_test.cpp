@@ -283,7 +283,7 @@ TEST_F(CudaExecutor, RefusesMorePartsThanTheGpuHas) {
         train(wide, on_cuda(shape), 1);
         FAIL() << "17 stages on 16 units";
     } catch (const std::exception& error) {
-        EXPECT_THAT(error.what(), ::testing::HasSubstr("too few for 17 stages"));
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("too few for 17 ranks"));
     }
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tests/support/cuda_emulation/cuda_runtime_api.h"
+#include "tests/support/cuda_emulation/injection.h"
 
 struct dim3;
 
@@ -48,7 +49,11 @@ struct Launch {
 };
 /// Does `work` when the stream comes to it, or puts it into the graph that the stream is making;
 /// at once on the default stream.
-cudaError_t submit(cudaStream_t stream, std::function<void()> work);
+cudaError_t submit(cudaStream_t stream, std::function<void()> work, Call call = Call::Launch);
+
+/// One failure on purpose; see injection.h.
+void inject(const Injection* injection);
+Injected injected();
 
 /// How many graphs were launched, and calls made of all kinds: what a test of them counts.
 struct Counts {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,7 +24,11 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-    std::vector<Work> waiting;
+    struct Item {
+        Work work;
+        bool can_fail = true;  ///< an event cannot
+    };
+    std::vector<Item> waiting;
     CUgraph_st* capturing = nullptr;
 };
 
@@ -52,6 +57,24 @@ class Machine {
     std::map<std::byte*, std::size_t> device_memory;
     std::map<std::byte*, std::size_t> pinned_memory;
     Counts counts;
+    std::optional<Injection> injection;
+    Injected injected;
+    cudaError_t broken = cudaSuccess;  ///< what every call returns since it failed for good
+
+    /// What a call has to return: success, unless it is the one that is to fail, or too late.
+    cudaError_t come_to(Call call) {
+        if (broken != cudaSuccess) {
+            return broken;
+        }
+        if (!injection || injection->call != call || injection->after-- > 0) {
+            return cudaSuccess;
+        }
+        const auto error = static_cast<cudaError_t>(injection->error);
+        broken = injection->for_good ? error : cudaSuccess;
+        injected = Injected{true, std::this_thread::get_id()};
+        injection.reset();
+        return error;
+    }
 
     std::size_t taken() const {
         std::size_t sum = 0;
@@ -73,15 +96,24 @@ class Machine {
         work();
     }
 
-    void drain(CUstream_st& stream) {
-        const std::vector<Work> work = std::exchange(stream.waiting, {});
+    /// What a wait for the stream returns. Of work that fails nothing is done, nor of what is
+    /// behind it.
+    cudaError_t drain(CUstream_st& stream) {
+        const std::vector<CUstream_st::Item> work = std::exchange(stream.waiting, {});
+        cudaError_t error = broken;
         if (!work.empty()) {
             work_on_device([&] {
-                for (const Work& one : work) {
-                    one();
+                for (const CUstream_st::Item& item : work) {
+                    if (error == cudaSuccess && item.can_fail) {
+                        error = come_to(Call::Work);
+                    }
+                    if (error == cudaSuccess) {
+                        item.work();
+                    }
                 }
             });
         }
+        return error;
     }
 
   private:
@@ -125,15 +157,18 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 }  // namespace
 
-cudaError_t submit(cudaStream_t stream, Work work) {
+cudaError_t submit(cudaStream_t stream, Work work, Call call) {
     const Lock lock(machine().mutex);
     ++machine().counts.calls;
+    if (const cudaError_t error = machine().come_to(call); error != cudaSuccess) {
+        return error;
+    }
     if (stream == nullptr) {
         machine().work_on_device(work);
     } else if (stream->capturing != nullptr) {
         stream->capturing->work.push_back(std::move(work));
     } else {
-        stream->waiting.push_back(std::move(work));
+        stream->waiting.push_back({std::move(work), call != Call::EventRecord});
     }
     return cudaSuccess;
 }
@@ -143,8 +178,24 @@ Counts counts() {
     return machine().counts;
 }
 
+void inject(const Injection* injection) {
+    const Lock lock(machine().mutex);
+    machine().injection.reset();
+    machine().injected = {};
+    machine().broken = cudaSuccess;
+    if (injection != nullptr) {
+        machine().injection = *injection;
+    }
+}
+
+Injected injected() {
+    const Lock lock(machine().mutex);
+    return machine().injected;
+}
+
 }  // namespace pipetwin::cuda::emulation
 
+using pipetwin::cuda::emulation::Call;
 using pipetwin::cuda::emulation::Lock;
 using pipetwin::cuda::emulation::machine;
 using pipetwin::cuda::emulation::memory_of_device;
@@ -162,10 +213,15 @@ const char* cudaGetErrorString(cudaError_t error) {
             return "device not ready";
         case cudaErrorStreamCaptureUnsupported:
             return "operation not permitted when stream is capturing";
-        case cudaErrorInvalidValue:
-            break;
+        case cudaErrorInvalidConfiguration:
+            return "invalid configuration argument";
+        case cudaErrorIllegalAddress:
+            return "an illegal memory access was encountered";
+        case cudaErrorLaunchOutOfResources:
+            return "too many resources requested for launch";
+        default:
+            return "invalid argument";
     }
-    return "invalid argument";
 }
 
 cudaError_t cudaGetLastError() {
@@ -200,7 +256,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-    return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+    const Lock lock(machine().mutex);
+    return device == 0 ? machine().broken : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaGetDevice(int* device) {
@@ -211,6 +268,9 @@ cudaError_t cudaGetDevice(int* device) {
 // The first megabyte has the bytes of a NaN, so that what was never written is seen.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     const Lock lock(machine().mutex);
+    if (const cudaError_t error = machine().come_to(Call::Allocation); error != cudaSuccess) {
+        return error;
+    }
     const std::size_t size = whole_pages(bytes);
     if (machine().taken() + size > memory_of_device) {
         return cudaErrorMemoryAllocation;
@@ -231,15 +291,18 @@ cudaError_t cudaFree(void* memory) {
     const Lock lock(machine().mutex);
     const auto found = machine().device_memory.find(static_cast<std::byte*>(memory));
     if (found == machine().device_memory.end()) {
-        return memory == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+        return memory == nullptr ? machine().broken : cudaErrorInvalidValue;
     }
     ::munmap(found->first, found->second);
     machine().device_memory.erase(found);
-    return cudaSuccess;
+    return machine().broken;
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* left, std::size_t* total) {
     const Lock lock(machine().mutex);
+    if (machine().broken != cudaSuccess) {
+        return machine().broken;
+    }
     *left = memory_of_device - machine().taken();
     *total = memory_of_device;
     return cudaSuccess;
@@ -247,6 +310,9 @@ cudaError_t cudaMemGetInfo(std::size_t* left, std::size_t* total) {
 
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned /*flags*/) {
     const Lock lock(machine().mutex);
+    if (const cudaError_t error = machine().come_to(Call::Allocation); error != cudaSuccess) {
+        return error;
+    }
     *memory = std::malloc(bytes);
     machine().pinned_memory.emplace(static_cast<std::byte*>(*memory), bytes);
     return cudaSuccess;
@@ -261,20 +327,27 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/) {
     const Lock lock(machine().mutex);
+    if (const cudaError_t error = machine().come_to(Call::Copy); error != cudaSuccess) {
+        return error;
+    }
     machine().work_on_device([=] { std::memcpy(to, from, bytes); });
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+    const Lock lock(machine().mutex);
+    if (const cudaError_t error = machine().come_to(Call::Allocation); error != cudaSuccess) {
+        return error;
+    }
     *stream = new CUstream_st;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     const Lock lock(machine().mutex);
-    machine().drain(*stream);
+    const cudaError_t error = machine().drain(*stream);
     delete stream;
-    return cudaSuccess;
+    return error;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -282,8 +355,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     if (stream->capturing != nullptr) {
         return cudaErrorStreamCaptureUnsupported;
     }
-    machine().drain(*stream);
-    return cudaSuccess;
+    return machine().drain(*stream);
 }
 
 // Work of another stream may be asked for by work of this one: that is done first.
@@ -315,14 +387,18 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     if (capturing != (flags == cudaEventRecordExternal)) {
         return cudaErrorInvalidValue;  // in a graph it must be an external one, and only there
     }
-    event->stream = stream;
-    if (!capturing) {
-        ++event->recorded;
+    const cudaError_t error = submit(
+        stream,
+        [event] {
+            event->reached = event->recorded;
+            event->time = std::chrono::steady_clock::now();
+        },
+        Call::EventRecord);
+    if (error == cudaSuccess) {
+        event->stream = stream;
+        event->recorded += capturing ? 0 : 1;
     }
-    return submit(stream, [event] {
-        event->reached = event->recorded;
-        event->time = std::chrono::steady_clock::now();
-    });
+    return error;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -330,18 +406,29 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (event->stream == nullptr || event->stream->capturing != nullptr) {
         return cudaErrorInvalidValue;
     }
-    machine().drain(*event->stream);
+    if (const cudaError_t error = machine().come_to(Call::EventQuery); error != cudaSuccess) {
+        return error;
+    }
+    if (const cudaError_t error = machine().drain(*event->stream); error != cudaSuccess) {
+        return error;
+    }
     return event->reached == event->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
     const Lock lock(machine().mutex);
+    if (machine().broken != cudaSuccess) {
+        return machine().broken;
+    }
     *milliseconds = std::chrono::duration<float, std::milli>(to->time - from->time).count();
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
     const Lock lock(machine().mutex);
+    if (const cudaError_t error = machine().come_to(Call::Capture); error != cudaSuccess) {
+        return error;
+    }
     stream->capturing = new CUgraph_st;
     return cudaSuccess;
 }
@@ -362,6 +449,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready,
                                  cudaGraph_t graph,
                                  unsigned long long /*flags*/) {
+    const Lock lock(machine().mutex);
+    if (const cudaError_t error = machine().come_to(Call::Instantiation); error != cudaSuccess) {
+        return error;
+    }
     *ready = new CUgraphExec_st{graph->work};
     return cudaSuccess;
 }
@@ -369,11 +460,14 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     const Lock lock(machine().mutex);
     ++machine().counts.graph_launches;
-    return submit(stream, [work = graph->work] {
-        for (const Work& one : work) {
-            one();
-        }
-    });
+    return submit(
+        stream,
+        [work = graph->work] {
+            for (const Work& one : work) {
+                one();
+            }
+        },
+        Call::GraphLaunch);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -387,7 +481,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-    return submit(stream, [=] { std::memset(to, value, bytes); });
+    return submit(
+        stream, [=] { std::memset(to, value, bytes); }, Call::Copy);
 }
 
 // Pageable memory of the host is read before the call returns, and written before it returns, too.
@@ -398,20 +493,25 @@ cudaError_t cudaMemcpyAsync(
         return !machine().is_on_device(address) && !machine().is_pinned(address);
     };
     if (stream == nullptr) {
-        return submit(stream, [=] { std::memmove(to, from, bytes); });
+        return submit(
+            stream, [=] { std::memmove(to, from, bytes); }, Call::Copy);
     }
     if (stream->capturing != nullptr && (is_pageable(to) || is_pageable(from))) {
         return cudaErrorStreamCaptureUnsupported;
     }
     if (is_pageable(from)) {
         const auto* const begin = static_cast<const std::byte*>(from);
-        return submit(stream, [to, copy = std::vector<std::byte>(begin, begin + bytes)] {
-            std::memcpy(to, copy.data(), copy.size());
-        });
+        return submit(
+            stream,
+            [to, copy = std::vector<std::byte>(begin, begin + bytes)] {
+                std::memcpy(to, copy.data(), copy.size());
+            },
+            Call::Copy);
     }
-    const cudaError_t error = submit(stream, [=] { std::memmove(to, from, bytes); });
-    if (is_pageable(to)) {
-        machine().drain(*stream);
+    const cudaError_t error = submit(
+        stream, [=] { std::memmove(to, from, bytes); }, Call::Copy);
+    if (error == cudaSuccess && is_pageable(to)) {
+        return machine().drain(*stream);
     }
     return error;
 }

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace pipetwin::cuda {
+
+/// Bytes of the GPU that are in use, by whomever. CUDA tells it only to who has a context there;
+/// NVIDIA's management library, which comes with the driver, tells everybody, so it can say what a
+/// context takes. None where it does not.
+std::optional<std::int64_t> used_memory(int device);
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/scenario.h"
+#include "exec/device.h"
+
+/// One GPU for all ranks of a plan.
+namespace pipetwin::exec {
+
+/// One device per rank. Where each has multiprocessors of its own, a bubble is one: without them
+/// stages fill each other's gaps. `units` as Scenario::ClusterPart::gpu_units; a list that is not
+/// one for each rank is left out. Throws as `check_gpu_memory` and make_cuda_devices.
+std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
+                                                    GpuShares shares,
+                                                    const std::vector<int>& units);
+
+/// Throws Error(Infeasible) with a table of the ranks' peaks by kind, what the GPU has free and
+/// `hint`, if they do not fit there together.
+void check_gpu_memory(const Plan& plan, const std::string& hint = {});
+
+/// The same for a scenario that is settled, before anything is measured; its hint names what would
+/// fit, if recompute or more micro-batches do.
+void check_gpu_memory(const Scenario& scenario, const Model& model);
+
+}  // namespace pipetwin::exec
