@@ -182,6 +182,7 @@ class Grammar {
     ProfileOptions profile_;
     CompareOptions compare_;
     CheckOptions check_;
+    DevicesOptions devices_;
     ImportOptions import_;
     ExportOptions export_;
     ViewOptions view_;
@@ -369,7 +370,16 @@ Grammar::Grammar() {
 
     add_exchange();
 
-    add_command("devices", "List this machine's devices");
+    CLI::App& devices = add_command("devices", "List this machine's devices");
+    devices.add_flag("--measure",
+                     devices_.measure,
+                     "Measure free memory, matrix products and copies of each GPU");
+    devices
+        .add_option("--matrix",
+                    devices_.matrix,
+                    "Rows N of the matrices to multiply; copies take 16 N^2 bytes (default: 8192)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 15));
     add_command("view", "Open the desktop program (pipetwin-gui)")
         .add_option("file", view_.file, "A run folder or a trace")
         ->type_name("RUN or FILE");
@@ -443,7 +453,7 @@ Command Grammar::selected() const {
         return with_common(export_);
     }
     if (name == "devices") {
-        return with_common(DevicesOptions{});
+        return with_common(devices_);
     }
     return with_common(view_);
 }

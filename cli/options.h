@@ -147,6 +147,8 @@ struct ExportOptions {
 
 struct DevicesOptions {
     CommonOptions common;
+    bool measure = false;  ///< how fast the GPUs are
+    int matrix = 8192;     ///< rows of the matrices; copies take 16 matrix^2 bytes
 };
 
 struct ViewOptions {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/gpu_text.h"
 #include "cli/text_output.h"
 #include "core/formats/svg.h"
 
@@ -200,7 +201,12 @@ std::string memory_table(const FinishedRun& run) {
                         grouped(peak.measured.count),
                         error_text(peak.error_percent())});
     }
-    return section("Peak memory", html_table(rows));
+    std::string html = html_table(rows);
+    const std::string beside = memory_beside_text(run.training.memory_beside);
+    if (!beside.empty()) {
+        html += fmt::format("<p class=\"note\">{}.</p>\n", html_escaped(beside));
+    }
+    return section("Peak memory", html);
 }
 
 std::string rank_table(const FinishedRun& run) {
@@ -354,6 +360,9 @@ std::string report_html(const FinishedRun& run) {
         name,
         html_escaped(about(run)));
     html += headline(run);
+    for (const std::string& note : notes_of(run)) {
+        html += fmt::format("<p class=\"note\">Note: {}.</p>\n", html_escaped(note));
+    }
     html += "<div class=\"top\">\n<div class=\"column\">\n" + timelines(run);
     html += section("Loss", "<figure>" + loss_curve_svg(run.training.steps) + "</figure>\n");
     html += "</div>\n<div class=\"column\">\n" + summary_table(run) + noise_table(run);

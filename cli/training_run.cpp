@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/gpu_text.h"
 #include "cli/json_output.h"
 #include "cli/plan_text.h"
 #include "cli/planning.h"
@@ -20,6 +21,7 @@
 #include "core/formats/schedule_csv.h"
 #include "exec/cores.h"
 #include "exec/cuda_module.h"
+#include "exec/gpu_parts.h"
 #include "exec/profiler.h"
 
 namespace pipetwin::cli {
@@ -98,6 +100,13 @@ void refuse_order_that_cannot_train(const Scenario& scenario) {
                     fmt::format("pipeline.schedule = \"{}\"", *scenario.pipeline.schedule),
                     *why,
                     "'pipetwin simulate' predicts it; to train, take another, such as 1f1b");
+    }
+}
+
+/// Measuring costs would be the first to find no memory.
+void refuse_what_does_not_fit(const Scenario& scenario) {
+    if (scenario.cluster.backend == Backend::Cuda) {
+        exec::check_gpu_memory(scenario, scenario_model(scenario));
     }
 }
 
@@ -210,12 +219,18 @@ FinishedRun train_and_compare(const RunOptions& options,
     if (!plans) {
         refuse_order_that_cannot_train(space);
     }
+    if (!plans) {
+        refuse_what_does_not_fit(space);
+    }
     const RunFolder folder(options.common.out.empty()
                                ? unused_run_folder(written.file.stem().string())
                                : options.common.out,
                            options.common.force);
     folder.write(run_file::scenario, print_scenario(written));
     const Scenario scenario = plans ? planned(options, space, folder, console) : written;
+    if (plans) {
+        refuse_what_does_not_fit(scenario);
+    }
 
     Profile profile = costs(options, scenario, console);
     folder.write(run_file::profile, print_profile(profile));
@@ -234,6 +249,9 @@ FinishedRun train_and_compare(const RunOptions& options,
         exec::train(scenario, model, prediction.plan, [&](const exec::StepReport& step) {
             metrics.add(step);
             on_step(step);
+            for (const std::string& note : step.notes) {
+                console.note(note);
+            }
             return StopSignal::received() == 0;
         });
     const int signal = StopSignal::received();
@@ -264,6 +282,8 @@ std::string report_json_text(const FinishedRun& run) {
     json["predicted"] = prediction_json(run.prediction);
     json["comparison"] = comparison_json(run.comparison);
     json["training"] = step_json(run.training.steps.back());
+    json["memory_beside"] = memory_beside_json(run.training.memory_beside);
+    json["notes"] = notes_of(run);
     json["loss"] = {{"first", run.training.steps.front().loss},
                     {"last", run.training.steps.back().loss}};
     return json_text(json);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
+#include "cli/gpu_text.h"
 #include "cli/json_output.h"
 #include "cli/text_output.h"
 #include "core/device_profile.h"
@@ -116,8 +117,23 @@ std::string profiles_text(const std::vector<DeviceProfile>& devices) {
                      profiles_folder().string());
 }
 
+/// By device of the probe; empty: not asked for.
+using Measured = std::vector<MeasuredDevice>;
+
+Measured measure(const exec::CudaProbe& cuda, const DevicesOptions& options) {
+    Measured measured;
+    const exec::CudaRateSizes sizes{.matrix = options.matrix,
+                                    .copy = Bytes{16} * options.matrix * options.matrix};
+    for (int index = 0; options.measure && index < std::ssize(cuda.devices); ++index) {
+        const exec::CudaMemory memory = exec::cuda_memory(index);
+        measured.push_back({.memory = memory, .rates = exec::measure_cuda(index, sizes)});
+    }
+    return measured;
+}
+
 Json devices_json(const Machine& machine,
                   const exec::CudaProbe& cuda,
+                  const Measured& measured,
                   const std::vector<DeviceProfile>& devices) {
     const auto text_or_null = [](const std::string& text) {
         return text.empty() ? Json(nullptr) : Json(text);
@@ -130,11 +146,19 @@ Json devices_json(const Machine& machine,
                     {"detail", text_or_null(cuda.detail)},
                     {"versions", text_or_null(cuda.versions)},
                     {"devices", Json::array()}};
-    for (const exec::CudaDevice& device : cuda.devices) {
-        json["cuda"]["devices"].push_back({{"name", device.name},
-                                           {"compute_capability", device.compute_capability},
-                                           {"memory_bytes", device.memory_bytes},
-                                           {"multiprocessors", device.multiprocessors}});
+    for (std::size_t index = 0; index < cuda.devices.size(); ++index) {
+        const exec::CudaDevice& device = cuda.devices[index];
+        Json& line = json["cuda"]["devices"].emplace_back(
+            Json{{"name", device.name},
+                 {"compute_capability", device.compute_capability},
+                 {"memory_bytes", device.memory_bytes},
+                 {"multiprocessors", device.multiprocessors},
+                 {"free_bytes", nullptr},
+                 {"rates", nullptr}});
+        if (!measured.empty()) {
+            line["free_bytes"] = measured[index].memory.free.count;
+            line["rates"] = rates_json(measured[index].rates);
+        }
     }
     json["profiles"] = Json::array();
     for (const DeviceProfile& device : devices) {
@@ -147,6 +171,7 @@ Json devices_json(const Machine& machine,
 
 std::string devices_text(const Machine& machine,
                          const exec::CudaProbe& cuda,
+                         const Measured& measured,
                          const std::vector<DeviceProfile>& devices) {
     std::string text = fmt::format("this-machine  {} cores, {}  {}\n",
                                    machine.cores,
@@ -157,13 +182,18 @@ std::string devices_text(const Machine& machine,
         text += more.empty() ? "" : "; " + more;
     }
     text += '\n';
-    for (const exec::CudaDevice& device : cuda.devices) {
+    for (std::size_t index = 0; index < cuda.devices.size(); ++index) {
+        const exec::CudaDevice& device = cuda.devices[index];
         text += fmt::format("              {}, {}, {} multiprocessors, compute capability {}.{}\n",
                             device.name,
                             format_bytes(Bytes{device.memory_bytes}),
                             device.multiprocessors,
                             device.compute_capability / 10,
                             device.compute_capability % 10);
+        for (const std::string& line :
+             measured.empty() ? std::vector<std::string>() : measured_text(measured[index])) {
+            text += fmt::format("              {}\n", line);
+        }
     }
     return text + profiles_text(devices) + "\n" +
            names_text("clusters", cluster_names(), "cluster.profile = NAME in a scenario") +
@@ -175,9 +205,10 @@ std::string devices_text(const Machine& machine,
 void execute(const DevicesOptions& options, Console& console) {
     const Machine machine = this_machine();
     const exec::CudaProbe cuda = exec::probe_cuda();
+    const Measured measured = measure(cuda, options);
     const std::vector<DeviceProfile> devices = shipped_devices();
-    console.result(options.common.json ? json_text(devices_json(machine, cuda, devices))
-                                       : devices_text(machine, cuda, devices));
+    console.result(options.common.json ? json_text(devices_json(machine, cuda, measured, devices))
+                                       : devices_text(machine, cuda, measured, devices));
 }
 
 }  // namespace pipetwin::cli

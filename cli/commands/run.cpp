@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.h"
+#include "cli/gpu_text.h"
 #include "cli/progress.h"
 #include "cli/run_folder.h"
 #include "cli/text_output.h"
@@ -24,6 +25,13 @@ void execute(const RunOptions& options, Console& console) {
     const auto& training = run.training.steps;
     console.result(prediction_text(run.prediction, console) + '\n' +
                    comparison_text(run.comparison, console));
+    if (const std::string beside = memory_beside_text(run.training.memory_beside);
+        !beside.empty()) {
+        console.result("  " + beside + '\n');
+    }
+    for (const std::string& note : notes_of(run)) {
+        console.result("  " + note + '\n');
+    }
     console.result(fmt::format("  loss {:.4f} at the first step, {:.4f} at the last of {}\n\n",
                                training.front().loss,
                                training.back().loss,

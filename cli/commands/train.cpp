@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
+#include "cli/gpu_text.h"
 #include "cli/json_output.h"
 #include "cli/text_output.h"
 #include "cli/training_run.h"
@@ -20,7 +21,12 @@ void execute(const TrainOptions& options, Console& console) {
     if (json) {
         Json result = json_head();
         result.update(step_json(run.training.steps.back()));
+        result["memory_beside"] = memory_beside_json(run.training.memory_beside);
         console.result(json_text(result));
+    }
+    if (const std::string beside = memory_beside_text(run.training.memory_beside);
+        !beside.empty()) {
+        console.note(beside);
     }
     console.note(fmt::format("run folder: {}", run.folder.string()));
 }
