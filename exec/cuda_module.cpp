@@ -280,6 +280,7 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
     const Module module = load_module(find_module().value());
     const PipetwinCudaRequest wanted{
         .device = request.device,
+        .gpus = request.gpus,
         .ranks = request.ranks,
         .own_multiprocessors = request.own_multiprocessors ? 1 : 0,
         .units = request.units.empty() ? nullptr : request.units.data(),

@@ -38,6 +38,7 @@ CudaProbe probe_cuda();
 /// Ranks that share one GPU.
 struct CudaRequest {
     int device = 0;  ///< index into CudaProbe::devices
+    int gpus = 1;    ///< the first so many of them are used together
     int ranks = 1;
     /// Each rank has multiprocessors of its own, so that ranks run at the same time and a bubble is
     /// one; else they take what is free.

@@ -1,6 +1,7 @@
 #include "exec/gpu_parts.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -19,35 +20,62 @@ constexpr Bytes beside_in_pool{64 * mebibyte};
 /// What a rank has beside the pool: cuBLAS's workspace, its stream, its green context.
 constexpr Bytes beside_pool{64 * mebibyte};
 
+/// Neighbouring ranks on one GPU.
+struct Group {
+    int gpu = 0;
+    int first = 0;
+    int ranks = 0;
+};
+
+/// As many GPUs as there are ranks for, each with as many as the others but for one.
+std::vector<Group> spread(int ranks, int gpus) {
+    const int used = std::clamp(gpus, 1, ranks);
+    std::vector<Group> groups;
+    for (int gpu = 0; gpu < used; ++gpu) {
+        const int first = ranks * gpu / used;
+        groups.push_back(
+            {.gpu = gpu, .first = first, .ranks = ranks * (gpu + 1) / used - first});
+    }
+    return groups;
+}
+
+int gpu_count() {
+    return static_cast<int>(probe_cuda().devices.size());
+}
+
+/// What a group needs of its GPU.
 struct Wanted {
-    std::vector<MemoryUse> peaks;  ///< [rank]; where stashes leave the GPU, the least
+    Group group;
+    std::vector<MemoryUse> peaks;  ///< [rank of the group]; where stashes leave the GPU, the least
     Bytes pool;
     Bytes all;
 };
 
-Wanted wanted_by(const Plan& plan) {
-    Wanted wanted{.peaks = peak_memory(plan), .pool = {}, .all = {}};
-    for (int rank = 0; plan->host_link && rank < plan.rank_count(); ++rank) {
+Wanted wanted_by(const Plan& plan, const Group& group) {
+    const std::vector<MemoryUse> peaks = peak_memory(plan);
+    Wanted wanted{.group = group, .peaks = {}, .pool = {}, .all = {}};
+    for (int rank = group.first; rank < group.first + group.ranks; ++rank) {
         // How many stashes are on their way depends on the times: memory grows as they need it.
-        wanted.peaks[static_cast<std::size_t>(rank)] = resident_memory(plan, rank);
-    }
-    for (const MemoryUse& peak : wanted.peaks) {
+        const MemoryUse peak =
+            plan->host_link ? resident_memory(plan, rank) : peaks[static_cast<std::size_t>(rank)];
+        wanted.peaks.push_back(peak);
         wanted.pool += peak.total() + beside_in_pool;
         wanted.all += peak.total() + beside_in_pool + beside_pool;
     }
     return wanted;
 }
 
-std::string peaks_table(const std::vector<MemoryUse>& peaks) {
+std::string peaks_table(const Wanted& wanted) {
     std::vector<NamedMemory> rows;
     MemoryUse all;
-    for (const MemoryUse& peak : peaks) {
-        rows.push_back({.name = fmt::to_string(rows.size()), .use = peak});
+    for (const MemoryUse& peak : wanted.peaks) {
+        rows.push_back(
+            {.name = fmt::to_string(wanted.group.first + std::ssize(rows)), .use = peak});
         for (std::size_t kind = 0; kind < peak.bytes.size(); ++kind) {
             all.bytes[kind] += peak.bytes[kind];
         }
     }
-    if (peaks.size() > 1) {
+    if (wanted.peaks.size() > 1) {
         rows.push_back({.name = "all", .use = all});
     }
     return memory_table("rank", rows);
@@ -59,17 +87,18 @@ constexpr const char* usual_hint =
 Error does_not_fit(const Wanted& wanted, const CudaMemory& memory, const std::string& hint) {
     return {ErrorKind::Infeasible,
             "memory",
-            fmt::format("the {} rank{} need{} {} of the GPU, {} beside the peaks included, but it "
+            fmt::format("the {} rank{} need{} {} of GPU {}, {} beside the peaks included, but it "
                         "has {} free of {}\n{}",
                         wanted.peaks.size(),
                         wanted.peaks.size() == 1 ? "" : "s",
                         wanted.peaks.size() == 1 ? "s" : "",
                         format_bytes(wanted.all),
+                        wanted.group.gpu,
                         format_bytes(
                             Bytes{std::ssize(wanted.peaks) * (beside_in_pool + beside_pool).count}),
                         format_bytes(memory.free),
                         format_bytes(memory.total),
-                        peaks_table(wanted.peaks)),
+                        peaks_table(wanted)),
             hint.empty() ? usual_hint : hint};
 }
 
@@ -79,12 +108,16 @@ Plan unmeasured_plan(const Scenario& scenario, const Model& model) {
 }
 
 /// The first of these that fits: recompute everywhere, then ever more micro-batches.
-std::string what_fits(const Scenario& scenario, const Model& model, Bytes free) {
+std::string what_fits(const Scenario& scenario, const Model& model, Bytes free, int gpus) {
     const int samples = replica_batch(scenario);
     const auto fits = [&](const Scenario& other) -> std::optional<Bytes> {
         try {
-            const Bytes wanted = wanted_by(unmeasured_plan(other, model)).all;
-            return wanted <= free ? std::optional(wanted) : std::nullopt;
+            const Plan plan = unmeasured_plan(other, model);
+            Bytes most;
+            for (const Group& group : spread(plan.rank_count(), gpus)) {
+                most = std::max(most, wanted_by(plan, group).all);
+            }
+            return most <= free ? std::optional(most) : std::nullopt;
         } catch (const Error&) {  // a schedule does not take every number of micro-batches
             return std::nullopt;
         }
@@ -117,32 +150,44 @@ std::string what_fits(const Scenario& scenario, const Model& model, Bytes free) 
 std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
                                                     GpuShares shares,
                                                     const std::vector<int>& units) {
+    require_cuda();
     check_gpu_memory(plan);
-    const Wanted wanted = wanted_by(plan);
     const auto ranks = static_cast<std::size_t>(plan.rank_count());
-    try {
-        return make_cuda_devices(
-            {.ranks = plan.rank_count(),
-             .own_multiprocessors = shares == GpuShares::Own && ranks > 1,
-             .units = units.size() == ranks && ranks > 1 ? units : std::vector<int>{},
-             .memory = wanted.pool});
-    } catch (const Error& error) {
-        if (error.kind() != ErrorKind::Infeasible || error.place() != "memory") {
-            throw;
+    const std::vector<Group> groups = spread(plan.rank_count(), gpu_count());
+    std::vector<std::unique_ptr<Device>> devices;
+    for (const Group& group : groups) {
+        const Wanted wanted = wanted_by(plan, group);
+        CudaRequest request{.device = group.gpu,
+                            .gpus = static_cast<int>(groups.size()),
+                            .ranks = group.ranks,
+                            .own_multiprocessors = shares == GpuShares::Own && group.ranks > 1,
+                            .memory = wanted.pool};
+        if (units.size() == ranks && group.ranks > 1) {
+            request.units.assign(units.begin() + group.first,
+                                 units.begin() + group.first + group.ranks);
         }
-        throw Error(
-            error.kind(),
-            error.place(),
-            fmt::format("{}, for these peaks:\n{}", error.text(), peaks_table(wanted.peaks)),
-            error.hint());
+        try {
+            std::ranges::move(make_cuda_devices(request), std::back_inserter(devices));
+        } catch (const Error& error) {
+            if (error.kind() != ErrorKind::Infeasible || error.place() != "memory") {
+                throw;
+            }
+            throw Error(error.kind(),
+                        error.place(),
+                        fmt::format("{}, for these peaks:\n{}", error.text(), peaks_table(wanted)),
+                        error.hint());
+        }
     }
+    return devices;
 }
 
 void check_gpu_memory(const Plan& plan, const std::string& hint) {
-    const Wanted wanted = wanted_by(plan);
-    const CudaMemory memory = cuda_memory();
-    if (wanted.all > memory.free) {
-        throw does_not_fit(wanted, memory, hint);
+    for (const Group& group : spread(plan.rank_count(), gpu_count())) {
+        const Wanted wanted = wanted_by(plan, group);
+        const CudaMemory memory = cuda_memory(group.gpu);
+        if (wanted.all > memory.free) {
+            throw does_not_fit(wanted, memory, hint);
+        }
     }
 }
 
@@ -150,10 +195,14 @@ void check_gpu_memory(const Scenario& scenario, const Model& model) {
     if (scenario.pipeline.offload != Offload::None) {
         return;  // what is needed depends on times, and so on what is not measured yet
     }
-    const Wanted wanted = wanted_by(unmeasured_plan(scenario, model));
-    const CudaMemory memory = cuda_memory();
-    if (wanted.all > memory.free) {
-        throw does_not_fit(wanted, memory, what_fits(scenario, model, memory.free));
+    const Plan plan = unmeasured_plan(scenario, model);
+    const int gpus = gpu_count();
+    for (const Group& group : spread(plan.rank_count(), gpus)) {
+        const Wanted wanted = wanted_by(plan, group);
+        const CudaMemory memory = cuda_memory(group.gpu);
+        if (wanted.all > memory.free) {
+            throw does_not_fit(wanted, memory, what_fits(scenario, model, memory.free, gpus));
+        }
     }
 }
 

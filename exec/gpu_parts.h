@@ -8,17 +8,18 @@
 #include "core/scenario.h"
 #include "exec/device.h"
 
-/// One GPU for all ranks of a plan.
+/// The GPUs of a plan's ranks: each has one where there are so many, else neighbours share one. All
+/// are used that the program sees (CUDA_VISIBLE_DEVICES), up to one for each rank.
 namespace pipetwin::exec {
 
-/// One device per rank. Where each has multiprocessors of its own, a bubble is one: without them
+/// One device per rank. Where those of a GPU have multiprocessors of their own, a bubble is one: without them
 /// stages fill each other's gaps. `units` as Scenario::ClusterPart::gpu_units; a list that is not
 /// one for each rank is left out. Throws as `check_gpu_memory` and make_cuda_devices.
 std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
                                                     GpuShares shares,
                                                     const std::vector<int>& units);
 
-/// Throws Error(Infeasible) with a table of the ranks' peaks by kind, what the GPU has free and
+/// Throws Error(Infeasible) with a table of the ranks' peaks by kind, what their GPU has free and
 /// `hint`, if they do not fit there together.
 void check_gpu_memory(const Plan& plan, const std::string& hint = {});
 

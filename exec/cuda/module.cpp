@@ -102,8 +102,26 @@ class ContextMemory {
     std::optional<std::int64_t> before_;
 };
 
+/// Copies to other GPUs then go there straight; else through the host's memory.
+void reach_peers(const PipetwinCudaRequest& request) {
+    for (int peer = 0; peer < request.gpus; ++peer) {
+        int can = 0;
+        if (peer != request.device) {
+            PIPETWIN_CUDA_CHECK(cudaDeviceCanAccessPeer(&can, request.device, peer));
+        }
+        if (can != 0) {
+            const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
+            if (error != cudaErrorPeerAccessAlreadyEnabled) {
+                PIPETWIN_CUDA_CHECK(error);
+            }
+            static_cast<void>(cudaGetLastError());  // of an earlier run, which is no error here
+        }
+    }
+}
+
 void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** devices) {
     const ContextMemory context(request.device);
+    reach_peers(request);
     cudaDeviceProp properties{};
     PIPETWIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, request.device));
     std::vector<std::unique_ptr<GreenContext>> parts = make_parts(request);

@@ -31,6 +31,7 @@ struct PipetwinCudaDevice {
 /// What `pipetwin_cuda_make_devices` makes.
 struct PipetwinCudaRequest {
     int device;               ///< index of the GPU
+    int gpus;                 ///< 0 .. gpus-1 are used together: it copies to all of them
     int ranks;                ///< that share it
     int own_multiprocessors;  ///< not 0: each rank has its own, else they share all
     const int* units;         ///< [rank] how many times 8 multiprocessors; null: as many each

@@ -17,6 +17,10 @@ void pipetwin_emulated_inject(const pipetwin::cuda::emulation::Injection* inject
     pipetwin::cuda::emulation::inject(injection);
 }
 
+void pipetwin_emulated_set_gpus(int count) {
+    pipetwin::cuda::emulation::set_gpus(count);
+}
+
 void pipetwin_emulated_injected(pipetwin::cuda::emulation::Injected* injected) {
     *injected = pipetwin::cuda::emulation::injected();
 }

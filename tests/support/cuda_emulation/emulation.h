@@ -54,6 +54,7 @@ cudaError_t submit(cudaStream_t stream, std::function<void()> work, Call call = 
 /// One failure on purpose; see injection.h.
 void inject(const Injection* injection);
 Injected injected();
+void set_gpus(int count);
 
 /// How many graphs were launched, and calls made of all kinds: what a test of them counts.
 struct Counts {

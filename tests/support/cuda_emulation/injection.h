@@ -41,5 +41,7 @@ extern "C" {
 std::int64_t pipetwin_emulated_graph_launches();
 /// Takes the place of the one before; null: none, and a GPU that failed for good is sound again.
 void pipetwin_emulated_inject(const pipetwin::cuda::emulation::Injection* injection);
+/// How many there are from now on; a kernel reaches the memory of its own one only.
+void pipetwin_emulated_set_gpus(int count);
 void pipetwin_emulated_injected(pipetwin::cuda::emulation::Injected* injected);
 }

@@ -27,7 +27,9 @@ struct CUstream_st {
     struct Item {
         Work work;
         bool can_fail = true;  ///< an event cannot
+        bool copies = false;   ///< so it reaches the memories of all GPUs
     };
+    int gpu = 0;
     std::vector<Item> waiting;
     CUgraph_st* capturing = nullptr;
 };
@@ -50,12 +52,20 @@ std::size_t whole_pages(std::size_t bytes) {
     return (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
 }
 
+/// The calling thread's.
+thread_local int current_gpu = 0;
+
 /// Everything that the emulated machine has. One thing happens at a time, whichever thread asks.
 class Machine {
   public:
     std::recursive_mutex mutex;
-    std::map<std::byte*, std::size_t> device_memory;
-    std::map<std::byte*, std::size_t> pinned_memory;
+    struct Block {
+        std::size_t bytes = 0;
+        int gpu = 0;  ///< of device memory
+    };
+    int gpus = 1;
+    std::map<std::byte*, Block> device_memory;
+    std::map<std::byte*, Block> pinned_memory;
     Counts counts;
     std::optional<Injection> injection;
     Injected injected;
@@ -76,10 +86,10 @@ class Machine {
         return error;
     }
 
-    std::size_t taken() const {
+    std::size_t taken(int gpu) const {
         std::size_t sum = 0;
-        for (const auto& [begin, bytes] : device_memory) {
-            sum += bytes;
+        for (const auto& [begin, block] : device_memory) {
+            sum += block.gpu == gpu ? block.bytes : 0;
         }
         return sum;
     }
@@ -87,12 +97,9 @@ class Machine {
     bool is_pinned(const void* address) const { return holds(pinned_memory, address); }
     bool is_on_device(const void* address) const { return holds(device_memory, address); }
 
-    /// The device's memory is open while `work` runs.
-    void work_on_device(const Work& work) {
-        if (open_) {  // one stream waits for another
-            return work();
-        }
-        const Open open(*this);
+    /// The memory of a GPU is open while `work` runs, of all where it copies.
+    void work_on(int gpu, bool copies, const Work& work) {
+        const Open open(*this, copies ? ~0U : 1U << static_cast<unsigned>(gpu));
         work();
     }
 
@@ -102,13 +109,13 @@ class Machine {
         const std::vector<CUstream_st::Item> work = std::exchange(stream.waiting, {});
         cudaError_t error = broken;
         if (!work.empty()) {
-            work_on_device([&] {
+            work_on(stream.gpu, false, [&] {
                 for (const CUstream_st::Item& item : work) {
                     if (error == cudaSuccess && item.can_fail) {
                         error = come_to(Call::Work);
                     }
                     if (error == cudaSuccess) {
-                        item.work();
+                        work_on(stream.gpu, item.copies && gpus > 1, item.work);
                     }
                 }
             });
@@ -117,34 +124,40 @@ class Machine {
     }
 
   private:
-    static bool holds(const std::map<std::byte*, std::size_t>& blocks, const void* address) {
+    static bool holds(const std::map<std::byte*, Block>& blocks, const void* address) {
         const auto* const place = static_cast<const std::byte*>(address);
         return std::any_of(blocks.begin(), blocks.end(), [place](const auto& block) {
-            return place >= block.first && place < block.first + block.second;
+            return place >= block.first && place < block.first + block.second.bytes;
         });
     }
 
+    /// Beside what is open already: one stream may wait for another.
     class Open {
       public:
-        explicit Open(Machine& machine) : machine_(machine) { set(true, PROT_READ | PROT_WRITE); }
+        Open(Machine& machine, unsigned gpus) : machine_(machine), before_(machine.open_) {
+            machine_.set_open(before_ | gpus);
+        }
         Open(const Open&) = delete;
         Open& operator=(const Open&) = delete;
-        ~Open() { set(false, PROT_NONE); }
+        ~Open() { machine_.set_open(before_); }
 
       private:
-        void set(bool open, int access) {
-            machine_.open_ = open;
-            machine_.protect(access);
-        }
         Machine& machine_;
+        unsigned before_;
     };
 
-    bool open_ = false;
+    unsigned open_ = 0;  ///< a bit for each GPU
 
-    void protect(int access) const {
-        for (const auto& [begin, bytes] : device_memory) {
-            ::mprotect(begin, bytes, access);
+    void set_open(unsigned gpus_to_open) {
+        for (const auto& [begin, block] : device_memory) {
+            const unsigned bit = 1U << static_cast<unsigned>(block.gpu);
+            if ((open_ & bit) != (gpus_to_open & bit)) {
+                ::mprotect(begin,
+                           block.bytes,
+                           (gpus_to_open & bit) != 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
+            }
         }
+        open_ = gpus_to_open;
     }
 };
 
@@ -164,11 +177,13 @@ cudaError_t submit(cudaStream_t stream, Work work, Call call) {
         return error;
     }
     if (stream == nullptr) {
-        machine().work_on_device(work);
+        machine().work_on(current_gpu, call == Call::Copy, work);
     } else if (stream->capturing != nullptr) {
         stream->capturing->work.push_back(std::move(work));
     } else {
-        stream->waiting.push_back({std::move(work), call != Call::EventRecord});
+        stream->waiting.push_back({.work = std::move(work),
+                                   .can_fail = call != Call::EventRecord,
+                                   .copies = call == Call::Copy});
     }
     return cudaSuccess;
 }
@@ -188,6 +203,11 @@ void inject(const Injection* injection) {
     }
 }
 
+void set_gpus(int count) {
+    const Lock lock(machine().mutex);
+    machine().gpus = count;
+}
+
 Injected injected() {
     const Lock lock(machine().mutex);
     return machine().injected;
@@ -196,6 +216,7 @@ Injected injected() {
 }  // namespace pipetwin::cuda::emulation
 
 using pipetwin::cuda::emulation::Call;
+using pipetwin::cuda::emulation::current_gpu;
 using pipetwin::cuda::emulation::Lock;
 using pipetwin::cuda::emulation::machine;
 using pipetwin::cuda::emulation::memory_of_device;
@@ -239,12 +260,14 @@ cudaError_t cudaDriverGetVersion(int* version) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-    *count = 1;
+    const Lock lock(machine().mutex);
+    *count = machine().gpus;
     return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-    if (device != 0) {
+    const Lock lock(machine().mutex);
+    if (device < 0 || device >= machine().gpus) {
         return cudaErrorInvalidValue;
     }
     *properties = {};
@@ -257,11 +280,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 
 cudaError_t cudaSetDevice(int device) {
     const Lock lock(machine().mutex);
-    return device == 0 ? machine().broken : cudaErrorInvalidValue;
+    if (device < 0 || device >= machine().gpus) {
+        return cudaErrorInvalidValue;
+    }
+    current_gpu = device;
+    return machine().broken;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-    *device = 0;
+    *device = current_gpu;
     return cudaSuccess;
 }
 
@@ -272,7 +299,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
         return error;
     }
     const std::size_t size = whole_pages(bytes);
-    if (machine().taken() + size > memory_of_device) {
+    if (machine().taken(current_gpu) + size > memory_of_device) {
         return cudaErrorMemoryAllocation;
     }
     void* const block =
@@ -282,7 +309,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     }
     std::memset(block, 0xFF, std::min(size, most_poisoned));
     ::mprotect(block, size, PROT_NONE);
-    machine().device_memory.emplace(static_cast<std::byte*>(block), size);
+    machine().device_memory[static_cast<std::byte*>(block)] = {.bytes = size, .gpu = current_gpu};
     *memory = block;
     return cudaSuccess;
 }
@@ -293,7 +320,7 @@ cudaError_t cudaFree(void* memory) {
     if (found == machine().device_memory.end()) {
         return memory == nullptr ? machine().broken : cudaErrorInvalidValue;
     }
-    ::munmap(found->first, found->second);
+    ::munmap(found->first, found->second.bytes);
     machine().device_memory.erase(found);
     return machine().broken;
 }
@@ -303,7 +330,7 @@ cudaError_t cudaMemGetInfo(std::size_t* left, std::size_t* total) {
     if (machine().broken != cudaSuccess) {
         return machine().broken;
     }
-    *left = memory_of_device - machine().taken();
+    *left = memory_of_device - machine().taken(current_gpu);
     *total = memory_of_device;
     return cudaSuccess;
 }
@@ -314,7 +341,7 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned /*flags*/) 
         return error;
     }
     *memory = std::malloc(bytes);
-    machine().pinned_memory.emplace(static_cast<std::byte*>(*memory), bytes);
+    machine().pinned_memory[static_cast<std::byte*>(*memory)] = {.bytes = bytes};
     return cudaSuccess;
 }
 
@@ -330,7 +357,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     if (const cudaError_t error = machine().come_to(Call::Copy); error != cudaSuccess) {
         return error;
     }
-    machine().work_on_device([=] { std::memcpy(to, from, bytes); });
+    machine().work_on(current_gpu, true, [=] { std::memcpy(to, from, bytes); });
     return cudaSuccess;
 }
 
@@ -340,6 +367,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) 
         return error;
     }
     *stream = new CUstream_st;
+    (*stream)->gpu = current_gpu;
     return cudaSuccess;
 }
 
@@ -356,6 +384,16 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
         return cudaErrorStreamCaptureUnsupported;
     }
     return machine().drain(*stream);
+}
+
+// None can: whatever goes from GPU to GPU is copied.
+cudaError_t cudaDeviceCanAccessPeer(int* can, int /*device*/, int /*peer*/) {
+    *can = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int /*peer*/, unsigned /*flags*/) {
+    return cudaErrorInvalidValue;
 }
 
 // Work of another stream may be asked for by work of this one: that is done first.
