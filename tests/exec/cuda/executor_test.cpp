@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -177,6 +178,66 @@ TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
         }
         // One more per rank clears the gradients.
         EXPECT_EQ(launches, actions + plan.rank_count()) << schedule;
+    }
+}
+
+/// So many emulated GPUs while it lives; one again afterwards.
+class EmulatedGpus {
+  public:
+    explicit EmulatedGpus(int count) { set(count); }
+    EmulatedGpus(const EmulatedGpus&) = delete;
+    EmulatedGpus& operator=(const EmulatedGpus&) = delete;
+    ~EmulatedGpus() { set(1); }
+
+  private:
+    static void set(int count) {
+        void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+        reinterpret_cast<void (*)(int)>(::dlsym(module, "pipetwin_emulated_set_gpus"))(count);
+    }
+};
+
+// A kernel that reads the memory of another GPU ends this program: everything is copied.
+TEST_F(CudaExecutor, GivesTheSameBitsOnSeveralGpus) {
+    const Model model = test::small_gpt();
+    Shape shape = on_cuda({.stages = 3, .micro_batches = 3, .schedule = "1f1b"});
+    for (const char* const schedule : {"1f1b", "chimera"}) {
+        shape.schedule = schedule;
+        shape.stages = shape.schedule == "chimera" ? 2 : 3;
+        shape.micro_batches = shape.stages;
+        const Outcome expected = train(model, shape, 2);
+        for (const int gpus : {2, 3}) {
+            const EmulatedGpus some(gpus);
+            const Plan plan = test::plan_of(model, shape);
+            Executor executor(plan, model, test::options_of(shape));
+            Outcome found;
+            for (int step = 0; step < 2; ++step) {
+                const StepResult result =
+                    executor.run_step(random_batch(model, shape.batch, 1), step);
+                found.losses.push_back(result.loss);
+                found.norms.push_back(result.grad_norm);
+            }
+            for (const Parameter* const parameter : executor.parameters()) {
+                found.gradients.push_back({parameter->name, executor.values(parameter->gradient)});
+                found.weights.push_back({parameter->name, executor.values(parameter->value)});
+            }
+            EXPECT_EQ(found, expected) << test::to_string(shape) << " on " << gpus << " GPUs";
+        }
+    }
+}
+
+TEST_F(CudaExecutor, FindsTheFirstLayerThatIsNotFiniteAcrossGpus) {
+    const EmulatedGpus two(2);
+    const Model model = test::small_mlp();
+    const Shape shape = on_cuda({.stages = 2});
+    Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+    Batch batch = random_batch(model, shape.batch, 1);
+    batch.values[0] = std::numeric_limits<float>::infinity();
+    try {
+        executor.run_step(batch, 0);
+        FAIL() << "an infinity was not found";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::NotFinite);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("in stage 0"));
     }
 }
 #endif

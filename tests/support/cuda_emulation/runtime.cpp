@@ -181,9 +181,9 @@ cudaError_t submit(cudaStream_t stream, Work work, Call call) {
     } else if (stream->capturing != nullptr) {
         stream->capturing->work.push_back(std::move(work));
     } else {
-        stream->waiting.push_back({.work = std::move(work),
-                                   .can_fail = call != Call::EventRecord,
-                                   .copies = call == Call::Copy});
+        stream->waiting.push_back({std::move(work),
+                                   call != Call::EventRecord,
+                                   call == Call::Copy});
     }
     return cudaSuccess;
 }
@@ -309,7 +309,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     }
     std::memset(block, 0xFF, std::min(size, most_poisoned));
     ::mprotect(block, size, PROT_NONE);
-    machine().device_memory[static_cast<std::byte*>(block)] = {.bytes = size, .gpu = current_gpu};
+    machine().device_memory[static_cast<std::byte*>(block)] = {size, current_gpu};
     *memory = block;
     return cudaSuccess;
 }
@@ -341,7 +341,7 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned /*flags*/) 
         return error;
     }
     *memory = std::malloc(bytes);
-    machine().pinned_memory[static_cast<std::byte*>(*memory)] = {.bytes = bytes};
+    machine().pinned_memory[static_cast<std::byte*>(*memory)] = {bytes, 0};
     return cudaSuccess;
 }
 
