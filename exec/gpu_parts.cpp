@@ -33,8 +33,7 @@ std::vector<Group> spread(int ranks, int gpus) {
     std::vector<Group> groups;
     for (int gpu = 0; gpu < used; ++gpu) {
         const int first = ranks * gpu / used;
-        groups.push_back(
-            {.gpu = gpu, .first = first, .ranks = ranks * (gpu + 1) / used - first});
+        groups.push_back({.gpu = gpu, .first = first, .ranks = ranks * (gpu + 1) / used - first});
     }
     return groups;
 }

@@ -12,9 +12,9 @@
 /// are used that the program sees (CUDA_VISIBLE_DEVICES), up to one for each rank.
 namespace pipetwin::exec {
 
-/// One device per rank. Where those of a GPU have multiprocessors of their own, a bubble is one: without them
-/// stages fill each other's gaps. `units` as Scenario::ClusterPart::gpu_units; a list that is not
-/// one for each rank is left out. Throws as `check_gpu_memory` and make_cuda_devices.
+/// One device per rank. Where those of a GPU have multiprocessors of their own, a bubble is one:
+/// without them stages fill each other's gaps. `units` as Scenario::ClusterPart::gpu_units; a list
+/// that is not one for each rank is left out. Throws as `check_gpu_memory` and make_cuda_devices.
 std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
                                                     GpuShares shares,
                                                     const std::vector<int>& units);

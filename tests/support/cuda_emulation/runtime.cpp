@@ -181,9 +181,7 @@ cudaError_t submit(cudaStream_t stream, Work work, Call call) {
     } else if (stream->capturing != nullptr) {
         stream->capturing->work.push_back(std::move(work));
     } else {
-        stream->waiting.push_back({std::move(work),
-                                   call != Call::EventRecord,
-                                   call == Call::Copy});
+        stream->waiting.push_back({std::move(work), call != Call::EventRecord, call == Call::Copy});
     }
     return cudaSuccess;
 }
