@@ -96,6 +96,10 @@ void look_up(void* library, const char* name, Function& function) {
 
 /// Throws std::runtime_error with the loader's message.
 Module load_module(const fs::path& file) {
+    // Streams that share one of the default's eight queues wait for each other, whatever parts of
+    // the GPU they belong to. Read when CUDA starts.
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): before there are threads
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         throw std::runtime_error(loader_message());

@@ -43,6 +43,10 @@ class Device {
     /// Called by a worker's thread before its first action: denormals to zero, one BLAS thread.
     virtual void enter_thread() = 0;
 
+    /// The calling thread has used the device and goes on with something else; a device may be
+    /// entered by one thread at a time.
+    virtual void leave_thread() noexcept {}
+
     /// The time on this device's clock.
     virtual TimePoint now() = 0;
 

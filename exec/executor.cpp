@@ -434,10 +434,10 @@ std::string Executor::Impl::first_not_finite(const Action& forward, const StepIn
     const int first = first_stage_of_pipeline(plan->schedule, forward.stage);
     const int end = first + piece_count(plan->schedule);
     std::optional<int> found;
-    const Kernels& kernels = worker_of(first).device().kernels();
+    const Kernels* kernels = nullptr;  // of the stage at work
     const auto watch = [&](int layer, const Tensor& output) {
         const auto is_finite = [](double value) { return std::isfinite(value); };
-        if (!found && !std::ranges::all_of(kernels.values(output), is_finite)) {
+        if (!found && !std::ranges::all_of(kernels->values(output), is_finite)) {
             found = layer;
         }
     };
@@ -447,6 +447,7 @@ std::string Executor::Impl::first_not_finite(const Action& forward, const StepIn
                    for (int stage = first; stage < end && !found; ++stage) {
                        Worker& worker = worker_of(stage);
                        worker.device().enter_thread();
+                       kernels = &worker.device().kernels();
                        if (!boundary.empty()) {
                            boundary.detach();
                            boundary = worker.adopt(std::move(boundary));
@@ -458,6 +459,7 @@ std::string Executor::Impl::first_not_finite(const Action& forward, const StepIn
                            input.data[static_cast<std::size_t>(micro_batch)],
                            false);
                        worker.stage(stage).watch_outputs({});
+                       worker.device().leave_thread();
                    }
                })
         .get();
@@ -524,8 +526,14 @@ const Tensor& Executor::input_gradient(int micro_batch) {
 }
 
 std::vector<double> Executor::values(const Tensor& tensor) const {
-    // Any device reads the memory of all.
-    return impl_->workers.front()->device().kernels().values(tensor);
+    const auto holds = [&](const std::unique_ptr<Worker>& worker) {
+        return &worker->device().memory() == tensor.memory();
+    };
+    const auto found = std::ranges::find_if(impl_->workers, holds);
+    Device& device = (found == impl_->workers.end() ? impl_->workers.front() : *found)->device();
+    std::vector<double> result = device.kernels().values(tensor);
+    device.leave_thread();
+    return result;
 }
 
 MemoryUse Executor::resident(int rank) const {

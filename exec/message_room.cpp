@@ -14,11 +14,9 @@ MessageRoom::~MessageRoom() {
 void* MessageRoom::take(std::size_t bytes) {
     {
         const std::lock_guard lock(mutex_);
-        std::vector<void*>& blocks = free_[bytes];
+        std::set<void*>& blocks = free_[bytes];
         if (!blocks.empty()) {
-            void* const block = blocks.back();
-            blocks.pop_back();
-            return block;
+            return blocks.extract(blocks.begin()).value();
         }
     }
     return memory_.take(bytes);
@@ -32,7 +30,7 @@ void MessageRoom::give_back(void* block, std::size_t bytes) noexcept {
 void MessageRoom::settle() {
     const std::lock_guard lock(mutex_);
     for (const auto& [block, bytes] : in_use_) {
-        free_[bytes].push_back(block);
+        free_[bytes].insert(block);
     }
     in_use_.clear();
 }

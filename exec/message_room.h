@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,9 @@ class MessageRoom final : public Memory {
   private:
     Memory& memory_;
     std::mutex mutex_;
-    std::map<std::size_t, std::vector<void*>> free_;     ///< by size
+    /// By size. The one with the lowest address comes first, whoever gave it back when: a step that
+    /// repeats the one before gets its addresses.
+    std::map<std::size_t, std::set<void*>> free_;
     std::vector<std::pair<void*, std::size_t>> in_use_;  ///< given back, but the device may read it
 };
 

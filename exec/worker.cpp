@@ -86,6 +86,7 @@ Worker::Worker(const Plan& plan,
     }
     reserve_channel_room(plan);
     device_->finish();  // the weights are there
+    device_->leave_thread();
 }
 
 /// A finite channel promises its sender that there is room: the receiver's memory holds it for the

@@ -63,7 +63,9 @@ void fail(std::string_view call, cudaError_t error) {
 void check(const char* call, bool ok, const char* text, int number) {
     if (!ok) {
         // The library may only have met what happened to the GPU; every call says that.
-        const cudaError_t state = cudaFree(nullptr);
+        std::size_t left = 0;
+        std::size_t total = 0;
+        const cudaError_t state = cudaMemGetInfo(&left, &total);
         fail_with(
             call, text, number, is_for_good(state) ? Lasts::ForGood : Lasts::Once, cudaSuccess);
     }

@@ -113,7 +113,8 @@ __global__ void __launch_bounds__(column_threads* slice_threads)
         for (int y = 1; y < slice_threads; ++y) {
             sum += of_threads[y][threadIdx.x];
         }
-        totals.total[i][column] += sum;
+        float* const total = i == 0 ? totals.total[0] : totals.total[1];  // no copy in memory
+        total[column] += sum;
     }
 }
 

@@ -76,6 +76,7 @@ CommandQueue::GraphExec CommandQueue::capture() const {
         under_way_.run(stream_, captured_calls);
     } catch (...) {  // the stream must not stay in capture
         static_cast<void>(cudaStreamEndCapture(stream_, &captured));
+        static_cast<void>(cudaGetLastError());  // others would take it for theirs
         const Graph broken(captured);
         throw;
     }

@@ -1,5 +1,7 @@
 #include "exec/cuda/cuda_copy_engine.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -54,9 +56,10 @@ CudaCopyEngine::~CudaCopyEngine() {
 
 void CudaCopyEngine::restart() {
     started_ = 0;
+    const exec::TimePoint before = std::chrono::steady_clock::now();
     PIPETWIN_CUDA_CHECK(cudaEventRecord(zero_.get(), streams_[0].get()));
-    PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(streams_[0].get()));
-    time_of_zero_ = std::chrono::steady_clock::now();
+    exec::spin_until([this] { return has_come(zero_); });
+    time_of_zero_ = before + (std::chrono::steady_clock::now() - before) / 2;
 }
 
 int CudaCopyEngine::start(Direction direction,
@@ -79,8 +82,8 @@ int CudaCopyEngine::start(Direction direction,
     return started_++;
 }
 
-bool CudaCopyEngine::is_complete(const Copy& copy) {
-    const cudaError_t state = cudaEventQuery(copy.end.get());
+bool CudaCopyEngine::has_come(const Event& event) {
+    const cudaError_t state = cudaEventQuery(event.get());
     if (state != cudaErrorNotReady) {
         check_runtime("cudaEventQuery of a copy from or to the GPU's memory", state);
     }
@@ -88,7 +91,7 @@ bool CudaCopyEngine::is_complete(const Copy& copy) {
 }
 
 bool CudaCopyEngine::is_complete(int number) {
-    return is_complete(copy(number));
+    return has_come(copy(number).end);
 }
 
 void CudaCopyEngine::wait(int number) {
@@ -98,16 +101,18 @@ void CudaCopyEngine::wait(int number) {
 std::function<exec::TimePoint()> CudaCopyEngine::arrival(int number) {
     const Copy& awaited = copy(number);  // a deque's elements stay where they are
     return [this, &awaited] {
-        exec::spin_until([&] { return is_complete(awaited); });
+        exec::spin_until([&] { return has_come(awaited.end); });
         return time_of(awaited.end);
     };
 }
 
-/// By the GPU's clock.
+/// By the GPU's clock, which is not read at the very moment at which ours is; but what has happened
+/// is past.
 exec::TimePoint CudaCopyEngine::time_of(const Event& event) const {
     float since_zero = 0;  // milliseconds
     PIPETWIN_CUDA_CHECK(cudaEventElapsedTime(&since_zero, zero_.get(), event.get()));
-    return time_of_zero_ + std::chrono::nanoseconds(static_cast<std::int64_t>(since_zero * 1e6F));
+    const auto passed = std::chrono::nanoseconds(static_cast<std::int64_t>(since_zero * 1e6F));
+    return std::min(time_of_zero_ + passed, std::chrono::steady_clock::now());
 }
 
 exec::CopyEngine::Times CudaCopyEngine::times(int number) {

@@ -46,7 +46,7 @@ class CudaCopyEngine final : public exec::CopyEngine {
     };
     static Event make_event();
     const Copy& copy(int number) const { return copies_.at(static_cast<std::size_t>(number)); }
-    static bool is_complete(const Copy& copy);
+    static bool has_come(const Event& event);
     exec::TimePoint time_of(const Event& event) const;
 
     Place place_;

@@ -28,6 +28,11 @@ void CudaDevice::enter_thread() {
     place_.enter();
 }
 
+// A green context is current in one thread at most.
+void CudaDevice::leave_thread() noexcept {
+    static_cast<void>(cudaSetDevice(place_.device));
+}
+
 exec::TimePoint CudaDevice::now() {
     return Clock::now();
 }

@@ -26,6 +26,7 @@ class CudaDevice final : public exec::Device {
     ~CudaDevice() override;
 
     void enter_thread() override;
+    void leave_thread() noexcept override;
     exec::TimePoint now() override;
     exec::TimePoint complete(const Action& action,
                              exec::TimePoint begin,

@@ -59,6 +59,15 @@ __device__ __forceinline__ void store_pack(T* address, const Pack<T, size>& pack
 #ifndef __CUDACC__
     emulation::expect_aligned(address, sizeof(Pack<T, size>));
 #endif
+#ifdef __CUDACC__
+    // Said so, the compiler moves them at once; else it often stores them one by one.
+    if constexpr (sizeof(Pack<T, size>) == sizeof(uint4)) {
+        uint4 bits;
+        memcpy(&bits, &pack, sizeof(bits));
+        __stwb(reinterpret_cast<uint4*>(address), bits);
+        return;
+    }
+#endif
     *reinterpret_cast<Pack<T, size>*>(address) = pack;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <future>
 
 #include <fmt/format.h>
 
@@ -24,7 +25,8 @@ std::string text_of(std::size_t bytes) {
 
 }  // namespace
 
-DeviceMemory::Piece DeviceMemory::new_piece(std::size_t bytes) {
+DeviceMemory::Piece DeviceMemory::new_piece(std::size_t bytes) const {
+    PIPETWIN_CUDA_CHECK(cudaSetDevice(device_));
     void* memory = nullptr;
     const cudaError_t error = cudaMalloc(&memory, bytes);
     if (error == cudaErrorMemoryAllocation) {
@@ -46,7 +48,7 @@ DeviceMemory::Piece DeviceMemory::new_piece(std::size_t bytes) {
             .heap = exec::BlockHeap(bytes)};
 }
 
-DeviceMemory::DeviceMemory(std::size_t bytes) {
+DeviceMemory::DeviceMemory(int device, std::size_t bytes) : device_(device) {
     pieces_.push_back(new_piece(rounded(std::max(bytes, alignment))));
 }
 
@@ -67,7 +69,11 @@ void* DeviceMemory::take(std::size_t bytes) {
             return piece.memory.get() + *offset;
         }
     }
-    Piece& piece = pieces_.emplace_back(new_piece(std::max(size, least_growth)));
+    // On a thread of its own: the calling one may work on another GPU, for which it wants a message
+    // taken, or in a context that is a part of this one.
+    auto grown =
+        std::async(std::launch::async, [&] { return new_piece(std::max(size, least_growth)); });
+    Piece& piece = pieces_.emplace_back(grown.get());
     return piece.memory.get() + piece.heap.take(size).value();
 }
 

@@ -17,9 +17,8 @@ namespace pipetwin::cuda {
 /// reads it.
 class DeviceMemory final : public exec::Memory {
   public:
-    /// On the current device. Throws Error(Infeasible), naming what there is, if it has not so many
-    /// bytes left.
-    explicit DeviceMemory(std::size_t bytes);
+    /// Throws Error(Infeasible), naming what there is, if the device has not so many bytes left.
+    DeviceMemory(int device, std::size_t bytes);
 
     /// What was taken from the device.
     std::size_t bytes();
@@ -33,8 +32,9 @@ class DeviceMemory final : public exec::Memory {
         std::size_t bytes = 0;
         exec::BlockHeap heap;
     };
-    static Piece new_piece(std::size_t bytes);
+    Piece new_piece(std::size_t bytes) const;
 
+    int device_;
     std::mutex mutex_;
     std::vector<Piece> pieces_;
 };

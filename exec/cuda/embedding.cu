@@ -48,21 +48,26 @@ constexpr int window = 4 * block_size;
 
 // Whether `id` is among the first `count` ids; the same answer in all threads of the block.
 __device__ __forceinline__ bool occurs(const std::int32_t* ids, std::int64_t count, int id) {
-    PIPETWIN_SHARED(found, int);
+    PIPETWIN_SHARED(of_warps, unsigned[block_warps]);
+    const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
     for (std::int64_t begin = 0; begin < count; begin += window) {
-        if (threadIdx.x == 0) {
-            found = 0;
-        }
-        __syncthreads();
+        bool here = false;
         PIPETWIN_UNROLL
         for (int i = 0; i < 4; ++i) {
             const std::int64_t row = begin + i * block_size + threadIdx.x;
-            if (row < count && ids[row] == id) {
-                found = 1;  // all who write write the same
-            }
+            here = here || (row < count && ids[row] == id);
+        }
+        const unsigned votes = __ballot_sync(all_lanes, here);
+        __syncthreads();  // all have read what the window before left
+        if (threadIdx.x % warp_lanes == 0) {
+            of_warps[warp] = votes;
         }
         __syncthreads();
-        if (found != 0) {  // if not, nobody changes it before all have come to the next barrier
+        unsigned found = 0;
+        for (const unsigned votes_of_warp : of_warps) {
+            found |= votes_of_warp;
+        }
+        if (found != 0) {
             return true;
         }
     }

@@ -46,6 +46,7 @@ std::vector<std::unique_ptr<GreenContext>> cut_device(int device, std::span<cons
                               std::to_string(multiprocessors_of_a_unit) + " multiprocessors");
         }
         std::unique_ptr<GreenContext> part(new GreenContext);
+        part->device_ = device;
         CUdevResourceDesc description = nullptr;
         PIPETWIN_DRIVER(cuDevResourceGenerateDesc)(&description, &units[given], count);
         PIPETWIN_DRIVER(cuGreenCtxCreate)
@@ -73,6 +74,8 @@ GreenContext::~GreenContext() {
             static_cast<void>(cudaStreamDestroy(stream_));
         }
         if (green_ != nullptr) {
+            // It may be the calling thread's, who goes on with the device's own context.
+            static_cast<void>(cudaSetDevice(device_));
             PIPETWIN_DRIVER(cuGreenCtxDestroy)(green_);
         }
     } catch (const CudaFailure&) {  // NOLINT(bugprone-empty-catch)

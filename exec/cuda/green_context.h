@@ -27,6 +27,7 @@ class GreenContext {
                                                                  std::span<const int> parts);
     GreenContext() = default;
 
+    int device_ = 0;
     CUgreenCtx green_ = nullptr;
     CUcontext context_ = nullptr;
     CUstream stream_ = nullptr;

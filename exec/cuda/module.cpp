@@ -126,8 +126,8 @@ void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** d
     PIPETWIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, request.device));
     std::vector<std::unique_ptr<GreenContext>> parts = make_parts(request);
     const std::optional<std::int64_t> context_bytes = context.bytes();
-    const auto memory =
-        std::make_shared<DeviceMemory>(static_cast<std::size_t>(request.memory_bytes));
+    const auto memory = std::make_shared<DeviceMemory>(
+        request.device, static_cast<std::size_t>(request.memory_bytes));
     std::vector<std::unique_ptr<CudaDevice>> made;
     for (std::unique_ptr<GreenContext>& part : parts) {
         const pipetwin::cuda::Lane::Options options{

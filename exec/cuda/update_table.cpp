@@ -34,10 +34,12 @@ UpdateTable::UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors)
     lane.finish();
     memory_ = static_cast<std::byte*>(lane.memory().take(bytes_));
     const auto upload = [&](std::size_t at, const auto& values) {
-        PIPETWIN_CUDA_CHECK(cudaMemcpy(memory_ + at,
-                                       values.data(),
-                                       values.size() * sizeof(values[0]),
-                                       cudaMemcpyHostToDevice));
+        // In the order of the stream: a copy without one may end after the kernel has begun.
+        PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(memory_ + at,
+                                            values.data(),
+                                            values.size() * sizeof(values[0]),
+                                            cudaMemcpyHostToDevice,
+                                            lane.stream()));
     };
     upload(tensors_at, tensors_);
     upload(chunks_at, chunks);

@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(block_size) squares_kernel(Updates o) {
         sum += o.chunk_squares[tensor.first_chunk + i];
     }
     sum = block_sum(sum);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && tensor.squares != nullptr) {
         *tensor.squares = sum;
     }
 }
