@@ -34,15 +34,22 @@ UpdateTable::UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors)
     lane.finish();
     memory_ = static_cast<std::byte*>(lane.memory().take(bytes_));
     const auto upload = [&](std::size_t at, const auto& values) {
-        // In the order of the stream: a copy without one may end after the kernel has begun.
         PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(memory_ + at,
                                             values.data(),
                                             values.size() * sizeof(values[0]),
                                             cudaMemcpyHostToDevice,
                                             lane.stream()));
     };
-    upload(tensors_at, tensors_);
-    upload(chunks_at, chunks);
+    // Done before anybody uses it: a copy outside the stream may end after a kernel has begun, and
+    // one that fails must leave no table.
+    try {
+        upload(tensors_at, tensors_);
+        upload(chunks_at, chunks);
+        PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(lane.stream()));
+    } catch (...) {
+        lane.memory().give_back(memory_, bytes_);
+        throw;
+    }
     factors_ = memory_ + factors_at;
     updates_ = {.tensors = reinterpret_cast<const UpdateTensor*>(memory_ + tensors_at),
                 .tensor_count = static_cast<std::int64_t>(tensors_.size()),
