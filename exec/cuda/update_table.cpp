@@ -20,6 +20,10 @@ class Parts {
     std::size_t end_ = 0;
 };
 
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
+}
+
 }  // namespace
 
 UpdateTable::UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors)
@@ -33,19 +37,9 @@ UpdateTable::UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors)
     bytes_ = parts.bytes();
     lane.finish();
     memory_ = static_cast<std::byte*>(lane.memory().take(bytes_));
-    const auto upload = [&](std::size_t at, const auto& values) {
-        PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(memory_ + at,
-                                            values.data(),
-                                            values.size() * sizeof(values[0]),
-                                            cudaMemcpyHostToDevice,
-                                            lane.stream()));
-    };
-    // Done before anybody uses it: a copy outside the stream may end after a kernel has begun, and
-    // one that fails must leave no table.
-    try {
-        upload(tensors_at, tensors_);
-        upload(chunks_at, chunks);
-        PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(lane.stream()));
+    try {  // done before anybody uses it: a copy that fails must leave no table
+        upload(tensors_at, std::as_bytes(std::span(tensors_)));
+        upload(chunks_at, std::as_bytes(std::span(chunks)));
     } catch (...) {
         lane.memory().give_back(memory_, bytes_);
         throw;
@@ -57,6 +51,18 @@ UpdateTable::UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors)
                 .chunk_count = static_cast<std::int64_t>(chunks.size()),
                 .factors = reinterpret_cast<const UpdateFactors*>(memory_ + factors_at),
                 .chunk_squares = reinterpret_cast<double*>(memory_ + squares_at)};
+}
+
+void UpdateTable::upload(std::size_t at, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const std::size_t count = std::min(bytes.size(), lane_.staging_bytes());
+        std::byte* const staged = lane_.stage(count);
+        std::ranges::copy(bytes.first(count), staged);
+        lane_.list().add("cudaMemcpyAsync", copy, memory_ + at, staged, count);
+        lane_.finish();
+        at += count;
+        bytes = bytes.subspan(count);
+    }
 }
 
 UpdateTable::~UpdateTable() {

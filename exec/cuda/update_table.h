@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "exec/cuda/kernels.h"
@@ -23,6 +24,8 @@ class UpdateTable {
     void* factors() const { return factors_; }
 
   private:
+    void upload(std::size_t at, std::span<const std::byte> bytes);
+
     Lane& lane_;
     std::vector<UpdateTensor> tensors_;
     std::byte* memory_ = nullptr;
