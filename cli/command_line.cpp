@@ -10,6 +10,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options.h"
 #include "cli/stop_signal.h"
+#include "cli/training_run.h"
 #include "core/error.h"
 
 namespace pipetwin::cli {
@@ -78,6 +79,9 @@ void run(const std::vector<std::string>& args, Console& console) {
 int report_failure(std::exception_ptr failure, Console& console) {
     try {
         std::rethrow_exception(std::move(failure));
+    } catch (const NothingLeft& nothing) {
+        console.note(nothing.what());
+        return 0;
     } catch (const Stopped& stopped) {
         console.note(stopped.what());
         return 128 + stopped.signal();

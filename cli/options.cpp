@@ -202,8 +202,7 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
         ->required();
     app.add_option("--profile", options.profile, "Costs to plan with (default: measure them first)")
         ->type_name("FILE");
-    app.add_flag(
-        "--resume", options.resume, "Go on from the newest checkpoint of --out (not built yet)");
+    app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --out");
 }
 
 /// Both write one file, whose name must be given.

@@ -59,7 +59,10 @@ bool still_there(int file, const std::filesystem::path& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(std::filesystem::path path, bool force) : path_(std::move(path)) {
+RunFolder::RunFolder(std::filesystem::path path, Old old) : path_(std::move(path)) {
+    if (old == Old::GoesOn) {
+        expect_run();
+    }
     std::error_code status;
     std::filesystem::create_directories(path_, status);
     if (status) {
@@ -67,9 +70,9 @@ RunFolder::RunFolder(std::filesystem::path path, bool force) : path_(std::move(p
     }
     lock();
     try {
-        if (force) {
+        if (old == Old::Removed) {
             remove_old();
-        } else {
+        } else if (old == Old::Refused) {
             refuse_used();
         }
     } catch (...) {
@@ -113,6 +116,16 @@ void RunFolder::lock() {
     }
 }
 
+void RunFolder::expect_run() const {
+    std::error_code ignored;
+    if (!std::filesystem::exists(file(run_file::scenario), ignored)) {
+        throw Error(ErrorKind::Io,
+                    path_.string(),
+                    "there is no run here that could go on",
+                    "name the folder of one with --out DIR, or leave --resume out");
+    }
+}
+
 void RunFolder::refuse_used() const {
     for (const std::string_view name : run_files) {
         std::error_code ignored;
@@ -132,6 +145,11 @@ void RunFolder::remove_old() const {
         if (status) {
             fail(file(name), "remove the old file", status.value());
         }
+    }
+    std::error_code status;
+    std::filesystem::remove_all(file(run_file::checkpoints), status);
+    if (status) {
+        fail(file(run_file::checkpoints), "remove the old checkpoints", status.value());
     }
 }
 

@@ -18,16 +18,19 @@ constexpr std::string_view measured = "measured.trace.json";
 constexpr std::string_view metrics = "metrics.jsonl";
 constexpr std::string_view report_json = "report.json";
 constexpr std::string_view report_html = "report.html";
+constexpr std::string_view checkpoints = "checkpoints";  ///< a folder
 }  // namespace run_file
 
 /// A folder that this process alone writes to: it holds a lock on the file `lock` in it, with its
 /// process id inside, which goes with the process however that ends.
 class RunFolder {
   public:
+    /// What becomes of a run that is there already.
+    enum class Old { Refused, Removed, GoesOn };
+
     /// Creates the folder where it is missing. Throws Error(Io) if another process holds it, naming
-    /// the process, or if it holds a run already and `force` is false; with `force` the old run's
-    /// files are removed.
-    RunFolder(std::filesystem::path path, bool force);
+    /// the process, if it holds a run that is refused, or none that could go on.
+    RunFolder(std::filesystem::path path, Old old);
     RunFolder(const RunFolder&) = delete;
     RunFolder& operator=(const RunFolder&) = delete;
     ~RunFolder();
@@ -39,11 +42,17 @@ class RunFolder {
   private:
     void lock();
     void refuse_used() const;
+    void expect_run() const;
     void remove_old() const;
 
     std::filesystem::path path_;
     int lock_file_ = -1;
 };
+
+/// What --force says about a run that is there already.
+constexpr RunFolder::Old unless_forced(bool force) {
+    return force ? RunFolder::Old::Removed : RunFolder::Old::Refused;
+}
 
 /// "runs/NAME-N" with the smallest N that is not there yet.
 std::filesystem::path unused_run_folder(const std::string& name);

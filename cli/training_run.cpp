@@ -1,6 +1,5 @@
 #include "cli/training_run.h"
 
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -9,6 +8,7 @@
 
 #include "cli/gpu_text.h"
 #include "cli/json_output.h"
+#include "cli/metrics_file.h"
 #include "cli/plan_text.h"
 #include "cli/planning.h"
 #include "cli/progress.h"
@@ -55,11 +55,17 @@ void refuse_other_machines(const Scenario& scenario) {
 }
 
 void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario) {
-    if (options.resume) {
-        throw Error(ErrorKind::Unavailable,
+    if (options.resume && options.common.out.empty()) {
+        throw Error(ErrorKind::Usage,
                     "--resume",
-                    "this version writes no checkpoints to go on from",
-                    "leave it out to train from the start");
+                    "which run is to go on is not said",
+                    "name its folder with --out DIR");
+    }
+    if (options.resume && options.common.force) {
+        throw Error(ErrorKind::Usage,
+                    "--resume",
+                    "--force would remove what is to go on",
+                    "leave one of them out");
     }
     if (scenario.model.kind == ModelKind::Profile) {
         throw Error(ErrorKind::BadInput,
@@ -109,32 +115,6 @@ void refuse_what_does_not_fit(const Scenario& scenario) {
         exec::check_gpu_memory(scenario, scenario_model(scenario));
     }
 }
-
-/// metrics.jsonl: a line per step, on disk before the next step begins.
-class MetricsFile {
-  public:
-    explicit MetricsFile(std::filesystem::path path) : path_(std::move(path)), stream_(path_) {
-        check();
-    }
-
-    void add(const exec::StepReport& step) {
-        stream_ << step_json(step).dump() << '\n' << std::flush;
-        check();
-    }
-
-  private:
-    void check() const {
-        if (!stream_) {
-            throw Error(ErrorKind::Io,
-                        path_.string(),
-                        "the file could not be written",
-                        "is the disk full?");
-        }
-    }
-
-    std::filesystem::path path_;
-    std::ofstream stream_;
-};
 
 Profile costs(const RunOptions& options, const Scenario& scenario, Console& console) {
     return options.profile.empty() ? measure_profile(scenario, console)
@@ -193,6 +173,51 @@ std::string stopped_text(int signal, const FinishedRun& run) {
                        run.folder.string());
 }
 
+void note_start(const std::filesystem::path& checkpoints,
+                int first_step,
+                const std::optional<exec::Checkpoints::Loaded>& loaded,
+                Console& console) {
+    if (!loaded) {
+        console.note(fmt::format("no checkpoint in {}: the run starts from the beginning",
+                                 checkpoints.string()));
+        return;
+    }
+    for (const std::string& damaged : loaded->damaged) {
+        console.note(fmt::format("a damaged checkpoint is left out: {}", damaged));
+    }
+    console.note(fmt::format("goes on with step {} from {}", first_step, loaded->folder.string()));
+}
+
+exec::TrainingResult train_with_notes(const RunOptions& options,
+                                      const Scenario& scenario,
+                                      const Model& model,
+                                      const Plan& plan,
+                                      const RunFolder& folder,
+                                      Console& console,
+                                      const std::function<void(const exec::StepReport&)>& on_step) {
+    std::optional<MetricsFile> metrics;
+    exec::TrainingOptions training{.checkpoints = folder.file(run_file::checkpoints),
+                                   .resume = options.resume};
+    training.on_start = [&](int first_step,
+                            const std::optional<exec::Checkpoints::Loaded>& loaded) {
+        metrics.emplace(folder.file(run_file::metrics), first_step);
+        if (options.resume) {
+            note_start(training.checkpoints, first_step, loaded, console);
+        }
+    };
+    training.on_step = [&](const exec::StepReport& step) {
+        metrics->add(step);
+        on_step(step);
+        for (const std::string& note : step.notes) {
+            console.note(note);
+        }
+        return StopSignal::received() == 0;
+    };
+    training.before_checkpoint = [&] { metrics->bring_to_disk(); };
+    training.on_warning = [&](const std::string& text) { console.note(text); };
+    return exec::train(scenario, model, plan, training);
+}
+
 }  // namespace
 
 Profile measure_profile(const Scenario& scenario, Console& console) {
@@ -222,10 +247,10 @@ FinishedRun train_and_compare(const RunOptions& options,
     if (!plans) {
         refuse_what_does_not_fit(space);
     }
-    const RunFolder folder(options.common.out.empty()
-                               ? unused_run_folder(written.file.stem().string())
-                               : options.common.out,
-                           options.common.force);
+    const RunFolder folder(
+        options.common.out.empty() ? unused_run_folder(written.file.stem().string())
+                                   : options.common.out,
+        options.resume ? RunFolder::Old::GoesOn : unless_forced(options.common.force));
     folder.write(run_file::scenario, print_scenario(written));
     const Scenario scenario = plans ? planned(options, space, folder, console) : written;
     if (plans) {
@@ -244,18 +269,14 @@ FinishedRun train_and_compare(const RunOptions& options,
     note_shared_cores(scenario, prediction.plan, console);
 
     const StopSignal stop;
-    MetricsFile metrics(folder.file(run_file::metrics));
     exec::TrainingResult training =
-        exec::train(scenario, model, prediction.plan, [&](const exec::StepReport& step) {
-            metrics.add(step);
-            on_step(step);
-            for (const std::string& note : step.notes) {
-                console.note(note);
-            }
-            return StopSignal::received() == 0;
-        });
+        train_with_notes(options, scenario, model, prediction.plan, folder, console, on_step);
     const int signal = StopSignal::received();
-    PIPETWIN_EXPECT(!training.measured.steps.empty(), "training ended without a measured step");
+    if (training.steps.empty()) {
+        throw NothingLeft(fmt::format("all {} steps of {} are done: nothing is left to train",
+                                      scenario.training.steps,
+                                      folder.path().string()));
+    }
 
     const Trace measured = measured_trace(prediction.plan, training.measured);
     folder.write(run_file::measured, print_chrome_trace(measured));

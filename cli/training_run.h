@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 #include "cli/console.h"
@@ -12,6 +13,12 @@
 #include "exec/trainer.h"
 
 namespace pipetwin::cli {
+
+/// The run that was to go on had ended already.
+class NothingLeft : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
 
 /// Both sides of one training run.
 struct FinishedRun {

@@ -20,7 +20,7 @@
 namespace pipetwin {
 
 enum class ModelKind { Gpt, Mlp, Layers, Profile };
-enum class DataKind { Text, Mnist, Synthetic };
+enum class DataKind { Text, Tokens, Mnist, Synthetic };
 enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
 enum class Precision { Fp32, Fp64, Bf16 };
 enum class Backend { Cpu, Paced, Cuda };
@@ -66,7 +66,7 @@ struct Scenario {
     } model;
     struct DataPart {
         DataKind kind = DataKind::Synthetic;
-        std::filesystem::path path;  ///< text, mnist; empty if none was given
+        std::filesystem::path path;  ///< text, tokens, mnist; empty if none was given
 
         bool operator==(const DataPart&) const = default;
     } data;

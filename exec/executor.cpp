@@ -196,6 +196,14 @@ struct Executor::Impl {
     double grad_norm() const;
     [[noreturn]] void clean_up_and_throw(const StepInput& input, const StepFailures& failures);
     std::string first_not_finite(const Action& forward, const StepInput& input);
+    /// One in whose memory the tensor lies.
+    Device& device_of(const Tensor& tensor) const {
+        const auto holds = [&](const std::unique_ptr<Worker>& worker) {
+            return &worker->device().memory() == tensor.memory();
+        };
+        const auto found = std::ranges::find_if(workers, holds);
+        return (found == workers.end() ? workers.front() : *found)->device();
+    }
     Worker& worker_of(int stage) const {
         const int rank = plan->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
         return *workers[static_cast<std::size_t>(rank)];
@@ -437,7 +445,7 @@ std::string Executor::Impl::first_not_finite(const Action& forward, const StepIn
     const Kernels* kernels = nullptr;  // of the stage at work
     const auto watch = [&](int layer, const Tensor& output) {
         const auto is_finite = [](double value) { return std::isfinite(value); };
-        if (!found && !std::ranges::all_of(kernels->values(output), is_finite)) {
+        if (!found && !std::ranges::all_of(exec::values(*kernels, output), is_finite)) {
             found = layer;
         }
     };
@@ -477,6 +485,17 @@ std::string place_of(const Failure& failure) {
                        failure.rank,
                        failure.step,
                        failure.action ? in_full(*failure.action) : "before its first action");
+}
+
+ExecutorOptions executor_options(const Scenario& scenario) {
+    ExecutorOptions options;
+    options.backend = scenario.cluster.backend;
+    options.precision = scenario.training.precision;
+    options.seed = scenario.training.seed;
+    options.optimizer = optimizer_settings(scenario);
+    options.gpu_shares = scenario.cluster.gpu_shares;
+    options.gpu_units = scenario.cluster.gpu_units;
+    return options;
 }
 
 Executor::Executor(Plan plan, const Model& model, ExecutorOptions options)
@@ -521,17 +540,52 @@ std::vector<Parameter*> Executor::parameters() {
     return parameters;
 }
 
+TrainedParameters Executor::trained() {
+    TrainedParameters trained;
+    for (int piece = 0; piece < piece_count(impl_->plan->schedule); ++piece) {
+        trained.pieces.push_back(stage(piece).parameters());
+    }
+    trained.read = [this](const Tensor& from, std::span<std::byte> to) {
+        Device& device = impl_->device_of(from);
+        device.kernels().download(from, to);
+        device.leave_thread();
+    };
+    trained.write = [this](std::span<const std::byte> from, Tensor& to) {
+        Device& device = impl_->device_of(to);
+        device.kernels().upload(from, to);
+        device.leave_thread();
+    };
+    return trained;
+}
+
+void Executor::spread_weights() {
+    const TrainedParameters from = trained();
+    std::vector<std::byte> bytes;
+    for (int index = piece_count(impl_->plan->schedule); index < impl_->plan.stage_count();
+         ++index) {
+        const int piece = impl_->plan->schedule.weights_of_stage[static_cast<std::size_t>(index)];
+        const std::vector<Parameter*>& originals = from.pieces[static_cast<std::size_t>(piece)];
+        const std::vector<Parameter*> copies = stage(index).parameters();
+        for (std::size_t i = 0; i < copies.size(); ++i) {
+            for (Tensor Parameter::*const part : trained_parts) {
+                Tensor& copy = copies[i]->*part;
+                bytes.resize(static_cast<std::size_t>(copy.bytes().count));
+                if (!copy.empty()) {
+                    from.read(originals[i]->*part, bytes);
+                    from.write(bytes, copy);
+                }
+            }
+        }
+    }
+}
+
 const Tensor& Executor::input_gradient(int micro_batch) {
     return impl_->worker_of(0).input_gradient(micro_batch);
 }
 
 std::vector<double> Executor::values(const Tensor& tensor) const {
-    const auto holds = [&](const std::unique_ptr<Worker>& worker) {
-        return &worker->device().memory() == tensor.memory();
-    };
-    const auto found = std::ranges::find_if(impl_->workers, holds);
-    Device& device = (found == impl_->workers.end() ? impl_->workers.front() : *found)->device();
-    std::vector<double> result = device.kernels().values(tensor);
+    Device& device = impl_->device_of(tensor);
+    std::vector<double> result = exec::values(device.kernels(), tensor);
     device.leave_thread();
     return result;
 }

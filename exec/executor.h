@@ -12,6 +12,7 @@
 #include "core/plan.h"
 #include "core/scenario.h"
 #include "core/timeline.h"
+#include "exec/checkpoint.h"
 #include "exec/data/batch.h"
 #include "exec/optimizer.h"
 #include "exec/stage.h"
@@ -61,6 +62,9 @@ struct ExecutorOptions {
     LayerTimer layer_done;
 };
 
+/// As the scenario says.
+ExecutorOptions executor_options(const Scenario& scenario);
+
 /// Trains one partitioned model by walking the plan's rows: one worker thread per rank, each with
 /// its own device and arena, channels between them. A worker never decides an order.
 ///
@@ -92,6 +96,11 @@ class Executor {
     Stage& stage(int index);
     /// All parameters in model order; names do not depend on the partition (C39).
     std::vector<Parameter*> parameters();
+    /// For a checkpoint. Valid as long as the executor.
+    TrainedParameters trained();
+    /// After a checkpoint was loaded: stages of another pipeline with the same weights get them,
+    /// too.
+    void spread_weights();
     /// The gradient of the model's input, of the last step; empty unless
     /// ExecutorOptions::input_gradient.
     const Tensor& input_gradient(int micro_batch);

@@ -62,8 +62,11 @@ class Kernels {
     virtual void upload(std::span<const std::int32_t> from, View y) const = 0;
     virtual void upload(std::span<const float> from, View y) const = 0;
     virtual void upload(std::span<const double> from, View y) const = 0;
-    /// Device to host, as doubles, once all that was issued before is done. For reports: it waits.
-    virtual std::vector<double> values(ConstView x) const = 0;
+    /// The bytes of x as they lie there, to the host, once all that was issued before is done: it
+    /// waits. `to` has room for all of them.
+    virtual void download(ConstView x, std::span<std::byte> to) const = 0;
+    /// And back; `from` may go when it returns.
+    virtual void upload(std::span<const std::byte> from, View y) const = 0;
     /// y += x.
     virtual void add(ConstView x, View y) const = 0;
 
@@ -140,5 +143,8 @@ class Kernels {
                          double epsilon) const = 0;
     virtual void adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const = 0;
 };
+
+/// The elements of x as doubles. For reports: it waits.
+std::vector<double> values(const Kernels& kernels, ConstView x);
 
 }  // namespace pipetwin::exec

@@ -112,6 +112,7 @@ struct ConstView {
 
     bool empty() const { return data == nullptr; }
     std::int64_t size() const { return rows * columns; }
+    std::size_t bytes() const { return static_cast<std::size_t>(size()) * size_of(dtype); }
     template <class T>
     const T* as() const {
         PIPETWIN_EXPECT(data == nullptr || dtype == dtype_of<T>, "element type of a view");

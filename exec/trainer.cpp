@@ -1,6 +1,9 @@
 #include "exec/trainer.h"
 
 #include <set>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "core/error.h"
 #include "core/timeline.h"
@@ -9,17 +12,6 @@
 
 namespace pipetwin::exec {
 namespace {
-
-ExecutorOptions executor_options(const Scenario& scenario) {
-    ExecutorOptions options;
-    options.backend = scenario.cluster.backend;
-    options.precision = scenario.training.precision;
-    options.seed = scenario.training.seed;
-    options.optimizer = optimizer_settings(scenario);
-    options.gpu_shares = scenario.cluster.gpu_shares;
-    options.gpu_units = scenario.cluster.gpu_units;
-    return options;
-}
 
 StepReport report_of(const StepResult& result, int step, int samples) {
     const Duration time = step_time(result.timeline);
@@ -55,6 +47,76 @@ class NewNotes {
     std::set<std::string> said_;
 };
 
+CheckpointManifest manifest_of(const Scenario& scenario, const DataSource& data) {
+    return {.steps_done = 0,
+            .optimizer = std::string(to_string(scenario.training.optimizer)),
+            .precision = std::string(to_string(scenario.training.precision)),
+            .seed = scenario.training.seed,
+            .batch = scenario.training.batch,
+            .data = data.description(),
+            .tool_version = PIPETWIN_VERSION};
+}
+
+/// With the same steps behind it, what is ahead is the same, too.
+void expect_same_steps(const CheckpointManifest& found,
+                       const CheckpointManifest& wanted,
+                       const std::filesystem::path& folder) {
+    const auto expect = [&](const char* key, const auto& there, const auto& here) {
+        if (there != here) {
+            throw Error(ErrorKind::BadInput,
+                        folder.string(),
+                        fmt::format("it was written with {} = {}, not {}", key, there, here),
+                        "go on with the scenario it was written with, or train without --resume");
+        }
+    };
+    expect("training.seed", found.seed, wanted.seed);
+    expect("training.batch", found.batch, wanted.batch);
+    expect("training.optimizer", found.optimizer, wanted.optimizer);
+    expect("training.precision", found.precision, wanted.precision);
+    expect("data", found.data, wanted.data);
+}
+
+/// The number of the step to go on with.
+int load(const Checkpoints& checkpoints,
+         const CheckpointManifest& wanted,
+         Executor& executor,
+         const TrainingOptions& options) {
+    const std::optional<Checkpoints::Loaded> loaded = checkpoints.load(executor.trained());
+    if (loaded) {
+        expect_same_steps(loaded->about, wanted, loaded->folder);
+        executor.spread_weights();
+    }
+    const int first = loaded ? loaded->about.steps_done : 0;
+    if (options.on_start) {
+        options.on_start(first, loaded);
+    }
+    return first;
+}
+
+/// `must`: nothing can make up for it later.
+void save(const Checkpoints& checkpoints,
+          CheckpointManifest about,
+          int steps_done,
+          bool must,
+          Executor& executor,
+          const TrainingOptions& options) {
+    about.steps_done = steps_done;
+    if (options.before_checkpoint) {
+        options.before_checkpoint();
+    }
+    try {
+        checkpoints.save(std::move(about), executor.trained());
+    } catch (const Error& error) {
+        if (must || error.kind() != ErrorKind::Io) {
+            throw;
+        }
+        options.on_warning(fmt::format("no checkpoint after step {}, training goes on: {}: {}",
+                                       steps_done - 1,
+                                       error.place(),
+                                       error.text()));
+    }
+}
+
 }  // namespace
 
 StepResult training_step(Executor& executor, const Batch& batch, int step) {
@@ -77,23 +139,37 @@ StepResult training_step(Executor& executor, const Batch& batch, int step) {
 TrainingResult train(const Scenario& scenario,
                      const Model& model,
                      const Plan& plan,
-                     const std::function<bool(const StepReport&)>& on_step) {
+                     const TrainingOptions& options) {
     const std::unique_ptr<DataSource> data = open_data(scenario, model);
     Executor executor(plan, model, executor_options(scenario));
+    const CheckpointManifest about = manifest_of(scenario, *data);
+    const Checkpoints checkpoints(options.checkpoints);
+    const int first = options.resume ? load(checkpoints, about, executor, options) : 0;
+    if (!options.resume && options.on_start) {
+        options.on_start(0, {});
+    }
     const int samples = scenario.training.batch;
+    const int steps = scenario.training.steps;
+    const int every = scenario.output.checkpoint_every;
     NoiseGate gate;
     NewNotes notes;
     TrainingResult training;
-    for (int step = 0; step < scenario.training.steps; ++step) {
+    bool goes_on = true;
+    for (int step = first; step < steps && goes_on; ++step) {
         const StepResult result = training_step(executor, data->batch(step, samples), step);
         gate.add(result);
         training.steps.push_back(report_of(result, step, samples));
         training.steps.back().notes = notes.of_step(executor);
-        if (!on_step(training.steps.back())) {
-            break;
+        goes_on = options.on_step(training.steps.back());
+        const bool last = !goes_on || (step + 1 == steps && every > 0);
+        const bool due = last || (every > 0 && (step + 1) % every == 0);
+        if (due && !options.checkpoints.empty()) {
+            save(checkpoints, about, step + 1, last, executor, options);
         }
     }
-    training.measured = gate.result();
+    if (!training.steps.empty()) {
+        training.measured = gate.result();
+    }
     training.memory_beside = executor.memory_beside();
     return training;
 }

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/compare.h"
 #include "core/plan.h"
 #include "core/scenario.h"
+#include "exec/checkpoint.h"
 #include "exec/executor.h"
 
 namespace pipetwin::exec {
@@ -31,15 +34,33 @@ struct TrainingResult {
 /// action as its place and the worker's own message as its text; Error(NotFinite) arrives as it is.
 StepResult training_step(Executor& executor, const Batch& batch, int step);
 
-/// Opens the data, builds the executor and runs the steps of the scenario. `on_step` is called
-/// after each; where it returns false, training stops there (a signal came) and the result holds
-/// what was measured until then.
+struct TrainingOptions {
+    std::filesystem::path checkpoints{};  ///< the folder they lie in; empty: none is kept
+    bool resume = false;                  ///< go on from the newest of them
+    /// Called after each step; false: training stops there (a signal came).
+    std::function<bool(const StepReport&)> on_step{};
+    /// Called before the first step with its number and where the weights are from; nothing: drawn.
+    std::function<void(int first_step, const std::optional<Checkpoints::Loaded>&)> on_start{};
+    /// Called before a checkpoint is written: what was said about its steps must be kept first.
+    std::function<void()> before_checkpoint{};
+    /// Told of what went wrong and is no reason to stop.
+    std::function<void(const std::string&)> on_warning{};
+};
+
+/// Opens the data, builds the executor and runs the steps of the scenario, from the first or from
+/// where the newest checkpoint ends. The result holds what was measured until the end or until
+/// `on_step` stopped it; nothing where no step was left.
+///
+/// A checkpoint is written every `output.checkpoint_every` steps and, unless that is 0, at the end;
+/// and where `on_step` stops. One that cannot be written is a warning; the last one is an error.
+/// Throws Error(BadInput) where a checkpoint is one of other steps: seed, batch, optimizer or
+/// precision differ.
 ///
 /// What is measured goes through exec/noise_gate.h: where no step passes it, `measured` holds the
 /// step nearest the median of all, and noise.steps is 0.
 TrainingResult train(const Scenario& scenario,
                      const Model& model,
                      const Plan& plan,
-                     const std::function<bool(const StepReport&)>& on_step);
+                     const TrainingOptions& options);
 
 }  // namespace pipetwin::exec

@@ -80,7 +80,7 @@ Predicted from_numbers(const SimulateOptions& options) {
         });
     }
     if (!options.common.out.empty()) {
-        write_plan(RunFolder(options.common.out, options.common.force), prediction);
+        write_plan(RunFolder(options.common.out, unless_forced(options.common.force)), prediction);
     }
     return {.prediction = std::move(prediction), .more = std::move(more)};
 }
@@ -93,7 +93,7 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
     const Model model = scenario_model(scenario, &found.profile);
     Prediction prediction = predict(settled_plan(scenario, model, found.profile));
     if (!options.common.out.empty()) {
-        const RunFolder folder(options.common.out, options.common.force);
+        const RunFolder folder(options.common.out, unless_forced(options.common.force));
         folder.write(run_file::scenario, print_scenario(scenario));
         folder.write(run_file::profile, print_profile(found.profile));
         write_plan(folder, prediction);

@@ -228,10 +228,13 @@ void read_data(const TomlTable& table, Scenario& scenario) {
     if (scenario.model.kind == ModelKind::Profile) {
         return;
     }
-    if (scenario.data.kind == DataKind::Text && !tokens) {
+    const bool gives_tokens =
+        scenario.data.kind == DataKind::Text || scenario.data.kind == DataKind::Tokens;
+    if (gives_tokens && !tokens) {
         table.refuse("kind",
                      "mnist or synthetic",
-                     "text gives token ids, and this model reads real numbers");
+                     fmt::format("{} gives token ids, and this model reads real numbers",
+                                 to_string(scenario.data.kind)));
     }
     if (scenario.data.kind == DataKind::Mnist && tokens) {
         table.refuse("kind", "text", "mnist gives real numbers, and this model reads token ids");

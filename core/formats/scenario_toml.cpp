@@ -208,7 +208,6 @@ void read_pipeline(const TomlTable& table,
 void read_output(const TomlTable& table, Scenario::OutputPart& output) {
     table.expect_keys(std::array<string_view, 1>{"checkpoint_every"});
     output.checkpoint_every = as_int(table.integer("checkpoint_every", {0, any_size.high}), 0);
-    expect_only(table, "checkpoint_every", output.checkpoint_every, 0, "writing of checkpoints");
 }
 
 /// Shapes and sums that no single key can be wrong about.

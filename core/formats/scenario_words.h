@@ -12,8 +12,8 @@ using Word = std::string_view;
 inline constexpr std::array<Word, 4> model_kinds{"gpt", "mlp", "layers", "profile"};
 inline constexpr std::array<Word, 3> later_model_kinds{"amoebanet-d", "resnet", "unet"};
 
-inline constexpr std::array<Word, 3> data_kinds{"text", "mnist", "synthetic"};
-inline constexpr std::array<Word, 2> later_data_kinds{"tokens", "cifar10"};
+inline constexpr std::array<Word, 4> data_kinds{"text", "tokens", "mnist", "synthetic"};
+inline constexpr std::array<Word, 1> later_data_kinds{"cifar10"};
 
 inline constexpr std::array<Word, 5> optimizers{"sgd", "momentum", "rmsprop", "adam", "adamw"};
 

@@ -84,11 +84,12 @@ class CpuKernels final : public Kernels {
     void upload(std::span<const float> from, View y) const override { upload_from(from, y); }
     void upload(std::span<const double> from, View y) const override { upload_from(from, y); }
 
-    std::vector<double> values(ConstView x) const override {
-        return with_type(x.dtype, [&](auto zero) {
-            using T = decltype(zero);
-            return std::vector<double>(x.as<T>(), x.as<T>() + x.size());
-        });
+    void download(ConstView x, std::span<std::byte> to) const override {
+        std::memcpy(to.data(), x.data, x.bytes());
+    }
+
+    void upload(std::span<const std::byte> from, View y) const override {
+        std::memcpy(y.data, from.data(), from.size());
     }
 
     void add(ConstView x, View y) const override {

@@ -19,10 +19,6 @@ Real real_of(DType type) {
     return type == DType::BF16 ? Real::BF16 : Real::F32;
 }
 
-std::size_t bytes_of(ConstView view) {
-    return static_cast<std::size_t>(view.size()) * exec::size_of(view.dtype);
-}
-
 cudaError_t zero(void* y, std::size_t bytes, cudaStream_t stream) {
     return cudaMemsetAsync(y, 0, bytes, stream);
 }
@@ -38,10 +34,6 @@ std::uint16_t bf16_of(float value) {
         return 0x7FFF;  // not a number
     }
     return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
-}
-
-float float_of(std::uint16_t bf16) {
-    return std::bit_cast<float>(std::uint32_t{bf16} << 16U);
 }
 
 /// Numbers as the elements of a tensor.
@@ -133,7 +125,7 @@ cudaError_t attend_back_listed(CudnnAttention* attention,
 }  // namespace
 
 void CudaKernels::fill_zero(View y) const {
-    lane_.list().add("cudaMemsetAsync", zero, y.data, bytes_of(y));
+    lane_.list().add("cudaMemsetAsync", zero, y.data, ConstView(y).bytes());
 }
 
 template <class From>
@@ -166,24 +158,18 @@ void CudaKernels::upload(std::span<const double> from, View y) const {
     upload_from(from, y);
 }
 
-std::vector<double> CudaKernels::values(ConstView x) const {
-    std::vector<std::byte> bytes(bytes_of(x));
+void CudaKernels::download(ConstView x, std::span<std::byte> to) const {
     lane_.finish();
-    PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(
-        bytes.data(), x.data, bytes.size(), cudaMemcpyDeviceToHost, lane_.stream()));
+    PIPETWIN_CUDA_CHECK(
+        cudaMemcpyAsync(to.data(), x.data, x.bytes(), cudaMemcpyDeviceToHost, lane_.stream()));
     PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(lane_.stream()));
-    std::vector<double> result(static_cast<std::size_t>(x.size()));
-    const auto element = [&](auto zero, std::size_t index) {
-        std::memcpy(&zero, bytes.data() + index * sizeof(zero), sizeof(zero));
-        return zero;
-    };
-    for (std::size_t i = 0; i < result.size(); ++i) {
-        result[i] = x.dtype == DType::BF16
-                        ? static_cast<double>(float_of(element(std::uint16_t{}, i)))
-                    : x.dtype == DType::I32 ? static_cast<double>(element(std::int32_t{}, i))
-                                            : static_cast<double>(element(float{}, i));
-    }
-    return result;
+}
+
+void CudaKernels::upload(std::span<const std::byte> from, View y) const {
+    lane_.finish();
+    PIPETWIN_CUDA_CHECK(
+        cudaMemcpyAsync(y.data, from.data(), from.size(), cudaMemcpyHostToDevice, lane_.stream()));
+    PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(lane_.stream()));
 }
 
 void CudaKernels::add(ConstView x, View y) const {
@@ -343,7 +329,7 @@ void CudaKernels::attention_backward(const exec::AttentionShape& shape,
                                      ConstView dcontext,
                                      View qkv,
                                      std::byte* scratch) const {
-    const std::size_t bytes = bytes_of(qkv);
+    const std::size_t bytes = ConstView(qkv).bytes();
     auto* const row_dots = reinterpret_cast<float*>(scratch + (bytes + 15) / 16 * 16);
     const Real real = real_of(qkv.dtype);
     if (const auto plan = plan_of(lane_, real, shape_of(shape), AttentionDirection::Backward)) {

@@ -24,7 +24,8 @@ class CudaKernels final : public exec::Kernels {
     void upload(std::span<const std::int32_t> from, exec::View y) const override;
     void upload(std::span<const float> from, exec::View y) const override;
     void upload(std::span<const double> from, exec::View y) const override;
-    std::vector<double> values(exec::ConstView x) const override;
+    void download(exec::ConstView x, std::span<std::byte> to) const override;
+    void upload(std::span<const std::byte> from, exec::View y) const override;
     void add(exec::ConstView x, exec::View y) const override;
 
     void linear_forward(exec::ConstView x,

@@ -112,6 +112,8 @@ std::unique_ptr<DataSource> open_data(const Scenario& scenario, const Model& mod
     switch (scenario.data.kind) {
         case DataKind::Text:
             return open_text(scenario, model);
+        case DataKind::Tokens:
+            return open_tokens(scenario, model);
         case DataKind::Mnist:
             return open_mnist(scenario, model);
         case DataKind::Synthetic:

@@ -13,6 +13,12 @@ namespace pipetwin::exec {
 /// order of their names (links are skipped).
 std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& model);
 
+/// Files of tokens: llm.c's (GPT-2's 16 bits or Llama 3's 32, behind a header) and nanoGPT's (16
+/// bits without one). `data.path` as for text; nothing is read before it is needed. Samples are
+/// windows of the context's length, each once an epoch in an order that seed and epoch give. Throws
+/// Error(BadInput) for a header that does not fit its file, or fewer samples than a batch has.
+std::unique_ptr<DataSource> open_tokens(const Scenario& scenario, const Model& model);
+
 /// The handwritten digits: `data.path` is a folder with train-images-idx3-ubyte and
 /// train-labels-idx1-ubyte, plain or .gz. Pixels become values in [0, 1].
 std::unique_ptr<DataSource> open_mnist(const Scenario& scenario, const Model& model);

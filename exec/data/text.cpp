@@ -1,13 +1,12 @@
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <system_error>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "exec/data/files.h"
 #include "exec/data/sources.h"
 #include "exec/random.h"
 
@@ -17,40 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int byte_values = 256;
-
-[[noreturn]] void refuse(const fs::path& path, std::string text, std::string hint = {}) {
-    throw Error(ErrorKind::BadInput, path.string(), std::move(text), std::move(hint));
-}
-
-/// The file itself, or the regular files of a folder in byte order of their names. Links are
-/// skipped: what a folder holds shall not depend on what lies elsewhere.
-std::vector<fs::path> files_of(const fs::path& path) {
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (!fs::exists(status)) {
-        refuse(path,
-               "there is no such file or folder, expected a text file or a folder of them",
-               "set data.path");
-    }
-    if (fs::is_regular_file(status)) {
-        return {path};
-    }
-    if (!fs::is_directory(status)) {
-        refuse(path, "neither a regular file nor a folder, expected one of them", "set data.path");
-    }
-    std::vector<fs::path> files;
-    for (fs::directory_iterator entry(path, error), end; !error && entry != end;
-         entry.increment(error)) {
-        if (fs::is_regular_file(entry->symlink_status(error))) {
-            files.push_back(entry->path());
-        }
-    }
-    if (error) {
-        throw Error(ErrorKind::Io, path.string(), "cannot be listed: " + error.message());
-    }
-    std::ranges::sort(files, {}, [](const fs::path& file) { return file.filename().string(); });
-    return files;
-}
 
 std::string read_file(const fs::path& path) {
     std::ifstream in(path, std::ios::binary);
@@ -65,16 +30,18 @@ std::string read_file(const fs::path& path) {
 class Text final : public DataSource {
   public:
     Text(const fs::path& path, int context, std::uint64_t seed) : context_(context), random_(seed) {
-        const std::vector<fs::path> files = files_of(path);
+        const std::vector<fs::path> files = data_files(path);
         file_count_ = files.size();
         for (const fs::path& file : files) {
             bytes_ += read_file(file);
         }
         if (bytes_.size() <= static_cast<std::size_t>(context)) {
-            refuse(path,
-                   fmt::format(
-                       "{} bytes, expected more than the context of {}", bytes_.size(), context),
-                   "name a longer text, or set a smaller model.context");
+            throw Error(
+                ErrorKind::BadInput,
+                path.string(),
+                fmt::format(
+                    "{} bytes, expected more than the context of {}", bytes_.size(), context),
+                "name a longer text, or set a smaller model.context");
         }
     }
 

@@ -136,13 +136,6 @@ TEST_F(Failures, CudaBackendIsMissingHere) {
     EXPECT_FALSE(std::filesystem::exists(path("run")));
 }
 
-TEST_F(Failures, ResumeIsRefusedClearly) {
-    const std::string scenario = file("small.toml", small_scenario);
-    const Outcome outcome = pipetwin({"train", scenario, "--out", path("run"), "--resume"});
-    EXPECT_EQ(outcome.code, 5);
-    EXPECT_THAT(outcome.err, HasSubstr("--resume"));
-}
-
 TEST_F(Failures, OutThatIsNoFolderIsAnInputOutputError) {
     const std::string scenario = file("small.toml", small_scenario);
     const std::string occupied = file("occupied", "");

@@ -17,43 +17,44 @@ using ::testing::HasSubstr;
 class RunFolderTest : public InFolder {};
 
 TEST_F(RunFolderTest, IsCreatedWithItsParents) {
-    const RunFolder run(folder() / "a" / "b", false);
+    const RunFolder run(folder() / "a" / "b", RunFolder::Old::Refused);
     EXPECT_TRUE(std::filesystem::is_directory(folder() / "a" / "b"));
 }
 
 TEST_F(RunFolderTest, SecondHolderIsRefusedNamingTheProcess) {
-    const RunFolder first(folder(), false);
-    const Error error = error_of([&] { const RunFolder second(folder(), true); });
+    const RunFolder first(folder(), RunFolder::Old::Refused);
+    const Error error =
+        error_of([&] { const RunFolder second(folder(), RunFolder::Old::Removed); });
     EXPECT_EQ(error.kind(), ErrorKind::Io);
     EXPECT_THAT(error.what(), HasSubstr("process " + std::to_string(getpid())));
 }
 
 TEST_F(RunFolderTest, LockGoesWithItsHolder) {
-    { const RunFolder run(folder(), false); }
+    { const RunFolder run(folder(), RunFolder::Old::Refused); }
     EXPECT_FALSE(std::filesystem::exists(folder() / "lock"));
-    EXPECT_NO_THROW(RunFolder(folder(), false));
+    EXPECT_NO_THROW(RunFolder(folder(), RunFolder::Old::Refused));
 }
 
 TEST_F(RunFolderTest, LockFileOfADeadProcessIsNoObstacle) {
     file("lock", "999999999\n");
-    EXPECT_NO_THROW(RunFolder(folder(), false));
+    EXPECT_NO_THROW(RunFolder(folder(), RunFolder::Old::Refused));
 }
 
 TEST_F(RunFolderTest, UsedFolderIsRefusedUnlessForced) {
     file("metrics.jsonl", "{}\n");
     file("notes.txt", "mine");
-    const Error error = error_of([&] { const RunFolder run(folder(), false); });
+    const Error error = error_of([&] { const RunFolder run(folder(), RunFolder::Old::Refused); });
     EXPECT_EQ(error.kind(), ErrorKind::Io);
     EXPECT_THAT(error.what(), HasSubstr("--force"));
     EXPECT_TRUE(std::filesystem::exists(folder() / "metrics.jsonl"));
-    { const RunFolder run(folder(), true); }
+    { const RunFolder run(folder(), RunFolder::Old::Removed); }
     EXPECT_FALSE(std::filesystem::exists(folder() / "metrics.jsonl"));
     EXPECT_TRUE(std::filesystem::exists(folder() / "notes.txt"));
 }
 
 TEST_F(RunFolderTest, ProfileAloneDoesNotMakeAFolderUsed) {
     file("profile.json", "{}");
-    EXPECT_NO_THROW(RunFolder(folder(), false));
+    EXPECT_NO_THROW(RunFolder(folder(), RunFolder::Old::Refused));
     EXPECT_TRUE(std::filesystem::exists(folder() / "profile.json"));
 }
 
@@ -63,7 +64,8 @@ TEST_F(RunFolderTest, FolderWithoutWritePermissionIsRefused) {
     }
     std::filesystem::permissions(
         folder(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-    EXPECT_EQ(error_of([&] { const RunFolder run(folder(), false); }).kind(), ErrorKind::Io);
+    EXPECT_EQ(error_of([&] { const RunFolder run(folder(), RunFolder::Old::Refused); }).kind(),
+              ErrorKind::Io);
     std::filesystem::permissions(folder(), std::filesystem::perms::owner_all);
 }
 

@@ -139,7 +139,7 @@ TEST_F(Training, UsedFolderIsRefusedAndLeftAlone) {
 }
 
 TEST_F(Training, FolderInUseIsRefusedNamingTheProcess) {
-    const RunFolder held(path("run"), false);
+    const RunFolder held(path("run"), RunFolder::Old::Refused);
     const Outcome outcome = pipetwin(command("train"));
     EXPECT_EQ(outcome.code, 6);
     EXPECT_THAT(outcome.err, HasSubstr("in use by process"));

@@ -1,5 +1,7 @@
 #include <zlib.h>
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -11,6 +13,7 @@
 
 #include "core/error.h"
 #include "exec/data/batch.h"
+#include "exec/data/shuffle.h"
 #include "exec/random.h"
 #include "tests/support/scratch_folder.h"
 
@@ -46,6 +49,34 @@ Model small_gpt(int context, int vocabulary = 256) {
                       .context = context,
                       .vocabulary = vocabulary,
                       .feed_forward = 4});
+}
+
+/// The numbers as bytes, little-endian, of so many bytes each.
+std::string bytes_of(const std::vector<std::uint32_t>& numbers, int width) {
+    std::string bytes;
+    for (const std::uint32_t number : numbers) {
+        for (int byte = 0; byte < width; ++byte) {
+            bytes += static_cast<char>(number >> (8 * byte) & 0xFFU);
+        }
+    }
+    return bytes;
+}
+
+/// llm.c's: 256 numbers of which three are used.
+std::string header(std::uint32_t magic, std::uint32_t version, std::uint32_t count) {
+    std::vector<std::uint32_t> numbers(256);
+    numbers[0] = magic;
+    numbers[1] = version;
+    numbers[2] = count;
+    return bytes_of(numbers, 4);
+}
+
+std::vector<std::uint32_t> counting(std::uint32_t begin, std::uint32_t end) {
+    std::vector<std::uint32_t> numbers;
+    for (std::uint32_t number = begin; number < end; ++number) {
+        numbers.push_back(number);
+    }
+    return numbers;
 }
 
 /// The text of the Error that opening throws, with its place and hint.
@@ -122,8 +153,9 @@ TEST_F(Text, ReadsBytesAboveAsciiAsTokens) {
 }
 
 TEST_F(Text, RefusalsNamePathWhatWasFoundAndWhatWasExpected) {
-    EXPECT_THAT(refusal(scenario(DataKind::Text, "nowhere"), small_gpt(3)),
-                HasSubstr("nowhere: there is no such file or folder, expected a text file"));
+    EXPECT_THAT(
+        refusal(scenario(DataKind::Text, "nowhere"), small_gpt(3)),
+        HasSubstr("nowhere: there is no such file or folder, expected a file or a folder of them"));
     write("short", "abc");
     EXPECT_THAT(refusal(scenario(DataKind::Text, "short"), small_gpt(3)),
                 HasSubstr("short: 3 bytes, expected more than the context of 3"));
@@ -332,6 +364,95 @@ TEST(RandomStream, HasTheMomentsOfItsDistributions) {
     EXPECT_NEAR(square, 1, 0.015);
     EXPECT_NEAR(fourth, 3, 0.12);
     EXPECT_NEAR(neighbours, 0, 0.01);
+}
+
+// Three windows of 4 in 15 tokens, two in 9; what is left over is cut off elsewhere in each epoch.
+TEST_F(Data, TokensAreReadOnceAnEpochInAnOrderOfItsOwn) {
+    fs::create_directory(folder_ / "tokens");
+    write("tokens/a.bin", bytes_of(counting(1000, 1015), 2));
+    write("tokens/b.bin", bytes_of(counting(2000, 2009), 2));
+    Scenario described = scenario(DataKind::Tokens, "tokens");
+    described.training.batch = 5;
+    const auto data = open_data(described, small_gpt(4, 3000));
+    EXPECT_EQ(data->description(), "tokens, 24 in 2 files");
+    std::set<std::vector<std::int32_t>> orders;
+    for (int epoch = 0; epoch < 20; ++epoch) {
+        const Batch batch = data->batch(epoch, 5);
+        std::set<std::int32_t> seen;
+        for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+            EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
+            EXPECT_TRUE(seen.insert(batch.tokens[i]).second) << batch.tokens[i] << " came twice";
+        }
+        EXPECT_EQ(seen.size(), 20U);
+        orders.insert(batch.tokens);
+    }
+    EXPECT_GT(orders.size(), 15U);
+    // A step is a function of its number: another reader, another moment, the same samples.
+    EXPECT_EQ(open_data(described, small_gpt(4, 3000))->batch(7, 5).tokens,
+              data->batch(7, 5).tokens);
+}
+
+TEST_F(Data, TokensComeWithTheHeadersOfLlmC) {
+    write("gpt2.bin", header(20240520, 1, 6) + bytes_of(counting(50'000, 50'006), 2));
+    write("llama3.bin", header(20240801, 7, 6) + bytes_of(counting(100'000, 100'006), 4));
+    Scenario described = scenario(DataKind::Tokens, "gpt2.bin");
+    described.training.batch = 1;
+    EXPECT_THAT(open_data(described, small_gpt(5, 60'000))->batch(0, 1).tokens,
+                ElementsAre(50'000, 50'001, 50'002, 50'003, 50'004));
+    described.data.path = "llama3.bin";
+    EXPECT_THAT(open_data(described, small_gpt(5, 200'000))->batch(0, 1).targets,
+                ElementsAre(100'001, 100'002, 100'003, 100'004, 100'005));
+}
+
+TEST_F(Data, TokensThatAreNoneAreRefused) {
+    const auto refused = [this](const std::string& bytes) {
+        write("x.bin", bytes);
+        Scenario described = scenario(DataKind::Tokens, "x.bin");
+        described.training.batch = 2;
+        return refusal(described, small_gpt(5, 60'000));
+    };
+    EXPECT_THAT(refused(header(20240520, 2, 0)),
+                HasSubstr("version 2 of a token file, expected 1"));
+    EXPECT_THAT(refused(header(20240520, 1, 6) + "12"), HasSubstr("6 tokens by its header"));
+    EXPECT_THAT(refused(header(20240520, 1, 0xFFFFFFFF)), HasSubstr("by its header"));
+    EXPECT_THAT(refused("123"), HasSubstr("3 bytes, expected tokens of 2 bytes each"));
+    EXPECT_THAT(refused(""), HasSubstr("0 samples of 5 tokens"));
+    EXPECT_THAT(refused(bytes_of(counting(0, 10), 2)),
+                HasSubstr("1 samples of 5 tokens and one more, expected at least the batch of 2"));
+    EXPECT_EQ(refused(bytes_of(counting(0, 11), 2)), "accepted");
+}
+
+TEST(ShuffleTest, HoldsEveryNumberOnce) {
+    for (const std::uint64_t count :
+         {1U, 2U, 3U, 4U, 5U, 15U, 16U, 17U, 63U, 64U, 65U, 1000U, 4097U}) {
+        const Shuffle shuffle(RandomStream(count), count);
+        std::set<std::uint64_t> seen;
+        for (std::uint64_t n = 0; n < count; ++n) {
+            const std::uint64_t number = shuffle.at(n);
+            EXPECT_LT(number, count);
+            seen.insert(number);
+        }
+        EXPECT_EQ(seen.size(), count);
+    }
+}
+
+// Each number is as likely in each place: 400 orders of 10, 40 expected in every cell.
+TEST(ShuffleTest, IsFair) {
+    std::array<std::array<int, 10>, 10> cells{};
+    constexpr int orders = 400;
+    for (std::uint64_t order = 0; order < orders; ++order) {
+        const Shuffle shuffle(RandomStream(order), 10);
+        for (std::size_t place = 0; place < 10; ++place) {
+            ++cells.at(place).at(static_cast<std::size_t>(shuffle.at(place)));
+        }
+    }
+    double chi_squared = 0;
+    for (const auto& row : cells) {
+        for (const int count : row) {
+            chi_squared += (count - 40.0) * (count - 40.0) / 40.0;
+        }
+    }
+    EXPECT_LT(chi_squared, 130);  // 81 degrees of freedom: 126 is passed once in a thousand times
 }
 
 }  // namespace

@@ -23,6 +23,12 @@ Scenario training_of(const Shape& shape, int steps) {
     return scenario;
 }
 
+TrainingOptions telling(std::function<bool(const StepReport&)> on_step) {
+    TrainingOptions options;
+    options.on_step = std::move(on_step);
+    return options;
+}
+
 const Shape two_stages{.stages = 2, .micro_batches = 3, .batch = 8};
 
 TEST(Trainer, ReportsEveryStepInItsOrder) {
@@ -30,10 +36,10 @@ TEST(Trainer, ReportsEveryStepInItsOrder) {
     const Plan plan = test::plan_of(model, two_stages);
     std::vector<int> seen;
     const TrainingResult result =
-        train(training_of(two_stages, 5), model, plan, [&](const StepReport& step) {
-            seen.push_back(step.step);
-            return true;
-        });
+        train(training_of(two_stages, 5), model, plan, telling([&](const StepReport& step) {
+                  seen.push_back(step.step);
+                  return true;
+              }));
     EXPECT_THAT(seen, testing::ElementsAre(0, 1, 2, 3, 4));
     ASSERT_EQ(result.steps.size(), 5U);
     for (const StepReport& step : result.steps) {
@@ -50,8 +56,8 @@ TEST(Trainer, ReportsEveryStepInItsOrder) {
 TEST(Trainer, TheMeasuredSetHoldsStepsOfThePlansRows) {
     const Model model = test::small_mlp();
     const Plan plan = test::plan_of(model, two_stages);
-    const TrainingResult result =
-        train(training_of(two_stages, 6), model, plan, [](const StepReport&) { return true; });
+    const TrainingResult result = train(
+        training_of(two_stages, 6), model, plan, telling([](const StepReport&) { return true; }));
     const TimelineSet& measured = result.measured;
     ASSERT_FALSE(measured.steps.empty());
     EXPECT_EQ(measured.noise.steps + measured.noise.dropped_steps, 6);
@@ -76,9 +82,9 @@ TEST(Trainer, StopsWhereItIsTold) {
     const Model model = test::small_mlp();
     const Plan plan = test::plan_of(model, two_stages);
     const TrainingResult result =
-        train(training_of(two_stages, 100), model, plan, [](const StepReport& step) {
-            return step.step < 3;
-        });
+        train(training_of(two_stages, 100), model, plan, telling([](const StepReport& step) {
+                  return step.step < 3;
+              }));
     EXPECT_EQ(result.steps.size(), 4U);
     EXPECT_FALSE(result.measured.steps.empty());
 }
@@ -90,7 +96,9 @@ TEST(Trainer, ALossThatIsNotFiniteArrivesAsItIs) {
     Scenario scenario = training_of(shape, 20);
     scenario.training.learning_rate = 1e30;
     try {
-        train(scenario, model, test::plan_of(model, shape), [](const StepReport&) { return true; });
+        train(scenario, model, test::plan_of(model, shape), telling([](const StepReport&) {
+                  return true;
+              }));
         FAIL() << "expected an error";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::NotFinite);

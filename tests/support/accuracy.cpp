@@ -18,11 +18,7 @@ Comparison predicted_against_measured(const Plan& plan,
                                       const Model& model,
                                       const Scenario& scenario,
                                       int steps) {
-    exec::ExecutorOptions options;
-    options.backend = scenario.cluster.backend;
-    options.precision = scenario.training.precision;
-    options.seed = scenario.training.seed;
-    options.optimizer = exec::optimizer_settings(scenario);
+    exec::ExecutorOptions options = exec::executor_options(scenario);
     options.optimizer.learning_rate = 1e-6;  // so that random data leads nowhere
     exec::Executor executor(plan, model, options);
     const exec::Batch batch = exec::random_batch(model, scenario.training.batch, 1);

@@ -1,0 +1,94 @@
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <span>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/plan.h"
+#include "core/scenario.h"
+#include "exec/checkpoint.h"
+#include "exec/data/batch.h"
+#include "exec/executor.h"
+#include "exec/profiler.h"
+
+/// The first steps of a GPT's training, for another program that repeats them:
+///
+///     loss_curve FOLDER SCENARIO.toml [key=value ...]
+///
+/// leaves in FOLDER the weights before the first step (checkpoints/step-00000000), the tokens of
+/// every batch with one more per sample (tokens.bin, int32) and curve.json: sizes and losses.
+namespace {
+
+using namespace pipetwin;
+namespace fs = std::filesystem;
+
+void append(std::ofstream& file, std::span<const std::int32_t> numbers) {
+    const auto bytes = std::as_bytes(numbers);
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+}
+
+/// Each sample's tokens, and behind them the target of the last.
+void append_samples(std::ofstream& file, const exec::Batch& batch) {
+    const auto length = static_cast<std::size_t>(batch.positions);
+    for (std::size_t begin = 0; begin < batch.tokens.size(); begin += length) {
+        append(file, std::span(batch.tokens).subspan(begin, length));
+        append(file, std::span(batch.targets).subspan(begin + length - 1, 1));
+    }
+}
+
+void write_curve(const fs::path& folder, const Scenario& scenario) {
+    const Model model = scenario_model(scenario);
+    const Plan plan =
+        make_plan(scenario, model, exec::profile_model(model, exec::profiler_options(scenario)));
+    exec::Executor executor(plan, model, exec::executor_options(scenario));
+    exec::Checkpoints(folder / "checkpoints").save({}, executor.trained());
+    const auto data = exec::open_data(scenario, model);
+    std::ofstream tokens(folder / "tokens.bin", std::ios::binary);
+    std::vector<double> losses;
+    for (int step = 0; step < scenario.training.steps; ++step) {
+        const exec::Batch batch = data->batch(step, scenario.training.batch);
+        append_samples(tokens, batch);
+        losses.push_back(executor.run_step(batch, step).loss);
+        fmt::print(stderr, "step {} loss {:.6f}\n", step, losses.back());
+    }
+    const nlohmann::json curve{{"layers", scenario.model.gpt.layers},
+                               {"heads", scenario.model.gpt.heads},
+                               {"context", scenario.model.gpt.context},
+                               {"batch", scenario.training.batch},
+                               {"learning_rate", scenario.training.learning_rate},
+                               {"precision", to_string(scenario.training.precision)},
+                               {"losses", losses}};
+    std::ofstream(folder / "curve.json") << curve.dump() << '\n';
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 3) {
+        fmt::print(stderr, "usage: loss_curve FOLDER SCENARIO.toml [key=value ...]\n");
+        return 2;
+    }
+    try {
+        std::vector<Override> overrides;
+        for (const std::string_view word :
+             std::span(argv, static_cast<std::size_t>(argc)).subspan(3)) {
+            const std::size_t equals = word.find('=');
+            if (equals == std::string_view::npos) {
+                fmt::print(stderr, "{}: expected key=value\n", word);
+                return 2;
+            }
+            overrides.push_back({.key = std::string(word.substr(0, equals)),
+                                 .value = std::string(word.substr(equals + 1))});
+        }
+        write_curve(argv[1], read_scenario(argv[2], overrides));
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "{}\n", error.what());
+        return 1;
+    }
+    return 0;
+}

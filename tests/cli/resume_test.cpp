@@ -1,0 +1,230 @@
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "cli/command_line.h"
+#include "cli/run_folder.h"
+#include "tests/cli/support.h"
+#include "tests/support/soak.h"
+
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Resume : public InFolder {
+  protected:
+    /// Twelve steps, a checkpoint after every five.
+    std::vector<std::string> train(const std::string& run,
+                                   const std::vector<std::string>& more = {}) const {
+        return joined({"train",
+                       file("small.toml", small_scenario),
+                       "--profile",
+                       file("small.csv", small_profile),
+                       "--out",
+                       path(run),
+                       "--set",
+                       "training.optimizer=adamw",
+                       "--set",
+                       "training.steps=12",
+                       "--set",
+                       "output.checkpoint_every=5"},
+                      more);
+    }
+
+    /// What a step gave, and not how long it took.
+    std::vector<std::string> series(const std::string& run) const {
+        std::istringstream metrics(content_of(folder() / run / run_file::metrics));
+        std::vector<std::string> steps;
+        for (std::string line; std::getline(metrics, line);) {
+            const auto step = nlohmann::json::parse(line);
+            steps.push_back(nlohmann::json{step["step"], step["loss"], step["grad_norm"]}.dump());
+        }
+        return steps;
+    }
+
+    /// The tensors' hashes of the last checkpoint, by their names.
+    std::map<std::string, std::string> weights(const std::string& run) const {
+        std::filesystem::path newest;
+        for (const auto& entry :
+             std::filesystem::directory_iterator(folder() / run / run_file::checkpoints)) {
+            newest = std::max(newest, entry.path());
+        }
+        const auto manifest = nlohmann::json::parse(content_of(newest / "checkpoint.json"));
+        std::map<std::string, std::string> hashes;
+        for (const auto& one : manifest["checkpoint"]["files"]) {
+            for (const auto& tensor : one["tensors"]) {
+                hashes[tensor["name"]] = tensor["xxh3_128"];
+            }
+        }
+        return hashes;
+    }
+
+    void expect_same(const std::string& run, const std::string& expected) const {
+        EXPECT_EQ(series(run), series(expected));
+        EXPECT_EQ(weights(run), weights(expected));
+    }
+};
+
+TEST_F(Resume, ARunThatHasEndedHasNothingLeft) {
+    ASSERT_EQ(pipetwin(train("run")).code, 0);
+    EXPECT_EQ(series("run").size(), 12U);
+    EXPECT_EQ(weights("run").size(),
+              12U);  // two layers' weights and biases, and two moments of each
+    const Outcome again = pipetwin(train("run", {"--resume"}));
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_THAT(again.err, HasSubstr("all 12 steps"));
+    EXPECT_EQ(series("run").size(), 12U);
+}
+
+/// A signal after the seventh step: a stream that raises it when the seventh line is written.
+class SignalOnLine : public std::stringbuf {
+  public:
+    explicit SignalOnLine(int line) : left_(line) {}
+
+  protected:
+    int sync() override {
+        if (--left_ == 0) {
+            std::raise(SIGTERM);
+        }
+        return 0;
+    }
+
+  private:
+    int left_;
+};
+
+TEST_F(Resume, AfterASignalItGoesOnAsIfNothingHadHappenedWithAnyPartition) {
+    ASSERT_EQ(pipetwin(train("whole")).code, 0);
+    for (const char* const stages : {"1", "2"}) {
+        const std::string run = std::string("run") + stages;
+        SignalOnLine buffer(7);
+        std::ostream out(&buffer);
+        std::ostringstream err;
+        ASSERT_EQ(run_command_line(train(run), out, err), 143) << err.str();
+        EXPECT_EQ(series(run).size(), 7U);
+        const Outcome rest =
+            pipetwin(train(run, {"--resume", "--set", std::string("pipeline.stages=") + stages}));
+        ASSERT_EQ(rest.code, 0) << rest.err;
+        EXPECT_THAT(rest.err, HasSubstr("goes on with step 7 from"));
+        expect_same(run, "whole");
+    }
+}
+
+TEST_F(Resume, ADamagedCheckpointIsLeftOutAndThatIsSaid) {
+    ASSERT_EQ(pipetwin(train("run")).code, 0);
+    const auto newest = folder() / "run" / run_file::checkpoints / "step-00000012";
+    std::filesystem::resize_file(newest / "000.weights.safetensors", 20);
+    const Outcome outcome = pipetwin(train("run", {"--resume"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("a damaged checkpoint is left out"));
+    EXPECT_THAT(outcome.err, HasSubstr("goes on with step 10"));
+    ASSERT_EQ(pipetwin(train("whole")).code, 0);
+    expect_same("run", "whole");
+}
+
+TEST_F(Resume, WithoutACheckpointYetItStartsFromTheBeginning) {
+    const std::vector<std::string> none{"--set", "output.checkpoint_every=0"};
+    ASSERT_EQ(pipetwin(train("run", none)).code, 0);
+    EXPECT_FALSE(std::filesystem::exists(folder() / "run" / run_file::checkpoints));
+    const Outcome outcome = pipetwin(train("run", {"--resume"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the run starts from the beginning"));
+    EXPECT_EQ(series("run").size(), 12U);
+}
+
+TEST_F(Resume, RefusesWhatIsNoContinuation) {
+    const Outcome nowhere = pipetwin(train("run", {"--resume"}));
+    EXPECT_EQ(nowhere.code, 6);
+    EXPECT_THAT(nowhere.err, HasSubstr("no run here that could go on"));
+    ASSERT_EQ(pipetwin(train("run")).code, 0);
+    const Outcome forced = pipetwin(train("run", {"--resume", "--force"}));
+    EXPECT_EQ(forced.code, 2);
+    const Outcome seed = pipetwin(train("run", {"--resume", "--seed", "7"}));
+    EXPECT_EQ(seed.code, 3);
+    EXPECT_THAT(seed.err, HasSubstr("training.seed = 1, not 7"));
+    const Outcome model = pipetwin(train("run", {"--resume", "--set", "training.optimizer=sgd"}));
+    EXPECT_EQ(model.code, 3);
+    const Outcome nameless = pipetwin({"train", file("small.toml", small_scenario), "--resume"});
+    EXPECT_EQ(nameless.code, 2);
+}
+
+TEST_F(Resume, ForceRemovesOldCheckpoints) {
+    ASSERT_EQ(pipetwin(train("run")).code, 0);
+    ASSERT_EQ(pipetwin(train("run", {"--force", "--set", "output.checkpoint_every=0"})).code, 0);
+    EXPECT_FALSE(std::filesystem::exists(folder() / "run" / run_file::checkpoints));
+}
+
+/// Runs the program as a process of its own; killed after `patience`. Its exit code, or nothing.
+std::optional<int> run_and_kill(const std::vector<std::string>& args,
+                                std::chrono::milliseconds patience) {
+    const std::string program = PIPETWIN_PROGRAM_DIR "/pipetwin";
+    std::vector<std::string> words = joined({program}, args);
+    std::vector<char*> pointers;
+    for (std::string& word : words) {
+        pointers.push_back(word.data());
+    }
+    pointers.push_back(nullptr);
+    posix_spawn_file_actions_t quiet;
+    posix_spawn_file_actions_init(&quiet);
+    posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    pid_t child = -1;
+    const int error =
+        posix_spawn(&child, program.c_str(), &quiet, nullptr, pointers.data(), environ);
+    posix_spawn_file_actions_destroy(&quiet);
+    if (error != 0) {
+        ADD_FAILURE() << "cannot start " << program;
+        return 1;
+    }
+    std::this_thread::sleep_for(patience);
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? std::optional(WEXITSTATUS(status)) : std::nullopt;
+}
+
+// Killed at random moments, every time a little later; in the end nothing shows it.
+TEST_F(Resume, KilledAgainAndAgainItEndsAsIfNothingHadHappened) {
+    const std::vector<std::string> longer{
+        "--set", "training.steps=60", "--set", "output.checkpoint_every=2"};
+    ASSERT_EQ(pipetwin(train("whole", longer)).code, 0);
+    std::mt19937_64 random(tests::seed());
+    int kills = 0;
+    for (int round = 0; round < tests::soaked(1); ++round) {
+        const std::string run = "run" + std::to_string(round);
+        std::vector<std::string> command = train(run, longer);
+        int longest = 40;  // milliseconds
+        while (true) {
+            const std::chrono::milliseconds patience(random() % static_cast<unsigned>(longest));
+            const std::optional<int> code = run_and_kill(command, patience);
+            if (code) {
+                ASSERT_EQ(*code, 0) << "after " << kills << " kills, seed " << tests::seed();
+                break;
+            }
+            ++kills;
+            longest += 20;  // so that it ends
+            if (std::filesystem::exists(folder() / run / run_file::scenario)) {
+                command = train(run, joined(longer, {"--resume"}));
+            }
+        }
+        expect_same(run, "whole");
+    }
+    RecordProperty("kills", kills);
+    std::cout << kills << " kills in " << tests::soaked(1) << " runs\n";
+}
+
+}  // namespace
+}  // namespace pipetwin::cli
