@@ -1,6 +1,9 @@
 #include "cli/command_line.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <new>
 #include <system_error>
 #include <variant>
@@ -90,6 +93,16 @@ int report_failure(std::exception_ptr failure, Console& console) {
         console.error(error);
         return exit_code(error.kind());
     }
+}
+
+void end_program(int code) {
+    if (code != exit_code(ErrorKind::Hang)) {
+        std::exit(code);
+    }
+    std::cout.flush();
+    std::cerr.flush();
+    std::fflush(nullptr);
+    std::_Exit(code);
 }
 
 int run_command_line(const std::vector<std::string>& args,

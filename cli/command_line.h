@@ -19,4 +19,8 @@ int run_command_line(const std::vector<std::string>& args,
 /// Says on the console what went wrong and returns the exit code for it.
 int report_failure(std::exception_ptr failure, Console& console);
 
+/// Ends the program, all that it has said being out. After a hang at once: a worker may still be at
+/// work, and must not see what it uses being destroyed.
+[[noreturn]] void end_program(int code);
+
 }  // namespace pipetwin::cli

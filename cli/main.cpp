@@ -6,6 +6,6 @@
 
 int main(int count, char** words) {
     const std::vector<std::string> args(words + (count > 0 ? 1 : 0), words + count);
-    return pipetwin::cli::run_command_line(
-        args, std::cout, std::cerr, pipetwin::cli::this_terminal());
+    pipetwin::cli::end_program(pipetwin::cli::run_command_line(
+        args, std::cout, std::cerr, pipetwin::cli::this_terminal()));
 }

@@ -18,6 +18,7 @@
 
 #include "core/error.h"
 #include "exec/cores.h"
+#include "exec/crew.h"
 #include "exec/device_failure.h"
 #include "exec/gpu_parts.h"
 #include "exec/kernels.h"
@@ -33,6 +34,12 @@ using Clock = std::chrono::steady_clock;
 /// What went wrong in a step. Any thread.
 class StepFailures {
   public:
+    void clear() {
+        const std::lock_guard lock(mutex_);
+        stop_ = std::numeric_limits<int>::max();
+        all_.clear();
+    }
+
     struct One {
         int order = 0;  ///< of its action in the schedule
         int rank = 0;
@@ -59,17 +66,25 @@ class StepFailures {
     /// Whether a worker may still turn to the action with this place in the order.
     bool allows(int order) const { return order <= stop_; }
 
-    // When all threads are joined:
+    // When no worker goes on; one that hangs may come back later and fail, too:
 
-    bool empty() const { return all_.empty(); }
+    bool empty() const {
+        const std::lock_guard lock(mutex_);
+        return all_.empty();
+    }
     /// The earliest in schedule order; one that follows from another only where that is not known.
-    const One& first() const {
+    One first() const {
+        const std::lock_guard lock(mutex_);
         return *std::ranges::min_element(
             all_, {}, [](const One& one) { return std::tuple(one.follows, one.order, one.rank); });
     }
-    bool any_for_good() const { return std::ranges::any_of(all_, &One::for_good); }
+    bool any_for_good() const {
+        const std::lock_guard lock(mutex_);
+        return std::ranges::any_of(all_, &One::for_good);
+    }
     /// All that may be the cause of a failure for good, in schedule order.
     std::vector<One> causes() const {
+        const std::lock_guard lock(mutex_);
         std::vector<One> causes;
         std::ranges::copy_if(all_, std::back_inserter(causes), [](const One& one) {
             return one.for_good && !one.follows;
@@ -79,7 +94,7 @@ class StepFailures {
     }
 
   private:
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::atomic<int> stop_ = std::numeric_limits<int>::max();
     std::vector<One> all_;
 };
@@ -163,7 +178,11 @@ struct Executor::Impl {
     Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options)
         : plan(std::move(plan_to_walk)),
           model(trained_model),
-          options(std::move(executor_options)) {
+          options(std::move(executor_options)),
+          at(static_cast<std::size_t>(plan.rank_count())),
+          all_ready(plan.rank_count(), BeginTogether{this}),
+          watchdog(plan, options.hang_limits),
+          crew(at.size()) {
         refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
         const std::vector<int> cores = allowed_cores();
         const bool own_core = options.backend != Backend::Paced &&
@@ -190,12 +209,18 @@ struct Executor::Impl {
     }
     void refuse_lost_device() const;
     void repeat_addresses() const;
-    TimePoint walk_rows(const StepInput& input, StepFailures& failures);
-    bool walk_row(std::size_t rank, const StepInput& input, StepFailures& failures);
-    StepResult result(TimePoint start);
+    void begin_together() noexcept;
+    void walk_rows();
+    void work(std::size_t rank);
+    bool walk_row(std::size_t rank);
+    void stop_all(const Hang& hang);
+    void await_stragglers();
+    StepResult result();
     double grad_norm() const;
-    [[noreturn]] void clean_up_and_throw(const StepInput& input, const StepFailures& failures);
-    std::string first_not_finite(const Action& forward, const StepInput& input);
+    void clean_up();
+    [[noreturn]] void clean_up_and_throw();
+    [[noreturn]] void throw_failure(const StepFailures::One& failure);
+    std::string first_not_finite(const Action& forward);
     /// One in whose memory the tensor lies.
     Device& device_of(const Tensor& tensor) const {
         const auto holds = [&](const std::unique_ptr<Worker>& worker) {
@@ -218,6 +243,24 @@ struct Executor::Impl {
     std::vector<std::vector<int>> order;           ///< [rank][cell]
     std::optional<Failure> last_failure;
     std::optional<Failure> lost_device;  ///< where the device failed for good
+
+    // A step; a worker that hangs may be in it for longer than run_step:
+    struct BeginTogether {
+        Impl* impl;
+        void operator()() noexcept { impl->begin_together(); }
+    };
+    struct alignas(64) Place {  // a cache line each
+        std::atomic<int> cell = preparing;
+    };
+    Batch batch;
+    StepInput input;
+    StepFailures failures;
+    std::vector<Place> at;  ///< [rank]: where its worker is
+    TimePoint start;
+    std::barrier<BeginTogether> all_ready;
+    Watchdog watchdog;
+    bool has_stragglers = false;  ///< not all workers came back from the last step
+    Crew crew;                    ///< last: its threads use all of the above
 };
 
 void Executor::Impl::add_worker(int rank,
@@ -293,53 +336,60 @@ void Executor::Impl::repeat_addresses() const {
     }
 }
 
-/// One thread per rank, from the first action to the last. Returns when all are joined; the start
-/// of the step.
-TimePoint Executor::Impl::walk_rows(const StepInput& input, StepFailures& failures) {
-    TimePoint start;
-    const auto begin_together = [this, &start]() noexcept {
-        // Spinning workers meet at a moment that lies a little ahead, so that none is late for
-        // having been woken last.
-        constexpr std::chrono::microseconds wake_up{100};
-        start = Clock::now() + (spin == Spin::Briefly ? wake_up : std::chrono::microseconds{0});
-    };
-    std::barrier all_ready(std::ssize(workers), begin_together);
-    const auto work = [&](std::size_t rank) {
-        Worker& worker = *workers[rank];
-        try {
-            worker.prepare();
-        } catch (...) {
-            failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
-        }
-        all_ready.arrive_and_wait();
-        worker.start(start);
-        if (!walk_row(rank, input, failures)) {
-            worker.close_channels();
-        }
-    };
-    std::vector<std::jthread> threads;
-    threads.reserve(workers.size());
-    try {
-        for (std::size_t rank = 0; rank < workers.size(); ++rank) {
-            threads.emplace_back(work, rank);
-        }
-    } catch (...) {  // the system has no thread left; those that exist must not wait for the others
-        failures.report(-1, static_cast<int>(threads.size()), {}, std::current_exception());
-        for (std::size_t missing = threads.size(); missing < workers.size(); ++missing) {
-            all_ready.arrive_and_drop();
+void Executor::Impl::begin_together() noexcept {
+    // Spinning workers meet at a moment that lies a little ahead, so that none is late for having
+    // been woken last.
+    constexpr std::chrono::microseconds wake_up{100};
+    start = Clock::now() + (spin == Spin::Briefly ? wake_up : std::chrono::microseconds{0});
+}
+
+/// Every worker walks its row. Returns when all are back, or one hangs and the others had time to
+/// stop.
+void Executor::Impl::walk_rows() {
+    for (Place& place : at) {
+        place.cell = preparing;
+    }
+    failures.clear();
+    watchdog.begin_step(Clock::now());
+    crew.send([this](std::size_t rank) { work(rank); });
+    std::vector<int> cells(at.size());
+    while (!crew.wait(watchdog.interval())) {
+        std::ranges::transform(
+            at, cells.begin(), [](const Place& place) { return place.cell.load(); });
+        if (const std::optional<Hang> hang = watchdog.look(cells, Clock::now())) {
+            stop_all(*hang);
+            has_stragglers = !crew.wait(options.hang_limits.grace);
+            return;
         }
     }
-    threads.clear();
-    return start;
+}
+
+/// On the rank's thread.
+void Executor::Impl::work(std::size_t rank) {
+    Worker& worker = *workers[rank];
+    try {
+        worker.prepare();
+    } catch (...) {
+        failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
+    }
+    at[rank].cell = prepared;
+    all_ready.arrive_and_wait();
+    worker.start(start);
+    if (!walk_row(rank)) {
+        worker.close_channels();
+    }
+    worker.device().leave_thread();
+    at[rank].cell = static_cast<int>(plan->schedule.ranks[rank].size());
 }
 
 /// False if the row was not walked to its end, because an action of it or of another rank failed.
-bool Executor::Impl::walk_row(std::size_t rank, const StepInput& input, StepFailures& failures) {
+bool Executor::Impl::walk_row(std::size_t rank) {
     const std::vector<Action>& row = plan->schedule.ranks[rank];
     for (std::size_t cell = 0; cell < row.size(); ++cell) {
         if (!failures.allows(order[rank][cell])) {
             return false;
         }
+        at[rank].cell = static_cast<int>(cell);
         try {
             if (options.before_action) {
                 options.before_action(static_cast<int>(rank), row[cell]);
@@ -356,7 +406,45 @@ bool Executor::Impl::walk_row(std::size_t rank, const StepInput& input, StepFail
     return true;
 }
 
-StepResult Executor::Impl::result(TimePoint start) {
+/// A rank that hangs has failed, but it does not know.
+void Executor::Impl::stop_all(const Hang& hang) {
+    const auto rank = static_cast<std::size_t>(hang.rank);
+    int place = -1;
+    std::optional<Action> action;
+    if (hang.cell) {
+        place = order[rank][static_cast<std::size_t>(*hang.cell)];
+        action = plan->schedule.ranks[rank][static_cast<std::size_t>(*hang.cell)];
+    }
+    failures.report(place,
+                    hang.rank,
+                    action,
+                    std::make_exception_ptr(
+                        Error(ErrorKind::Hang,
+                              "",
+                              hang.text,
+                              "look at what that rank's device does; if it is only slow, measure "
+                              "its costs again")));
+    for (const auto& worker : workers) {
+        worker->close_channels();
+    }
+}
+
+/// Workers that did not come back from the last step.
+void Executor::Impl::await_stragglers() {
+    if (!has_stragglers) {
+        return;
+    }
+    if (!crew.wait(options.hang_limits.grace)) {
+        throw Error(ErrorKind::Hang,
+                    last_failure ? place_of(*last_failure) : "",
+                    fmt::format("rank {} has not come back yet", fmt::join(crew.away(), ", rank ")),
+                    "start the run again");
+    }
+    has_stragglers = false;
+    clean_up();
+}
+
+StepResult Executor::Impl::result() {
     StepResult result;
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         result.loss += worker_of(stage).stage(stage).loss();  // of last stages; 0 of all others
@@ -368,6 +456,7 @@ StepResult Executor::Impl::result(TimePoint start) {
     Duration cpu{};
     for (const auto& worker : workers) {
         result.timeline.ranks.push_back(worker->recorder().spans(start));
+        watchdog.learn(result.timeline.ranks.back(), worker->rank());
         result.peak.push_back(worker->arena().peak());
         if (const StashOffload* const offload = worker->offload()) {
             std::ranges::move(offload->spans(start),
@@ -377,6 +466,7 @@ StepResult Executor::Impl::result(TimePoint start) {
         wall += worker->recorder().compute_wall();
         cpu += worker->recorder().compute_cpu();
     }
+    watchdog.end_step();
     // A paced device only makes believe that it computes all the time, and a GPU does it elsewhere.
     const bool real = options.backend == Backend::Cpu;
     result.stolen =
@@ -395,7 +485,7 @@ double Executor::Impl::grad_norm() const {
     return std::sqrt(sum);
 }
 
-void Executor::Impl::clean_up_and_throw(const StepInput& input, const StepFailures& failures) {
+void Executor::Impl::clean_up() {
     for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
         for (Edge& edge : *direction) {
             if (edge.channel) {
@@ -411,7 +501,10 @@ void Executor::Impl::clean_up_and_throw(const StepInput& input, const StepFailur
     for (const auto& worker : workers) {
         worker->abandon();
     }
-    const StepFailures::One& failure = failures.first();
+}
+
+void Executor::Impl::clean_up_and_throw() {
+    const StepFailures::One failure = failures.first();
     last_failure = Failure{.rank = failure.rank,
                            .step = input.step,
                            .action = failure.action,
@@ -419,6 +512,13 @@ void Executor::Impl::clean_up_and_throw(const StepInput& input, const StepFailur
     if (failures.any_for_good()) {
         lost_device = last_failure;
     }
+    if (!has_stragglers) {
+        clean_up();
+    }
+    throw_failure(failure);
+}
+
+void Executor::Impl::throw_failure(const StepFailures::One& failure) {
     const std::string place = place_of(*last_failure);
     try {
         std::rethrow_exception(failure.error);
@@ -426,10 +526,10 @@ void Executor::Impl::clean_up_and_throw(const StepInput& input, const StepFailur
         throw Error(error.kind(), place, error.text() + others_text(failures), error.hint());
     } catch (const Error& error) {
         if (error.kind() == ErrorKind::NotFinite && failure.action &&
-            failure.action->op == Op::Forward) {
+            failure.action->op == Op::Forward && !has_stragglers) {
             throw Error(error.kind(),
                         place,
-                        error.text() + first_not_finite(*failure.action, input),
+                        error.text() + first_not_finite(*failure.action),
                         error.hint());
         }
         throw error.at(place);
@@ -437,7 +537,7 @@ void Executor::Impl::clean_up_and_throw(const StepInput& input, const StepFailur
 }
 
 /// Runs the micro-batch through all stages once more, now looking at every layer's output.
-std::string Executor::Impl::first_not_finite(const Action& forward, const StepInput& input) {
+std::string Executor::Impl::first_not_finite(const Action& forward) {
     const int micro_batch = forward.micro_batch;
     const int first = first_stage_of_pipeline(plan->schedule, forward.stage);
     const int end = first + piece_count(plan->schedule);
@@ -501,22 +601,29 @@ ExecutorOptions executor_options(const Scenario& scenario) {
 Executor::Executor(Plan plan, const Model& model, ExecutorOptions options)
     : impl_(std::make_unique<Impl>(std::move(plan), model, std::move(options))) {}
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+    if (impl_->has_stragglers && !impl_->crew.wait(impl_->options.hang_limits.grace)) {
+        // Their threads cannot be ended, so what they may use cannot be freed.
+        static_cast<void>(impl_.release());
+    }
+}
 
 StepResult Executor::run_step(const Batch& batch, int step) {
-    impl_->last_failure.reset();
-    impl_->refuse_lost_device();
-    PIPETWIN_EXPECT(batch.samples == impl_->plan.samples(), "a batch of the plan's size");
-    const StepInput input{.data = split(batch, impl_->plan->micro_batch_sizes),
-                          .optimizer = impl_->options.optimizer,
-                          .step = step};
-    impl_->repeat_addresses();
-    StepFailures failures;
-    const TimePoint start = impl_->walk_rows(input, failures);
-    if (!failures.empty()) {
-        impl_->clean_up_and_throw(input, failures);
+    Impl& impl = *impl_;
+    impl.await_stragglers();
+    impl.last_failure.reset();
+    impl.refuse_lost_device();
+    PIPETWIN_EXPECT(batch.samples == impl.plan.samples(), "a batch of the plan's size");
+    impl.batch = batch;
+    impl.input = {.data = split(impl.batch, impl.plan->micro_batch_sizes),
+                  .optimizer = impl.options.optimizer,
+                  .step = step};
+    impl.repeat_addresses();
+    impl.walk_rows();
+    if (!impl.failures.empty()) {
+        impl.clean_up_and_throw();
     }
-    return impl_->result(start);
+    return impl.result();
 }
 
 std::optional<Failure> Executor::last_failure() const {

@@ -16,6 +16,7 @@
 #include "exec/data/batch.h"
 #include "exec/optimizer.h"
 #include "exec/stage.h"
+#include "exec/watchdog.h"
 
 namespace pipetwin::exec {
 
@@ -60,21 +61,28 @@ struct ExecutorOptions {
     std::function<void(int rank, const Action&)> before_action;
     /// Called on the thread of the layer's rank; for the profiler.
     LayerTimer layer_done;
+    HangLimits hang_limits{};
 };
 
 /// As the scenario says.
 ExecutorOptions executor_options(const Scenario& scenario);
 
 /// Trains one partitioned model by walking the plan's rows: one worker thread per rank, each with
-/// its own device and arena, channels between them. A worker never decides an order.
+/// its own device and arena, channels between them. A worker never decides an order. The threads
+/// live as long as the executor.
 ///
 /// The first error in schedule order wins (C31; the order is exec/schedule_order.h's): the other
-/// workers go on with what comes before it in that order and stop there, all are joined, and
+/// workers go on with what comes before it in that order and stop there, all come back, and
 /// run_step throws the original exception - an Error with rank, step and action put before its
 /// place, any other type untouched (C30); last_failure() tells where it was. After a failure the
 /// gradients are cleared, the stashes freed, and the next run_step works (C32). After a failure in
 /// the forward part all weights are as before; later, stages that had ended their backward part may
 /// have been updated.
+///
+/// A rank that hangs (exec/watchdog.h) stops the others, too: run_step throws Error(Hang) with
+/// where every rank was. A worker may come back late - the next run_step waits for it, and refuses
+/// with Error(Hang) where it does not - or never: the executor then leaves its thread, and all that
+/// this may still use, to themselves when it is destroyed, and a program should end at once.
 ///
 /// A GPU that fails for good fails for all its ranks (exec/device_failure.h): told is the first in
 /// schedule order of those that had work on it, with the others', and every later run_step throws.

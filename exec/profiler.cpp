@@ -196,6 +196,8 @@ class MeasuredPipeline {
         executor.seed = options.seed;
         executor.optimizer.kind = options.optimizer;
         executor.optimizer.learning_rate = 1e-6;
+        // What actions last is what is to be found out.
+        executor.hang_limits.first_step = std::chrono::minutes(10);
         executor.before_action = [this](int rank, const Action&) { clock_.turn(rank); };
         executor.layer_done = [this](int layer, Op part, TimePoint done) {
             clock_.lap(layer, part, done);

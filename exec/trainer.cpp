@@ -1,5 +1,7 @@
 #include "exec/trainer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "core/timeline.h"
 #include "exec/data/batch.h"
 #include "exec/noise_gate.h"
+#include "exec/slow_stages.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -123,7 +126,9 @@ StepResult training_step(Executor& executor, const Batch& batch, int step) {
     try {
         return executor.run_step(batch, step);
     } catch (const Error& error) {
-        if (error.kind() == ErrorKind::NotFinite || !executor.last_failure()) {
+        const bool has_own_kind =
+            error.kind() == ErrorKind::NotFinite || error.kind() == ErrorKind::Hang;
+        if (has_own_kind || !executor.last_failure()) {
             throw;
         }
         throw Error(ErrorKind::WorkerFailed, error.place(), error.text(), error.hint());
@@ -153,6 +158,7 @@ TrainingResult train(const Scenario& scenario,
     const int every = scenario.output.checkpoint_every;
     NoiseGate gate;
     NewNotes notes;
+    SlowStages slow(plan);
     TrainingResult training;
     bool goes_on = true;
     for (int step = first; step < steps && goes_on; ++step) {
@@ -160,6 +166,8 @@ TrainingResult train(const Scenario& scenario,
         gate.add(result);
         training.steps.push_back(report_of(result, step, samples));
         training.steps.back().notes = notes.of_step(executor);
+        std::ranges::move(slow.add(result.timeline),
+                          std::back_inserter(training.steps.back().notes));
         goes_on = options.on_step(training.steps.back());
         const bool last = !goes_on || (step + 1 == steps && every > 0);
         const bool due = last || (every > 0 && (step + 1) % every == 0);

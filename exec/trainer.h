@@ -31,7 +31,8 @@ struct TrainingResult {
 };
 
 /// One step of a run. What a worker throws arrives as Error(WorkerFailed) with rank, step and
-/// action as its place and the worker's own message as its text; Error(NotFinite) arrives as it is.
+/// action as its place and the worker's own message as its text; Error(NotFinite) and Error(Hang)
+/// arrive as they are.
 StepResult training_step(Executor& executor, const Batch& batch, int step);
 
 struct TrainingOptions {

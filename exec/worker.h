@@ -87,6 +87,7 @@ class Worker {
     /// A tensor of whatever rank of this executor, in nobody's account, as one of this rank.
     Tensor adopt(Tensor tensor);
 
+    int rank() const { return rank_; }
     Device& device() { return *device_; }
     Arena& arena() { return arena_; }
     const Recorder& recorder() const { return recorder_; }

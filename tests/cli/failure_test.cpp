@@ -1,4 +1,5 @@
 #include <csignal>
+#include <cstdlib>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -54,6 +55,16 @@ TEST(ExitCodes, OfWhatIsNoErrorOfOurs) {
     EXPECT_EQ(report(std::bad_alloc()).code, 1);
     EXPECT_EQ(report(std::system_error(std::make_error_code(std::errc::permission_denied))).code,
               6);
+}
+
+// What ends a program destroys what a worker may still be using.
+TEST(ExitCodes, AfterAHangTheProgramEndsAtOnce) {
+    const auto end = [](int code) {
+        std::atexit([] { std::_Exit(99); });
+        end_program(code);
+    };
+    EXPECT_EXIT(end(8), ::testing::ExitedWithCode(8), "");
+    EXPECT_EXIT(end(7), ::testing::ExitedWithCode(99), "");
 }
 
 TEST(ErrorText, NamesPlaceTextAndHintAndNothingElse) {

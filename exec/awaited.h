@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/schedule.h"
+
+namespace pipetwin::exec {
+
+/// One action of a schedule by its place: schedule.ranks[rank][cell].
+struct Cell {
+    int rank = 0;
+    int cell = 0;
+
+    bool operator==(const Cell&) const = default;
+};
+
+/// [rank][cell]: the action of another rank that must be turned to before the one there can be
+/// done; none where nothing is waited for. A receive waits for its send, an update for the gradient
+/// reduction of the stage with the same weights, and a send for the receive that makes room in a
+/// channel of `capacity` (negative: unbounded; 0: for its own). So whoever has done the action
+/// knows that the other rank has done all before that cell. Expects a valid schedule.
+std::vector<std::vector<std::optional<Cell>>> awaited_cells(const Schedule& schedule, int capacity);
+
+}  // namespace pipetwin::exec
