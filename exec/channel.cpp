@@ -1,10 +1,12 @@
 #include "exec/channel.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <mutex>
+#include <vector>
 
 #include "core/error.h"
 
@@ -12,6 +14,40 @@ namespace pipetwin::exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// First in, first out. Grows when it is full and never shrinks, so that a step like the one before
+/// asks for no memory.
+template <class T>
+class Ring {
+  public:
+    bool empty() const { return count_ == 0; }
+    T& front() { return places_[first_]; }
+    void push_back(T value) {
+        if (count_ == places_.size()) {
+            std::ranges::rotate(places_, places_.begin() + static_cast<std::ptrdiff_t>(first_));
+            first_ = 0;
+            places_.resize(std::max(2 * places_.size(), std::size_t{4}));
+        }
+        places_[(first_ + count_) % places_.size()] = std::move(value);
+        ++count_;
+    }
+    T take_front() {
+        T value = std::move(front());
+        first_ = (first_ + 1) % places_.size();
+        --count_;
+        return value;
+    }
+    void clear() {
+        while (!empty()) {
+            static_cast<void>(take_front());
+        }
+    }
+
+  private:
+    std::vector<T> places_;
+    std::size_t first_ = 0;
+    std::size_t count_ = 0;
+};
 
 /// A queue behind a mutex. The three counters may be looked at without it, so that a wait can spin
 /// on them; whatever is decided is decided under the mutex.
@@ -49,7 +85,7 @@ class LocalChannel final : public Channel {
     const Spin spin_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<Received> queue_;
+    Ring<Received> queue_;
     std::atomic<std::int64_t> sent_ = 0;   ///< written by the sender
     std::atomic<std::int64_t> taken_ = 0;  ///< written by the receiver
     std::atomic<bool> closed_ = false;
@@ -87,8 +123,7 @@ Channel::Received LocalChannel::receive() {
     while (Clock::now() < arrived) {
         changed_.wait_until(lock, arrived);
     }
-    Received received = std::move(queue_.front());
-    queue_.pop_front();
+    Received received = queue_.take_front();
     ++taken_;
     lock.unlock();
     changed_.notify_all();

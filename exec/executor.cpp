@@ -180,6 +180,7 @@ struct Executor::Impl {
           model(trained_model),
           options(std::move(executor_options)),
           at(static_cast<std::size_t>(plan.rank_count())),
+          cells(at.size()),
           all_ready(plan.rank_count(), BeginTogether{this}),
           watchdog(plan, options.hang_limits),
           crew(at.size()) {
@@ -215,7 +216,7 @@ struct Executor::Impl {
     bool walk_row(std::size_t rank);
     void stop_all(const Hang& hang);
     void await_stragglers();
-    StepResult result();
+    void tell(StepResult& result);
     double grad_norm() const;
     void clean_up();
     [[noreturn]] void clean_up_and_throw();
@@ -255,7 +256,8 @@ struct Executor::Impl {
     Batch batch;
     StepInput input;
     StepFailures failures;
-    std::vector<Place> at;  ///< [rank]: where its worker is
+    std::vector<Place> at;   ///< [rank]: where its worker is
+    std::vector<int> cells;  ///< the same, at the last look
     TimePoint start;
     std::barrier<BeginTogether> all_ready;
     Watchdog watchdog;
@@ -352,7 +354,6 @@ void Executor::Impl::walk_rows() {
     failures.clear();
     watchdog.begin_step(Clock::now());
     crew.send([this](std::size_t rank) { work(rank); });
-    std::vector<int> cells(at.size());
     while (!crew.wait(watchdog.interval())) {
         std::ranges::transform(
             at, cells.begin(), [](const Place& place) { return place.cell.load(); });
@@ -444,34 +445,39 @@ void Executor::Impl::await_stragglers() {
     clean_up();
 }
 
-StepResult Executor::Impl::result() {
-    StepResult result;
+void Executor::Impl::tell(StepResult& result) {
+    result.loss = 0;
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         result.loss += worker_of(stage).stage(stage).loss();  // of last stages; 0 of all others
     }
     result.grad_norm = grad_norm();
     result.timeline.origin =
         options.backend == Backend::Paced ? Origin::Emulated : Origin::Measured;
+    result.timeline.ranks.resize(workers.size());
+    result.timeline.links.clear();
+    result.timeline.host_copies.clear();
+    result.peak.resize(workers.size());
+    result.host_peak.clear();
     Duration wall{};
     Duration cpu{};
-    for (const auto& worker : workers) {
-        result.timeline.ranks.push_back(worker->recorder().spans(start));
-        watchdog.learn(result.timeline.ranks.back(), worker->rank());
-        result.peak.push_back(worker->arena().peak());
-        if (const StashOffload* const offload = worker->offload()) {
+    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+        const Worker& worker = *workers[rank];
+        worker.recorder().spans(start, result.timeline.ranks[rank]);
+        watchdog.learn(result.timeline.ranks[rank], static_cast<int>(rank));
+        result.peak[rank] = worker.arena().peak();
+        if (const StashOffload* const offload = worker.offload()) {
             std::ranges::move(offload->spans(start),
                               std::back_inserter(result.timeline.host_copies));
             result.host_peak.push_back(offload->host_peak());
         }
-        wall += worker->recorder().compute_wall();
-        cpu += worker->recorder().compute_cpu();
+        wall += worker.recorder().compute_wall();
+        cpu += worker.recorder().compute_cpu();
     }
     watchdog.end_step();
     // A paced device only makes believe that it computes all the time, and a GPU does it elsewhere.
     const bool real = options.backend == Backend::Cpu;
     result.stolen =
         real && wall > Duration{} ? std::max(0.0, 1.0 - to_seconds(cpu) / to_seconds(wall)) : 0;
-    return result;
 }
 
 /// Stage by stage, so in model order whatever the partition.
@@ -609,21 +615,27 @@ Executor::~Executor() {
 }
 
 StepResult Executor::run_step(const Batch& batch, int step) {
+    StepResult result;
+    run_step(batch, step, result);
+    return result;
+}
+
+void Executor::run_step(const Batch& batch, int step, StepResult& result) {
     Impl& impl = *impl_;
     impl.await_stragglers();
     impl.last_failure.reset();
     impl.refuse_lost_device();
     PIPETWIN_EXPECT(batch.samples == impl.plan.samples(), "a batch of the plan's size");
     impl.batch = batch;
-    impl.input = {.data = split(impl.batch, impl.plan->micro_batch_sizes),
-                  .optimizer = impl.options.optimizer,
-                  .step = step};
+    split(impl.batch, impl.plan->micro_batch_sizes, impl.input.data);
+    impl.input.optimizer = impl.options.optimizer;
+    impl.input.step = step;
     impl.repeat_addresses();
     impl.walk_rows();
     if (!impl.failures.empty()) {
         impl.clean_up_and_throw();
     }
-    return impl.result();
+    impl.tell(result);
 }
 
 std::optional<Failure> Executor::last_failure() const {

@@ -98,6 +98,9 @@ class Executor {
     /// micro-batch: no weights are updated then. A gradient that is not finite although the losses
     /// are is found by the OPT of its stage, whose weights are lost.
     StepResult run_step(const Batch& batch, int step);
+    /// The same, in place of what `result` was. Where that is the result of a step before, a step
+    /// asks for no memory: everything was taken in the first two.
+    void run_step(const Batch& batch, int step, StepResult& result);
 
     std::optional<Failure> last_failure() const;
     const Plan& plan() const;

@@ -52,8 +52,8 @@ void update(Device& device,
     PIPETWIN_EXPECT(step >= 1, "steps of an optimizer count from 1");
     PIPETWIN_EXPECT(squares.size() == parameters.size(), "one result for each parameter");
     const Kernels& kernels = device.kernels();
-    std::vector<UpdateView> views;
-    views.reserve(parameters.size());
+    thread_local std::vector<UpdateView> views;  // as long as its thread, which does this again
+    views.clear();
     for (std::size_t index = 0; index < parameters.size(); ++index) {
         Parameter& parameter = *parameters[index];
         views.push_back({.value = parameter.value,

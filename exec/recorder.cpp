@@ -38,9 +38,8 @@ void Recorder::record(TimePoint begin, TimePoint ready, TimePoint end) {
     moments_.push_back({.begin = begin, .ready = ready, .end = end});
 }
 
-std::vector<Span> Recorder::spans(TimePoint start) const {
-    std::vector<Span> spans;
-    spans.reserve(moments_.size());
+void Recorder::spans(TimePoint start, std::vector<Span>& spans) const {
+    spans.clear();
     for (std::size_t cell = 0; cell < moments_.size(); ++cell) {
         const Moments& moments = moments_[cell];
         spans.push_back({.action = row_[cell],
@@ -48,7 +47,6 @@ std::vector<Span> Recorder::spans(TimePoint start) const {
                          .ready = moments.ready - start,
                          .end = moments.end - start});
     }
-    return spans;
 }
 
 }  // namespace pipetwin::exec

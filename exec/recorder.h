@@ -29,8 +29,8 @@ class Recorder {
     /// The next action of the row is done.
     void record(TimePoint begin, TimePoint ready, TimePoint end);
 
-    /// The spans since `start`; one for each action recorded so far.
-    std::vector<Span> spans(TimePoint start) const;
+    /// The spans since `start`; one for each action recorded so far. In place of what `spans` were.
+    void spans(TimePoint start, std::vector<Span>& spans) const;
 
     Duration compute_wall() const { return wall_; }
     Duration compute_cpu() const { return cpu_; }

@@ -18,9 +18,20 @@ struct Stash {
     bool alive = false;
     int samples = 0;
     int batch_samples = 0;
+    bool is_whole = false;     ///< everything is kept that the backward needs
     Tensor input;              ///< of the stage, while nothing else is kept
-    std::vector<Kept> layers;  ///< once everything is kept; layers[i].input is the input of layer i
+    std::vector<Kept> layers;  ///< [i].input is the input of layer i; empty until the first F or R
     Tensor output_gradient;    ///< between I and W
+
+    void clear() {
+        alive = false;
+        is_whole = false;
+        input = {};
+        for (Kept& layer : layers) {
+            layer.clear();
+        }
+        output_gradient = {};
+    }
 };
 
 /// Those that hold something, in the order of the layers.
@@ -72,7 +83,9 @@ struct Stage::Impl {
     std::vector<std::unique_ptr<ExecutableLayer>> layers;
     std::vector<std::string> names;  ///< of the layers
     LayerWatch watch;
-    std::vector<Stash> stashes;       ///< [micro-batch]
+    std::vector<Stash> stashes;  ///< [micro-batch]
+    std::vector<Kept> dropped;   ///< [layer] what a layer makes in an F that keeps nothing
+    std::vector<Parameter*> parameters;
     std::span<double> loss_sums;      ///< [micro-batch]
     std::vector<double> loss_scales;  ///< [micro-batch]
     std::span<double> squares;        ///< [parameter]
@@ -134,11 +147,11 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules) {
     if (workspace > Bytes{}) {
         arena.workspace(workspace);
     }
-    std::size_t parameters = 0;
     for (const auto& layer : layers) {
-        parameters += layer->parameters().size();
+        std::ranges::copy(layer->parameters(), std::back_inserter(parameters));
     }
-    squares = device.results(parameters);
+    squares = device.results(parameters.size());
+    dropped.resize(layers.size());
 }
 
 Stash& Stage::Impl::stash(int micro_batch) {
@@ -270,9 +283,11 @@ Tensor Stage::Impl::run_forward(
     if (!call.recomputation) {  // which has left its loss already
         call.loss_sum = &loss_sums[static_cast<std::size_t>(micro_batch)];
     }
-    std::vector<Kept> kept(layers.size());
+    std::vector<Kept>& kept = keep ? stash.layers : dropped;
+    kept.resize(layers.size());
     Tensor x = std::move(input);
     for (std::size_t i = 0; i < layers.size(); ++i) {
+        kept[i].clear();  // where an earlier forward failed
         Tensor y = allocate_output(i, stash.samples);
         layers[i]->forward(call, x, {}, y, kept[i]);
         tell(i, Op::Forward);
@@ -280,16 +295,14 @@ Tensor Stage::Impl::run_forward(
         if (keep) {
             kept[i].input = std::move(x);
         } else {
-            kept[i] = {};
+            kept[i].clear();
             if (i == 0) {
                 stash.input = std::move(x);
             }
         }
         x = std::move(y);
     }
-    if (keep) {
-        stash.layers = std::move(kept);
-    }
+    stash.is_whole = keep;
     if (!call.recomputation) {
         loss_scales[static_cast<std::size_t>(micro_batch)] = call.loss_scale;
     }
@@ -317,7 +330,7 @@ Tensor Stage::forward(int micro_batch, Tensor input, const MicroBatch& data, boo
 void Stage::recompute(int micro_batch, const MicroBatch& data) {
     Impl& impl = *impl_;
     Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(stash.alive && stash.layers.empty(), "R follows an F that kept its input only");
+    PIPETWIN_EXPECT(stash.alive && !stash.is_whole, "R follows an F that kept its input only");
     LayerCall call = impl.call(micro_batch, stash);
     call.data = &data;
     call.recomputation = true;
@@ -328,7 +341,7 @@ void Stage::recompute(int micro_batch, const MicroBatch& data) {
 Tensor Stage::backward(int micro_batch, Tensor gradient) {
     Impl& impl = *impl_;
     Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(!stash.layers.empty(), "B follows F or R");
+    PIPETWIN_EXPECT(stash.is_whole, "B follows F or R");
     if (impl.layers.back()->output().width > 0) {
         impl.check(gradient, *impl.layers.back(), true, stash.samples);
     }
@@ -339,17 +352,17 @@ Tensor Stage::backward(int micro_batch, Tensor gradient) {
         call.after_part = impl.part_teller(i);
         impl.layers[i]->backward(call, kept, kept.input, gradient, {}, input_gradient);
         impl.tell(i, Op::BackwardInput);
-        kept = {};
+        kept.clear();
         gradient = std::move(input_gradient);
     }
-    stash = {};
+    stash.clear();
     return gradient;
 }
 
 Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
     Impl& impl = *impl_;
     Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(!stash.layers.empty(), "I follows F or R");
+    PIPETWIN_EXPECT(stash.is_whole, "I follows F or R");
     if (impl.layers.back()->output().width > 0) {
         impl.check(gradient, *impl.layers.back(), true, stash.samples);
     }
@@ -375,7 +388,7 @@ Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
 void Stage::backward_weight(int micro_batch) {
     Impl& impl = *impl_;
     Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(!stash.layers.empty(), "W follows I");
+    PIPETWIN_EXPECT(stash.is_whole, "W follows I");
     LayerCall call = impl.call(micro_batch, stash);
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
         Kept& kept = stash.layers[i];
@@ -384,9 +397,9 @@ void Stage::backward_weight(int micro_batch) {
         call.after_part = impl.part_teller(i);
         impl.layers[i]->backward_weight(call, kept, kept.input, dy);
         impl.tell(i, Op::BackwardWeight);
-        kept = {};
+        kept.clear();
     }
-    stash = {};
+    stash.clear();
 }
 
 void Stage::zero_gradients() {
@@ -401,8 +414,8 @@ void Stage::zero_gradients() {
 }
 
 void Stage::hand_gradients_to(Stage& twin) {
-    const std::vector<Parameter*> own = parameters();
-    const std::vector<Parameter*> theirs = twin.parameters();
+    const std::vector<Parameter*>& own = parameters();
+    const std::vector<Parameter*>& theirs = twin.parameters();
     for (std::size_t i = 0; i < own.size(); ++i) {
         impl_->kernels.add(own[i]->gradient, theirs[i]->received);
     }
@@ -410,8 +423,8 @@ void Stage::hand_gradients_to(Stage& twin) {
 
 // What was received is 0 until then.
 std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& twin) {
-    const std::vector<Parameter*> own = parameters();
-    const std::vector<Parameter*> theirs = twin.parameters();
+    const std::vector<Parameter*>& own = parameters();
+    const std::vector<Parameter*>& theirs = twin.parameters();
     std::vector<CopyEngine::Piece> pieces;
     for (std::size_t i = 0; i < own.size(); ++i) {
         pieces.push_back({.from = own[i]->gradient.data(),
@@ -466,9 +479,8 @@ std::vector<Tensor*> Stage::stash_tensors(int micro_batch) {
 }
 
 void Stage::reset() {
-    for (Stash& stash : impl_->stashes) {
-        stash = {};
-    }
+    std::ranges::for_each(impl_->stashes, &Stash::clear);
+    std::ranges::for_each(impl_->dropped, &Kept::clear);
     zero_gradients();
 }
 
@@ -480,12 +492,8 @@ double Stage::loss() const {
     return sum;
 }
 
-std::vector<Parameter*> Stage::parameters() {
-    std::vector<Parameter*> all;
-    for (const auto& layer : impl_->layers) {
-        std::ranges::copy(layer->parameters(), std::back_inserter(all));
-    }
-    return all;
+const std::vector<Parameter*>& Stage::parameters() {
+    return impl_->parameters;
 }
 
 const Stage::Place& Stage::place() const {

@@ -90,7 +90,7 @@ class Stage {
     double loss() const;
 
     /// In model order; names do not depend on the partition.
-    std::vector<Parameter*> parameters();
+    const std::vector<Parameter*>& parameters();
     const Place& place() const;
     /// Micro-batches of which something is kept: from F to B, or to W.
     int stash_count() const;

@@ -87,9 +87,9 @@ class Worker {
     /// A tensor of whatever rank of this executor, in nobody's account, as one of this rank.
     Tensor adopt(Tensor tensor);
 
-    int rank() const { return rank_; }
     Device& device() { return *device_; }
     Arena& arena() { return arena_; }
+    const Arena& arena() const { return arena_; }
     const Recorder& recorder() const { return recorder_; }
     /// Null where stashes stay on their device.
     const StashOffload* offload() const { return offload_.get(); }

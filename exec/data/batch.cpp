@@ -78,13 +78,18 @@ int classes_of(const Model& model) {
 
 std::vector<MicroBatch> split(const Batch& batch, const std::vector<int>& sizes) {
     std::vector<MicroBatch> slices;
+    split(batch, sizes, slices);
+    return slices;
+}
+
+void split(const Batch& batch, const std::vector<int>& sizes, std::vector<MicroBatch>& slices) {
+    slices.clear();
     int first = 0;
     for (const int size : sizes) {
         slices.push_back({.batch = &batch, .first_sample = first, .samples = size});
         first += size;
     }
     PIPETWIN_EXPECT(first == batch.samples, "the micro-batches cover the mini-batch");
-    return slices;
 }
 
 void check_tokens(const MicroBatch& slice, int vocabulary) {

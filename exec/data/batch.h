@@ -32,6 +32,8 @@ struct MicroBatch {
 
 /// The slices of core/plan.h's micro_batch_sizes.
 std::vector<MicroBatch> split(const Batch& batch, const std::vector<int>& sizes);
+/// The same, in place of what `slices` were.
+void split(const Batch& batch, const std::vector<int>& sizes, std::vector<MicroBatch>& slices);
 
 /// Throws Error(BadInput), naming sample, position and value, if a token id of the slice is not in
 /// 0..vocabulary-1.

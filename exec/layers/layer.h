@@ -47,6 +47,17 @@ struct Kept {
     std::vector<Tensor> tensors;  ///< the layer's own
     Tensor gradient;              ///< of the output; only between I and W
     std::vector<Kept> inner;      ///< of the layers inside
+
+    /// Frees the tensors. The lists stay as long as they were, so that the next micro-batch asks
+    /// for no memory of the host's.
+    void clear() {
+        input = {};
+        tensors.clear();
+        gradient = {};
+        for (Kept& layer : inner) {
+            layer.clear();
+        }
+    }
 };
 
 /// Makes the parameters of one unit of partition. Their initial values depend on (seed, index of

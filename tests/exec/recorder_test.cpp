@@ -17,11 +17,17 @@ TimePoint at(int nanoseconds) {
     return TimePoint(Duration(nanoseconds));
 }
 
+std::vector<Span> spans_of(const Recorder& recorder, TimePoint start) {
+    std::vector<Span> spans;
+    recorder.spans(start, spans);
+    return spans;
+}
+
 TEST(Recorder, GivesTheSpansOfItsRowSinceTheStart) {
     Recorder recorder({forward, receive});
     recorder.record(at(100), at(100), at(130));
     recorder.record(at(130), at(150), at(155));
-    EXPECT_THAT(recorder.spans(at(100)),
+    EXPECT_THAT(spans_of(recorder, at(100)),
                 testing::ElementsAre(Span{forward, Duration(0), Duration(0), Duration(30)},
                                      Span{receive, Duration(30), Duration(50), Duration(55)}));
 }
@@ -32,10 +38,10 @@ TEST(Recorder, AnotherStepForgetsTheFirst) {
     recorder.begin_compute();
     recorder.end_compute();
     recorder.restart();
-    EXPECT_TRUE(recorder.spans(at(0)).empty());
+    EXPECT_TRUE(spans_of(recorder, at(0)).empty());
     EXPECT_EQ(recorder.compute_wall(), Duration{});
     recorder.record(at(5), at(5), at(6));
-    EXPECT_EQ(recorder.spans(at(0)).size(), 1U);
+    EXPECT_EQ(spans_of(recorder, at(0)).size(), 1U);
 }
 
 TEST(Recorder, RefusesMoreSpansThanTheRowHasActions) {
