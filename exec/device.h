@@ -40,7 +40,7 @@ class Device {
   public:
     virtual ~Device() = default;
 
-    /// Called by a worker's thread before its first action: denormals to zero, one BLAS thread.
+    /// Called by a worker's thread before its first action: denormals to zero.
     virtual void enter_thread() = 0;
 
     /// The calling thread has used the device and goes on with something else; a device may be
@@ -102,8 +102,7 @@ std::unique_ptr<Device> make_cpu_device();
 const Kernels& cpu_kernels();
 
 /// What `enter_thread` of every device that computes on the CPU does: denormals count as zero in
-/// the calling thread (they would slow a step 16 times), BLAS uses one thread (so that results do
-/// not depend on the number of cores).
+/// the calling thread (they would slow a step 16 times).
 void prepare_cpu_thread();
 
 }  // namespace pipetwin::exec

@@ -119,12 +119,6 @@ void refuse_what_cannot_be_executed(const Plan& plan,
                     "the GPU computes in fp32 and bf16, not in fp64",
                     "set precision = \"fp32\", or backend = \"cpu\"");
     }
-    if (backend != Backend::Cuda && precision == Precision::Bf16) {
-        throw Error(ErrorKind::Unavailable,
-                    "training.precision",
-                    "the CPU computes in fp32 and fp64, not in bf16 yet",
-                    "set precision = \"fp32\"");
-    }
     if (!model.is_executable()) {
         throw Error(ErrorKind::BadInput,
                     "model",

@@ -2,36 +2,39 @@
 #include <cmath>
 
 #include "core/clones.h"
-#include "exec/cpu/blas.h"
 #include "exec/cpu/loops.h"
+#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products.h"
 #include "exec/cpu/vector_math.h"
 
-// Rows of a head are worked on in blocks; a block of rows r0..r1 has no use for columns from r1 on,
-// so the products skip what lies above the diagonal's blocks, where nothing is ever written or
-// read:
-//
-//        columns
-//        +---+
-//   rows | \ |              \ the diagonal: zeros above it, inside its block
-//        +---+---+
-//        |   | \ |
-//        +---+---+---+
-//        |   |   | \ |
-//        +---+---+---+
+// One head after the other. Nothing right of the diagonal is computed, written or read, but for the
+// zeros that products with a tile across the diagonal need there.
 namespace pipetwin::exec {
 namespace {
 
-constexpr std::int64_t block_rows = 64;
+/// A matrix inside a larger one.
+template <class T>
+struct Block {
+    T* data = nullptr;
+    std::int64_t stride = 0;
 
-/// One sample's head inside qkv, context and probabilities.
+    Factor factor(Transposed transposed = Transposed::No) const {
+        return {.data = data,
+                .type = dtype_of<std::remove_const_t<T>>,
+                .stride = stride,
+                .transposed = transposed};
+    }
+};
+
+/// One sample's head inside qkv.
 template <class T>
 struct Head {
     Block<T> q;
     Block<T> k;
     Block<T> v;
-    std::int64_t position_count;
+    std::int64_t positions;
     std::int64_t size;
-    T scale;  ///< 1 / sqrt(size)
+    double scale;  ///< 1 / sqrt(size)
 };
 
 template <class T>
@@ -39,133 +42,137 @@ Head<T> head_of(const AttentionShape& shape, T* qkv, std::int64_t sample, std::i
     const std::int64_t size = shape.width / shape.heads;
     const std::int64_t stride = 3 * std::int64_t{shape.width};
     T* const q = qkv + sample * shape.positions * stride + head * size;
-    using Plain = std::remove_const_t<T>;
     return {.q = {q, stride},
             .k = {q + shape.width, stride},
             .v = {q + 2 * std::int64_t{shape.width}, stride},
-            .position_count = shape.positions,
+            .positions = shape.positions,
             .size = size,
-            .scale = static_cast<Plain>(1.0 / std::sqrt(static_cast<double>(size)))};
+            .scale = 1.0 / std::sqrt(static_cast<double>(size))};
 }
 
+/// c (m, n) = a b over the inner dimension k.
+struct Sizes {
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+};
+
 template <class T>
-Block<const T> from(Block<T> block, std::int64_t row, std::int64_t column = 0) {
-    return {block.data + row * block.stride + column, block.stride};
+void multiply(const Sizes& sizes, const Factor& a, const Factor& b, Causal causal, Block<T> c) {
+    compute({.m = sizes.m,
+             .n = sizes.n,
+             .k = sizes.k,
+             .a = a,
+             .b = b,
+             .c = c.data,
+             .c_type = dtype_of<T>,
+             .c_stride = c.stride,
+             .causal = causal});
 }
 
-/// Rows begin..end of scores become probabilities over columns 0..row, and zeros up to `end`.
+/// Zeros behind the `count` numbers of a row of `positions`.
 template <class T>
-PIPETWIN_CLONES void causal_softmax(T* scores,
-                                    std::int64_t stride,
-                                    std::int64_t begin,
-                                    std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-        T* const row = scores + r * stride;
+PIPETWIN_INLINE void end_row(T* row, std::int64_t count, std::int64_t positions) {
+    std::fill(row + count, row + std::min(positions, count + causal_margin), T{});
+}
+
+/// Scores become probabilities, row by row over columns 0..row; both may be one.
+template <class T>
+PIPETWIN_CLONES void causal_softmax(Computed<T>* scores,
+                                    T* probabilities,
+                                    std::int64_t positions,
+                                    Computed<T> scale) {
+    using C = Computed<T>;
+    for (std::int64_t r = 0; r < positions; ++r) {
+        C* const row = scores + r * positions;
+        T* const p = probabilities + r * positions;
         const auto count = static_cast<std::size_t>(r) + 1;
-        const T largest = largest_of(row, count);
+        const C largest = largest_of(row, count);
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < count; ++j) {
-            row[j] = exponential(row[j] - largest);
+            row[j] = exponential((row[j] - largest) * scale);
         }
-        const T factor = T(1) / sum_of<T>(count, [row](std::size_t j) { return row[j]; });
+        const C factor = C(1) / sum_of<C>(count, [row](std::size_t j) { return row[j]; });
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < count; ++j) {
-            row[j] *= factor;
+            p[j] = stored<T>(row[j] * factor);
         }
-        std::fill(row + count, row + end, T(0));
+        end_row(p, r + 1, positions);
     }
 }
 
-/// dS = P * (dP - rowsum(dP * P)) scale, in the place of dP; zeros above the diagonal.
+/// dS = P * (dP - rowsum(dP * P)) scale, in the place of dP.
 template <class T>
-PIPETWIN_CLONES void causal_softmax_backward(
-    const T* p, T* dp, std::int64_t stride, std::int64_t begin, std::int64_t end, T scale) {
-    for (std::int64_t r = begin; r < end; ++r) {
-        const T* const p_row = p + r * stride;
-        T* const dp_row = dp + r * stride;
+PIPETWIN_CLONES void causal_softmax_backward(const T* probabilities,
+                                             Computed<T>* dp,
+                                             std::int64_t positions,
+                                             Computed<T> scale) {
+    using C = Computed<T>;
+    for (std::int64_t r = 0; r < positions; ++r) {
+        const T* const p = probabilities + r * positions;
+        C* const row = dp + r * positions;
         const auto count = static_cast<std::size_t>(r) + 1;
-        const T dot = sum_of<T>(count, [=](std::size_t j) { return p_row[j] * dp_row[j]; });
+        const C dot = sum_of<C>(count, [=](std::size_t j) { return computed(p[j]) * row[j]; });
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < count; ++j) {
-            dp_row[j] = p_row[j] * (dp_row[j] - dot) * scale;
+            row[j] = computed(p[j]) * (row[j] - dot) * scale;
         }
-        std::fill(dp_row + count, dp_row + end, T(0));
+        end_row(row, r + 1, positions);
     }
 }
 
 template <class T>
 void head_forward(const Head<const T>& head, T* probabilities, Block<T> context) {
-    const std::int64_t positions = head.position_count;
-    for (std::int64_t begin = 0; begin < positions; begin += block_rows) {
-        const std::int64_t end = std::min(begin + block_rows, positions);
-        T* const scores = probabilities + begin * positions;
-        // S = Q K^T / sqrt a
-        product({.m = end - begin, .n = end, .k = head.size, .b = Transposed::Yes},
-                head.scale,
-                from(head.q, begin),
-                head.k,
-                T(0),
-                Block<T>{scores, positions});
-        causal_softmax(probabilities, positions, begin, end);
-        // c = P V
-        product({.m = end - begin, .n = head.size, .k = end},
-                T(1),
-                Block<const T>{scores, positions},
-                head.v,
-                T(0),
-                Block<T>{context.data + begin * context.stride, context.stride});
+    using C = Computed<T>;
+    const std::int64_t positions = head.positions;
+    C* scores = nullptr;
+    if constexpr (std::is_same_v<T, C>) {
+        scores = probabilities;
+    } else {
+        scores = score_scratch<C>(positions * positions);
     }
+    // S = Q K^T
+    multiply({positions, positions, head.size},
+             head.q.factor(),
+             head.k.factor(Transposed::Yes),
+             Causal::Result,
+             Block<C>{scores, positions});
+    causal_softmax(scores, probabilities, positions, static_cast<C>(head.scale));
+    // c = P V
+    multiply({positions, head.size, positions},
+             Block<const T>{probabilities, positions}.factor(),
+             head.v.factor(),
+             Causal::A,
+             context);
 }
 
+/// `ds` (positions, positions) and `dq` (positions, size) are scratch.
 template <class T>
-void head_backward(const Head<T>& head,
-                   const T* probabilities,
-                   Block<const T> dcontext,
-                   T* scratch) {
-    const std::int64_t positions = head.position_count;
-    const Block<T> ds{scratch, positions};
-    const Block<T> dq{scratch + positions * positions, head.size};
-    for (std::int64_t begin = 0; begin < positions; begin += block_rows) {
-        const std::int64_t end = std::min(begin + block_rows, positions);
-        // dP = dc V^T, then dS
-        product({.m = end - begin, .n = end, .k = head.size, .b = Transposed::Yes},
-                T(1),
-                from(dcontext, begin),
-                from(head.v, 0),
-                T(0),
-                Block<T>{ds.data + begin * positions, positions});
-        causal_softmax_backward(probabilities, ds.data, positions, begin, end, head.scale);
-        // dQ = dS K; Q itself is needed for dK
-        product({.m = end - begin, .n = head.size, .k = end},
-                T(1),
-                from(ds, begin),
-                from(head.k, 0),
-                T(0),
-                Block<T>{dq.data + begin * head.size, head.size});
-    }
-    // Columns of P and dS: a block of columns has no use for the rows above it. V and K are not
-    // needed any more.
-    for (std::int64_t begin = 0; begin < positions; begin += block_rows) {
-        const std::int64_t end = std::min(begin + block_rows, positions);
-        const ProductShape shape{
-            .m = end - begin, .n = head.size, .k = positions - begin, .a = Transposed::Yes};
-        // dV = P^T dc
-        product(shape,
-                T(1),
-                Block<const T>{probabilities + begin * positions + begin, positions},
-                from(dcontext, begin),
-                T(0),
-                Block<T>{head.v.data + begin * head.v.stride, head.v.stride});
-        // dK = dS^T Q
-        product(shape,
-                T(1),
-                from(ds, begin, begin),
-                from(head.q, begin),
-                T(0),
-                Block<T>{head.k.data + begin * head.k.stride, head.k.stride});
-    }
+void head_backward(
+    const Head<T>& head, const T* probabilities, Block<const T> dcontext, Computed<T>* ds, T* dq) {
+    using C = Computed<T>;
+    const std::int64_t positions = head.positions;
+    const Block<C> scores{ds, positions};
+    const Sizes to_head{positions, head.size, positions};
+    // dP = dc V^T, then dS
+    multiply({positions, positions, head.size},
+             dcontext.factor(),
+             head.v.factor(Transposed::Yes),
+             Causal::Result,
+             scores);
+    causal_softmax_backward(probabilities, ds, positions, static_cast<C>(head.scale));
+    // dV = P^T dc; V is not needed any more
+    multiply(to_head,
+             Block<const T>{probabilities, positions}.factor(Transposed::Yes),
+             dcontext.factor(),
+             Causal::ATransposed,
+             head.v);
+    // dQ = dS K, beside Q, which is needed for dK
+    multiply(to_head, scores.factor(), head.k.factor(), Causal::A, Block<T>{dq, head.size});
+    // dK = dS^T Q
+    multiply(to_head, scores.factor(Transposed::Yes), head.q.factor(), Causal::ATransposed, head.k);
     for (std::int64_t r = 0; r < positions; ++r) {
-        std::copy_n(dq.data + r * head.size, head.size, head.q.data + r * head.q.stride);
+        std::copy_n(dq + r * head.size, head.size, head.q.data + r * head.q.stride);
     }
 }
 
@@ -186,9 +193,14 @@ void attention_forward(const AttentionShape& shape, const T* qkv, T* probabiliti
 }
 
 template <class T>
-void attention_backward(
-    const AttentionShape& shape, const T* probabilities, const T* dcontext, T* qkv, T* scratch) {
+void attention_backward(const AttentionShape& shape,
+                        const T* probabilities,
+                        const T* dcontext,
+                        T* qkv,
+                        std::byte* scratch) {
     const std::int64_t positions = shape.positions;
+    auto* const ds = reinterpret_cast<Computed<T>*>(scratch);
+    auto* const dq = reinterpret_cast<T*>(ds + positions * positions);
     for (std::int64_t s = 0; s < shape.samples; ++s) {
         for (std::int64_t h = 0; h < shape.heads; ++h) {
             const Head<T> head = head_of(shape, qkv, s, h);
@@ -196,15 +208,18 @@ void attention_backward(
                 head,
                 probabilities + (s * shape.heads + h) * positions * positions,
                 Block<const T>{dcontext + s * positions * shape.width + h * head.size, shape.width},
-                scratch);
+                ds,
+                dq);
         }
     }
 }
 
-template void attention_forward(const AttentionShape&, const float*, float*, float*);
-template void attention_forward(const AttentionShape&, const double*, double*, double*);
-template void attention_backward(const AttentionShape&, const float*, const float*, float*, float*);
-template void attention_backward(
-    const AttentionShape&, const double*, const double*, double*, double*);
+#define PIPETWIN_ATTENTION(T)                                                 \
+    template void attention_forward(const AttentionShape&, const T*, T*, T*); \
+    template void attention_backward(const AttentionShape&, const T*, const T*, T*, std::byte*)
+PIPETWIN_ATTENTION(float);
+PIPETWIN_ATTENTION(double);
+PIPETWIN_ATTENTION(BFloat16);
+#undef PIPETWIN_ATTENTION
 
 }  // namespace pipetwin::exec

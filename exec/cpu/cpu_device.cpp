@@ -1,6 +1,4 @@
-#include <cblas.h>
-
-#include <mutex>
+#include <cstdint>
 
 #include "exec/device.h"
 
@@ -30,8 +28,6 @@ std::unique_ptr<Device> make_cpu_device() {
 }
 
 void prepare_cpu_thread() {
-    static std::once_flag once;
-    std::call_once(once, [] { openblas_set_num_threads(1); });
 #if defined(__x86_64__)
     constexpr unsigned flush_to_zero = 0x8000;
     constexpr unsigned denormals_are_zero = 0x0040;

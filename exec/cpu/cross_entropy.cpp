@@ -8,18 +8,22 @@ namespace pipetwin::exec {
 
 // l = log(sum exp x) = largest + log(sum exp(x - largest)); returns the sum of l - x[target]
 template <class T>
-PIPETWIN_CLONES double cross_entropy_forward(
-    const T* x, const std::int32_t* targets, T* log_sums, std::size_t n, std::size_t width) {
+PIPETWIN_CLONES double cross_entropy_forward(const T* x,
+                                             const std::int32_t* targets,
+                                             Computed<T>* log_sums,
+                                             std::size_t n,
+                                             std::size_t width) {
+    using C = Computed<T>;
     double sum = 0;
     for (std::size_t r = 0; r < n; ++r) {
         const T* const row = x + r * width;
-        const T largest = largest_of(row, width);
-        const T exponentials =
-            sum_of<T>(width, [=](std::size_t j) { return exponential(row[j] - largest); });
+        const C largest = largest_of(row, width);
+        const C exponentials = sum_of<C>(
+            width, [=](std::size_t j) { return exponential(computed(row[j]) - largest); });
         const double log_sum =
             static_cast<double>(largest) + std::log(static_cast<double>(exponentials));
-        log_sums[r] = static_cast<T>(log_sum);
-        sum += log_sum - static_cast<double>(row[targets[r]]);
+        log_sums[r] = static_cast<C>(log_sum);
+        sum += log_sum - static_cast<double>(computed(row[targets[r]]));
     }
     return sum;
 }
@@ -27,25 +31,31 @@ PIPETWIN_CLONES double cross_entropy_forward(
 // dx = scale (exp(x - l) - one at the target)
 template <class T>
 PIPETWIN_CLONES void cross_entropy_backward(const CrossEntropyOperands<T>& o, T* dx) {
-    const T scale = static_cast<T>(o.scale);
+    using C = Computed<T>;
+    const C scale = static_cast<C>(o.scale);
     const std::size_t width = o.width;
     for (std::size_t r = 0; r < o.n; ++r) {
         const T* const x = o.x + r * width;
         T* const row = dx + r * width;
-        const T log_sum = o.log_sums[r];
+        const C log_sum = o.log_sums[r];
+        const std::int32_t target = o.targets[r];
+        // Before dx takes the place of x. Rounded once.
+        const C at_target = exponential(computed(x[target]) - log_sum) * scale - scale;
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < width; ++j) {
-            row[j] = exponential(x[j] - log_sum) * scale;
+            row[j] = stored<T>(exponential(computed(x[j]) - log_sum) * scale);
         }
-        row[o.targets[r]] -= scale;
+        row[target] = stored<T>(at_target);
     }
 }
 
-template double cross_entropy_forward(
-    const float*, const std::int32_t*, float*, std::size_t, std::size_t);
-template double cross_entropy_forward(
-    const double*, const std::int32_t*, double*, std::size_t, std::size_t);
-template void cross_entropy_backward(const CrossEntropyOperands<float>&, float*);
-template void cross_entropy_backward(const CrossEntropyOperands<double>&, double*);
+#define PIPETWIN_CROSS_ENTROPY(T)                                               \
+    template double cross_entropy_forward(                                      \
+        const T*, const std::int32_t*, Computed<T>*, std::size_t, std::size_t); \
+    template void cross_entropy_backward(const CrossEntropyOperands<T>&, T*)
+PIPETWIN_CROSS_ENTROPY(float);
+PIPETWIN_CROSS_ENTROPY(double);
+PIPETWIN_CROSS_ENTROPY(BFloat16);
+#undef PIPETWIN_CROSS_ENTROPY
 
 }  // namespace pipetwin::exec

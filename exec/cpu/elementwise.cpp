@@ -4,11 +4,11 @@
 
 namespace pipetwin::exec {
 
-template <class T>
-PIPETWIN_CLONES void add(const T* x, T* y, std::size_t size) {
+template <class T, class Sum>
+PIPETWIN_CLONES void add(const T* x, Sum* y, std::size_t size) {
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
-        y[i] += x[i];
+        y[i] = stored<Sum>(computed(y[i]) + computed(x[i]));
     }
 }
 
@@ -20,7 +20,7 @@ PIPETWIN_CLONES void lay_out(const T* skip, const T* bias, T* y, std::size_t n, 
         if (skip != nullptr && bias != nullptr) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t j = 0; j < width; ++j) {
-                row[j] = from[j] + bias[j];
+                row[j] = stored<T>(computed(from[j]) + computed(bias[j]));
             }
         } else {
             PIPETWIN_ELEMENTWISE
@@ -32,12 +32,12 @@ PIPETWIN_CLONES void lay_out(const T* skip, const T* bias, T* y, std::size_t n, 
 }
 
 template <class T>
-PIPETWIN_CLONES void add_rows(const T* x, T* sums, std::size_t n, std::size_t width) {
+PIPETWIN_CLONES void add_rows(const T* x, Computed<T>* sums, std::size_t n, std::size_t width) {
     for (std::size_t r = 0; r < n; ++r) {
         const T* const row = x + r * width;
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < width; ++j) {
-            sums[j] += row[j];
+            sums[j] += computed(row[j]);
         }
     }
 }
@@ -47,7 +47,8 @@ template <class T>
 PIPETWIN_CLONES void gelu_forward(const T* x, T* y, std::size_t size) {
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
-        y[i] = x[i] * normal(x[i]).distribution;
+        const Computed<T> value = computed(x[i]);
+        y[i] = stored<T>(value * normal(value).distribution);
     }
 }
 
@@ -56,20 +57,27 @@ template <class T>
 PIPETWIN_CLONES void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size) {
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
-        const Normal<T> at = normal(x[i]);
-        dx[i] = dy[i] * (at.distribution + x[i] * at.density);
+        const Computed<T> value = computed(x[i]);
+        const Normal<Computed<T>> at = normal(value);
+        dx[i] = stored<T>(computed(dy[i]) * (at.distribution + value * at.density));
     }
 }
 
 template void add(const float*, float*, std::size_t);
 template void add(const double*, double*, std::size_t);
+template void add(const BFloat16*, BFloat16*, std::size_t);
+template void add(const BFloat16*, float*, std::size_t);
 template void lay_out(const float*, const float*, float*, std::size_t, std::size_t);
 template void lay_out(const double*, const double*, double*, std::size_t, std::size_t);
+template void lay_out(const BFloat16*, const BFloat16*, BFloat16*, std::size_t, std::size_t);
 template void add_rows(const float*, float*, std::size_t, std::size_t);
 template void add_rows(const double*, double*, std::size_t, std::size_t);
+template void add_rows(const BFloat16*, float*, std::size_t, std::size_t);
 template void gelu_forward(const float*, float*, std::size_t);
 template void gelu_forward(const double*, double*, std::size_t);
+template void gelu_forward(const BFloat16*, BFloat16*, std::size_t);
 template void gelu_backward(const float*, const float*, float*, std::size_t);
 template void gelu_backward(const double*, const double*, double*, std::size_t);
+template void gelu_backward(const BFloat16*, const BFloat16*, BFloat16*, std::size_t);
 
 }  // namespace pipetwin::exec

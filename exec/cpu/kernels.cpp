@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "exec/cpu/blas.h"
+#include "exec/cpu/bfloat16.h"
 #include "exec/cpu/loops.h"
+#include "exec/cpu/products.h"
 #include "exec/device.h"
 
 namespace pipetwin::exec {
@@ -14,21 +15,23 @@ std::size_t count(std::int64_t n) {
     return static_cast<std::size_t>(n);
 }
 
-/// Calls f(T{}) with T = float or double.
+/// Calls f(T{}) with T = float, double or BFloat16.
 template <class F>
 auto with_type(DType type, F&& f) {
-    PIPETWIN_EXPECT(type == DType::F32 || type == DType::F64, "the CPU computes in fp32 and fp64");
-    return type == DType::F64 ? f(double{}) : f(float{});
+    PIPETWIN_EXPECT(type != DType::I32, "real numbers");
+    switch (type) {
+        case DType::F64:
+            return f(double{});
+        case DType::BF16:
+            return f(BFloat16{});
+        default:
+            return f(float{});
+    }
 }
 
-template <class T>
-Block<const T> block(ConstView view) {
-    return {view.as<T>(), view.columns};
-}
-
-template <class T>
-Block<T> block(View view) {
-    return {view.as<T>(), view.columns};
+Factor factor(ConstView view, Transposed transposed = Transposed::No) {
+    return {
+        .data = view.data, .type = view.dtype, .stride = view.columns, .transposed = transposed};
 }
 
 template <class From>
@@ -36,27 +39,37 @@ void upload_from(std::span<const From> from, View y) {
     PIPETWIN_EXPECT(from.size() == count(y.size()), "as many numbers as the tensor holds");
     with_type(y.dtype, [&](auto zero) {
         using T = decltype(zero);
-        std::ranges::transform(from, y.as<T>(), [](From value) { return static_cast<T>(value); });
+        std::ranges::transform(
+            from, y.as<T>(), [](From value) { return stored<T>(static_cast<Computed<T>>(value)); });
     });
 }
 
-/// Puts what is to be added to a product into its place; returns the beta of that product.
-template <class T>
-T lay_out_before(ConstView skip, ConstView bias, View y) {
-    if (skip.empty() && bias.empty()) {
-        return T(0);
-    }
-    lay_out(skip.as<T>(), bias.as<T>(), y.as<T>(), count(y.rows), count(y.columns));
-    return T(1);
+/// y = a b + skip + bias.
+void multiply(
+    std::int64_t k, const Factor& a, const Factor& b, ConstView skip, ConstView bias, View y) {
+    PIPETWIN_EXPECT(
+        (skip.empty() || skip.dtype == y.dtype) && (bias.empty() || bias.dtype == y.dtype),
+        "what is added to a product has the type of its result");
+    compute({.m = y.rows,
+             .n = y.columns,
+             .k = k,
+             .a = a,
+             .b = b,
+             .c = y.data,
+             .c_type = y.dtype,
+             .c_stride = y.columns,
+             .skip = skip.data,
+             .bias = bias.data});
 }
 
 template <class T>
 UpdateOperands<T> operands(const UpdateView& p) {
     return {.size = count(p.value.size()),
             .value = p.value.as<T>(),
-            .gradient = p.gradient.as<T>(),
-            .first = p.first.as<T>(),
-            .second = p.second.as<T>()};
+            .gradient = p.gradient.as<Computed<T>>(),
+            .first = p.first.as<Computed<T>>(),
+            .second = p.second.as<Computed<T>>(),
+            .master = p.master.as<Computed<T>>()};
 }
 
 /// `rule` returns the sum of the squares of the gradient.
@@ -101,44 +114,21 @@ class CpuKernels final : public Kernels {
 
     void linear_forward(
         ConstView x, ConstView w, ConstView b, ConstView skip, View y) const override {
-        with_type(y.dtype, [&](auto zero) {
-            using T = decltype(zero);
-            const T beta = lay_out_before<T>(skip, b, y);
-            product({.m = x.rows, .n = w.columns, .k = w.rows},
-                    T(1),
-                    block<T>(x),
-                    block<T>(w),
-                    beta,
-                    block<T>(y));
-        });
+        multiply(x.columns, factor(x), factor(w), skip, b, y);
     }
 
     void linear_backward_input(ConstView dy, ConstView w, ConstView skip, View dx) const override {
-        with_type(dx.dtype, [&](auto zero) {
-            using T = decltype(zero);
-            const T beta = lay_out_before<T>(skip, {}, dx);
-            product({.m = dy.rows, .n = w.rows, .k = w.columns, .b = Transposed::Yes},
-                    T(1),
-                    block<T>(dy),
-                    block<T>(w),
-                    beta,
-                    block<T>(dx));
-        });
+        multiply(dy.columns, factor(dy), factor(w, Transposed::Yes), skip, {}, dx);
     }
 
     void linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const override {
-        with_type(dw.dtype, [&](auto zero) {
-            using T = decltype(zero);
-            product({.m = dw.rows, .n = dw.columns, .k = x.rows, .a = Transposed::Yes},
-                    T(1),
-                    block<T>(x),
-                    block<T>(dy),
-                    T(1),
-                    block<T>(dw));
-            if (!db.empty()) {
-                add_rows(dy.as<T>(), db.as<T>(), count(dy.rows), count(dy.columns));
-            }
-        });
+        multiply(x.rows, factor(x, Transposed::Yes), factor(dy), dw, {}, dw);
+        if (!db.empty()) {
+            with_type(dy.dtype, [&](auto zero) {
+                using T = decltype(zero);
+                add_rows(dy.as<T>(), db.as<Computed<T>>(), count(dy.rows), count(dy.columns));
+            });
+        }
     }
 
     void layer_norm_forward(
@@ -150,7 +140,7 @@ class CpuKernels final : public Kernels {
                                          .x = x.as<T>(),
                                          .gain = gain.as<T>(),
                                          .bias = bias.as<T>()};
-            exec::layer_norm_forward(o, y.as<T>(), statistics.as<T>());
+            exec::layer_norm_forward(o, y.as<T>(), statistics.as<Computed<T>>());
         });
     }
 
@@ -168,7 +158,7 @@ class CpuKernels final : public Kernels {
                                          .gain = gain.as<T>(),
                                          .dy = dy.as<T>(),
                                          .skip = skip.as<T>()};
-            exec::layer_norm_backward_input(o, statistics.as<T>(), dx.as<T>());
+            exec::layer_norm_backward_input(o, statistics.as<Computed<T>>(), dx.as<T>());
         });
     }
 
@@ -178,7 +168,8 @@ class CpuKernels final : public Kernels {
             using T = decltype(zero);
             const LayerNormOperands<T> o{
                 .n = count(x.rows), .width = count(x.columns), .x = x.as<T>(), .dy = dy.as<T>()};
-            exec::layer_norm_backward_weight(o, statistics.as<T>(), dgain.as<T>(), dbias.as<T>());
+            exec::layer_norm_backward_weight(
+                o, statistics.as<Computed<T>>(), dgain.as<Computed<T>>(), dbias.as<Computed<T>>());
         });
     }
 
@@ -214,11 +205,8 @@ class CpuKernels final : public Kernels {
                             std::byte* scratch) const override {
         with_type(qkv.dtype, [&](auto zero) {
             using T = decltype(zero);
-            exec::attention_backward(shape,
-                                     softmax.as<T>(),
-                                     dcontext.as<T>(),
-                                     qkv.as<T>(),
-                                     reinterpret_cast<T*>(scratch));
+            exec::attention_backward(
+                shape, softmax.as<T>(), dcontext.as<T>(), qkv.as<T>(), scratch);
         });
     }
 
@@ -245,9 +233,9 @@ class CpuKernels final : public Kernels {
             const auto* const id = ids.as<std::int32_t>();
             for (std::int64_t r = 0; r < dy.rows; ++r) {
                 const T* const row = dy.as<T>() + r * width;
-                exec::add(row, dtokens.as<T>() + id[r] * width, count(width));
+                exec::add(row, dtokens.as<Computed<T>>() + id[r] * width, count(width));
                 if (!dplaces.empty()) {
-                    exec::add(row, dplaces.as<T>() + r % positions * width, count(width));
+                    exec::add(row, dplaces.as<Computed<T>>() + r % positions * width, count(width));
                 }
             }
         });
@@ -261,7 +249,7 @@ class CpuKernels final : public Kernels {
             using T = decltype(zero);
             const double found = exec::cross_entropy_forward(x.as<T>(),
                                                              targets.as<std::int32_t>(),
-                                                             log_sums.as<T>(),
+                                                             log_sums.as<Computed<T>>(),
                                                              count(x.rows),
                                                              count(x.columns));
             if (sum != nullptr) {
@@ -278,7 +266,7 @@ class CpuKernels final : public Kernels {
                                             .width = count(x.columns),
                                             .x = x.as<T>(),
                                             .targets = targets.as<std::int32_t>(),
-                                            .log_sums = log_sums.as<T>(),
+                                            .log_sums = log_sums.as<Computed<T>>(),
                                             .scale = scale};
             exec::cross_entropy_backward(o, dx.as<T>());
         });

@@ -3,21 +3,22 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "exec/cpu/bfloat16.h"
 #include "exec/kernels.h"
 
-/// The CPU's kernels on bare pointers, for T = float and double. `n` rows, `width` columns,
-/// row-major; what each computes stands in exec/kernels.h.
+/// The CPU's kernels on bare pointers, for T = float, double and BFloat16, of which only memory is
+/// made. `n` rows, `width` columns, row-major; what each computes stands in exec/kernels.h.
 namespace pipetwin::exec {
 
 // elementwise.cpp
-template <class T>
-void add(const T* x, T* y, std::size_t size);
+template <class T, class Sum>
+void add(const T* x, Sum* y, std::size_t size);
 /// y[r] = skip[r] + bias; either may be null, not both.
 template <class T>
 void lay_out(const T* skip, const T* bias, T* y, std::size_t n, std::size_t width);
 /// sums += the sum of the rows.
 template <class T>
-void add_rows(const T* x, T* sums, std::size_t n, std::size_t width);
+void add_rows(const T* x, Computed<T>* sums, std::size_t n, std::size_t width);
 template <class T>
 void gelu_forward(const T* x, T* y, std::size_t size);
 template <class T>
@@ -35,33 +36,39 @@ struct LayerNormOperands {
     const T* skip = nullptr;
 };
 template <class T>
-void layer_norm_forward(const LayerNormOperands<T>& o, T* y, T* statistics);
+void layer_norm_forward(const LayerNormOperands<T>& o, T* y, Computed<T>* statistics);
 template <class T>
-void layer_norm_backward_input(const LayerNormOperands<T>& o, const T* statistics, T* dx);
+void layer_norm_backward_input(const LayerNormOperands<T>& o, const Computed<T>* statistics, T* dx);
 template <class T>
 void layer_norm_backward_weight(const LayerNormOperands<T>& o,
-                                const T* statistics,
-                                T* dgain,
-                                T* dbias);
+                                const Computed<T>* statistics,
+                                Computed<T>* dgain,
+                                Computed<T>* dbias);
 
 // attention.cpp
 template <class T>
 void attention_forward(const AttentionShape& shape, const T* qkv, T* probabilities, T* context);
 template <class T>
-void attention_backward(
-    const AttentionShape& shape, const T* probabilities, const T* dcontext, T* qkv, T* scratch);
+void attention_backward(const AttentionShape& shape,
+                        const T* probabilities,
+                        const T* dcontext,
+                        T* qkv,
+                        std::byte* scratch);
 
 // cross_entropy.cpp
 template <class T>
-double cross_entropy_forward(
-    const T* x, const std::int32_t* targets, T* log_sums, std::size_t n, std::size_t width);
+double cross_entropy_forward(const T* x,
+                             const std::int32_t* targets,
+                             Computed<T>* log_sums,
+                             std::size_t n,
+                             std::size_t width);
 template <class T>
 struct CrossEntropyOperands {
     std::size_t n = 0;
     std::size_t width = 0;
     const T* x = nullptr;
     const std::int32_t* targets = nullptr;
-    const T* log_sums = nullptr;
+    const Computed<T>* log_sums = nullptr;
     double scale = 0;
 };
 template <class T>
@@ -72,9 +79,10 @@ template <class T>
 struct UpdateOperands {
     std::size_t size = 0;
     T* value = nullptr;
-    const T* gradient = nullptr;
-    T* first = nullptr;
-    T* second = nullptr;
+    const Computed<T>* gradient = nullptr;
+    Computed<T>* first = nullptr;
+    Computed<T>* second = nullptr;
+    Computed<T>* master = nullptr;  ///< where it has another type than the value
 };
 template <class T>
 double sgd(const UpdateOperands<T>& p, double rate);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "core/clones.h"
 #include "exec/cpu/loops.h"
@@ -32,36 +33,61 @@ PIPETWIN_INLINE double by_blocks(const T* g, std::size_t size, F&& update) {
     return sum;
 }
 
+/// What an update changes: the value itself where it is exact.
+template <class T>
+PIPETWIN_INLINE Computed<T>* exact_value(const UpdateOperands<T>& p) {
+    if constexpr (std::is_same_v<T, Computed<T>>) {
+        return p.value;
+    } else {
+        return p.master;
+    }
+}
+
+/// Rounds what was changed to the value, where that is another.
+template <class T>
+PIPETWIN_INLINE void round_value(const UpdateOperands<T>& p, std::size_t begin, std::size_t end) {
+    if constexpr (!std::is_same_v<T, Computed<T>>) {
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t i = begin; i < end; ++i) {
+            p.value[i] = stored<T>(p.master[i]);
+        }
+    }
+}
+
 }  // namespace
 
 template <class T>
 PIPETWIN_CLONES double sgd(const UpdateOperands<T>& p, double rate) {
-    T* const w = p.value;
-    const T* const g = p.gradient;
-    const T step = static_cast<T>(rate);
+    using C = Computed<T>;
+    C* const w = exact_value(p);
+    const C* const g = p.gradient;
+    const C step = static_cast<C>(rate);
     return by_blocks(
-        g, p.size, [=](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
+        g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t i = begin; i < end; ++i) {
                 w[i] -= step * g[i];
             }
+            round_value(p, begin, end);
         });
 }
 
 template <class T>
 PIPETWIN_CLONES double momentum(const UpdateOperands<T>& p, double rate, double mu) {
-    T* const w = p.value;
-    T* const v = p.first;
-    const T* const g = p.gradient;
-    const T step = static_cast<T>(rate);
-    const T keep = static_cast<T>(mu);
+    using C = Computed<T>;
+    C* const w = exact_value(p);
+    C* const v = p.first;
+    const C* const g = p.gradient;
+    const C step = static_cast<C>(rate);
+    const C keep = static_cast<C>(mu);
     return by_blocks(
-        g, p.size, [=](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
+        g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t i = begin; i < end; ++i) {
                 v[i] = keep * v[i] + g[i];
                 w[i] -= step * v[i];
             }
+            round_value(p, begin, end);
         });
 }
 
@@ -70,55 +96,60 @@ PIPETWIN_CLONES double rmsprop(const UpdateOperands<T>& p,
                                double rate,
                                double decay,
                                double epsilon) {
-    T* const w = p.value;
-    T* const v = p.first;
-    const T* const g = p.gradient;
-    const T step = static_cast<T>(rate);
-    const T keep = static_cast<T>(decay);
-    const T take = static_cast<T>(1 - decay);
-    const T eps = static_cast<T>(epsilon);
+    using C = Computed<T>;
+    C* const w = exact_value(p);
+    C* const v = p.first;
+    const C* const g = p.gradient;
+    const C step = static_cast<C>(rate);
+    const C keep = static_cast<C>(decay);
+    const C take = static_cast<C>(1 - decay);
+    const C eps = static_cast<C>(epsilon);
     return by_blocks(
-        g, p.size, [=](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
+        g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t i = begin; i < end; ++i) {
                 v[i] = keep * v[i] + take * (g[i] * g[i]);
                 w[i] -= step * (g[i] / (std::sqrt(v[i]) + eps));
             }
+            round_value(p, begin, end);
         });
 }
 
 template <class T>
 PIPETWIN_CLONES double adam(const UpdateOperands<T>& p, const AdamFactors& factors) {
-    T* const w = p.value;
-    T* const m = p.first;
-    T* const v = p.second;
-    const T* const g = p.gradient;
-    const T keep_m = static_cast<T>(factors.beta1);
-    const T take_m = static_cast<T>(1 - factors.beta1);
-    const T keep_v = static_cast<T>(factors.beta2);
-    const T take_v = static_cast<T>(1 - factors.beta2);
-    const T rate = static_cast<T>(factors.rate);
-    const T root_scale = static_cast<T>(factors.root_scale);
-    const T eps = static_cast<T>(factors.epsilon);
-    const T decay = static_cast<T>(factors.decay_factor);
+    using C = Computed<T>;
+    C* const w = exact_value(p);
+    C* const m = p.first;
+    C* const v = p.second;
+    const C* const g = p.gradient;
+    const C keep_m = static_cast<C>(factors.beta1);
+    const C take_m = static_cast<C>(1 - factors.beta1);
+    const C keep_v = static_cast<C>(factors.beta2);
+    const C take_v = static_cast<C>(1 - factors.beta2);
+    const C rate = static_cast<C>(factors.rate);
+    const C root_scale = static_cast<C>(factors.root_scale);
+    const C eps = static_cast<C>(factors.epsilon);
+    const C decay = static_cast<C>(factors.decay_factor);
     return by_blocks(
-        g, p.size, [=](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
+        g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t i = begin; i < end; ++i) {
                 m[i] = keep_m * m[i] + take_m * g[i];
                 v[i] = keep_v * v[i] + take_v * (g[i] * g[i]);
                 w[i] = decay * w[i] - rate * (m[i] / (std::sqrt(v[i]) * root_scale + eps));
             }
+            round_value(p, begin, end);
         });
 }
 
-template double sgd(const UpdateOperands<float>&, double);
-template double sgd(const UpdateOperands<double>&, double);
-template double momentum(const UpdateOperands<float>&, double, double);
-template double momentum(const UpdateOperands<double>&, double, double);
-template double rmsprop(const UpdateOperands<float>&, double, double, double);
-template double rmsprop(const UpdateOperands<double>&, double, double, double);
-template double adam(const UpdateOperands<float>&, const AdamFactors&);
-template double adam(const UpdateOperands<double>&, const AdamFactors&);
+#define PIPETWIN_UPDATES(T)                                                    \
+    template double sgd(const UpdateOperands<T>&, double);                     \
+    template double momentum(const UpdateOperands<T>&, double, double);        \
+    template double rmsprop(const UpdateOperands<T>&, double, double, double); \
+    template double adam(const UpdateOperands<T>&, const AdamFactors&)
+PIPETWIN_UPDATES(float);
+PIPETWIN_UPDATES(double);
+PIPETWIN_UPDATES(BFloat16);
+#undef PIPETWIN_UPDATES
 
 }  // namespace pipetwin::exec

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/clones.h"
+#include "exec/cpu/bfloat16.h"
 
 /// Functions for the inside of loops. The float versions have no branch and no call, so a loop over
 /// them becomes vector code; the double versions are the standard library's.
@@ -140,6 +141,19 @@ PIPETWIN_INLINE T largest_of(const T* x, std::size_t n) {
         largest = std::max(largest, x[i]);
     }
     return largest;
+}
+
+PIPETWIN_INLINE float largest_of(const BFloat16* x, std::size_t n) {
+    // Bits of floats are ordered as whole numbers are, but for the sign; the compiler makes vector
+    // code of whole numbers' maxima, which are the same in any order.
+    std::int16_t largest = -0x8000;
+    for (std::size_t i = 0; i < n; ++i) {
+        const auto bits = static_cast<std::int16_t>(x[i].bits);
+        const auto ordered = static_cast<std::int16_t>(bits ^ ((bits >> 15) & 0x7FFF));
+        largest = largest > ordered ? largest : ordered;
+    }
+    const auto bits = static_cast<std::uint16_t>(largest ^ ((largest >> 15) & 0x7FFF));
+    return computed(BFloat16{bits});
 }
 
 }  // namespace pipetwin::exec

@@ -21,7 +21,8 @@ Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format)
     };
     const std::int64_t positions = shape.positions;
     if (format.softmax == SoftmaxKept::Probabilities) {
-        return bytes_of(positions * (positions + shape.width / shape.heads), format.real);
+        return bytes_of(positions * positions, format.exact()) +
+               bytes_of(positions * (shape.width / shape.heads), format.real);
     }
     const std::int64_t rows = shape.samples * positions;
     return aligned(bytes_of(3 * rows * shape.width, format.real)) +

@@ -29,11 +29,7 @@ inline Numbers random_numbers(std::size_t count, std::uint64_t stream) {
 
 /// The elements of a real tensor or view, as doubles.
 inline Numbers numbers_of(exec::ConstView view) {
-    const auto size = static_cast<std::size_t>(view.size());
-    if (view.dtype == exec::DType::F64) {
-        return {view.as<double>(), view.as<double>() + size};
-    }
-    return {view.as<float>(), view.as<float>() + size};
+    return exec::values(exec::cpu_kernels(), view);
 }
 
 /// One layer with everything it needs to be called, without a stage.

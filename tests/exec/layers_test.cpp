@@ -169,6 +169,20 @@ std::vector<Case> cases_where(const std::function<bool(const Case&)>& condition)
     return chosen;
 }
 
+/// Of results beside exact ones from the same operands. A number of bf16 is off by up to 1/512 of
+/// itself; and an attention's softmax turns the rounding of its scores, which are up to 30 here,
+/// into a relative error of its result.
+double bound_of(DType type) {
+    switch (type) {
+        case DType::F64:
+            return 1e-13;
+        case DType::BF16:
+            return 2e-2;
+        default:
+            return 2e-6;
+    }
+}
+
 const auto case_name = [](const auto& chosen) { return chosen.param.name; };
 INSTANTIATE_TEST_SUITE_P(Layers, EveryLayer, ::testing::ValuesIn(cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Layers,
@@ -218,13 +232,12 @@ TEST_P(EveryLayer, HasTheShapeThatTheModelTells) {
 }
 
 TEST_P(EveryFormula, ComputesWhatItsFormulaSays) {
-    for (const DType type : {DType::F64, DType::F32}) {
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
         LayerRun run = EveryLayer::run(type);
         const Tensor y = run.forward();
         const Numbers found = y.empty() ? Numbers{run.loss} : numbers_of(y);
         const Numbers expected = GetParam().naive(testing::naive_input(run, GetParam().spec));
-        EXPECT_TRUE(agree<double>(found, expected, type == DType::F64 ? 1e-13 : 2e-6))
-            << to_string(type);
+        EXPECT_TRUE(agree<double>(found, expected, bound_of(type))) << to_string(type);
     }
 }
 
@@ -282,9 +295,33 @@ Gradients gradients(LayerRun& run, bool split, ConstView skip) {
 }
 
 TEST_P(EveryLayer, InputAndWeightGradientsInTwoActionsHaveTheBitsOfOne) {
-    for (const DType type : {DType::F64, DType::F32}) {
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
         LayerRun run = EveryLayer::run(type);
         EXPECT_EQ(gradients(run, false, {}), gradients(run, true, {}));
+    }
+}
+
+// In half precision finite differences would drown in rounding; the gradients in double, which
+// agree with them, stand in.
+TEST_P(EveryLayer, GradientsInHalfPrecisionAreNearTheExactOnesOfTheSameOperands) {
+    LayerRun half = EveryLayer::run(DType::BF16);
+    LayerRun exact = EveryLayer::run(DType::F64);
+    if (!exact.layer->input().token_ids) {
+        LayerRun::set(exact.x, numbers_of(half.x));
+    }
+    const std::vector<Parameter*> from = half.layer->parameters();
+    const std::vector<Parameter*> to = exact.layer->parameters();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        LayerRun::set(to[i]->value, numbers_of(from[i]->value));
+    }
+    const Gradients found = gradients(half, false, {});
+    const Gradients expected = gradients(exact, false, {});
+    // What a chain of layers has rounded on the way adds up, an attention's scores as above.
+    constexpr double bound = 0.1;
+    EXPECT_TRUE(agree<double>(found.input, expected.input, bound)) << "x";
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        EXPECT_EQ(from[i]->gradient.dtype(), DType::F32) << from[i]->name;
+        EXPECT_TRUE(agree<double>(found.weights[i], expected.weights[i], bound)) << from[i]->name;
     }
 }
 
@@ -311,17 +348,19 @@ TEST_P(EveryLayer, AddsTheSkipToItsOutputAndToTheGradientOfItsInput) {
 }
 
 TEST_P(EveryRealInput, MayPutTheGradientIntoThePlaceOfItsInput) {
-    LayerRun run = EveryLayer::run(DType::F32);
-    const Gradients apart = gradients(run, false, {});
-    run.forward();
-    run.zero_gradients();
-    const Tensor dy = output_gradient(run, output_weights(run));
-    LayerCall call = run.call();
-    run.layer->backward(call, run.kept, run.x, dy, {}, run.x);
-    EXPECT_EQ(numbers_of(run.x), apart.input);
-    std::size_t index = 0;
-    for (Parameter* const parameter : run.layer->parameters()) {
-        EXPECT_EQ(numbers_of(parameter->gradient), apart.weights[index++]) << parameter->name;
+    for (const DType type : {DType::F32, DType::BF16}) {
+        LayerRun run = EveryLayer::run(type);
+        const Gradients apart = gradients(run, false, {});
+        run.forward();
+        run.zero_gradients();
+        const Tensor dy = output_gradient(run, output_weights(run));
+        LayerCall call = run.call();
+        run.layer->backward(call, run.kept, run.x, dy, {}, run.x);
+        EXPECT_EQ(numbers_of(run.x), apart.input);
+        std::size_t index = 0;
+        for (Parameter* const parameter : run.layer->parameters()) {
+            EXPECT_EQ(numbers_of(parameter->gradient), apart.weights[index++]) << parameter->name;
+        }
     }
 }
 
@@ -358,7 +397,7 @@ TEST_P(EveryLayer, AddsToTheGradientsOfItsWeights) {
 
 TEST_P(EveryLayer, KeepsTheBytesItTells) {
     const Case& c = GetParam();
-    for (const DType type : {DType::F64, DType::F32}) {
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
         LayerRun run = EveryLayer::run(type);
         const Bytes before = run.arena.live()[MemoryKind::Stash];
         const Tensor y = run.forward();
@@ -429,6 +468,39 @@ TEST(Attention, DoesNotLookAhead) {
     const Numbers after = numbers_of(run.forward());
     EXPECT_TRUE(std::equal(before.begin(), before.end() - 4, after.begin()));
     EXPECT_FALSE(std::equal(before.begin(), before.end(), after.begin()));
+}
+
+TEST(Attention, InHalfPrecisionRoundsItsProbabilitiesAndItsResultsOnly) {
+    const AttentionShape shape{.samples = 2, .positions = 70, .heads = 2, .width = 16};
+    const Kernels& kernels = cpu_kernels();
+    // By the same operands, which both types can hold.
+    struct Found {
+        Numbers context;
+        Numbers gradients;
+    };
+    const auto found = [&](DType type) {
+        Arena arena;
+        const auto made = [&](std::int64_t rows, std::int64_t columns, std::uint64_t stream) {
+            Numbers numbers = random_numbers(static_cast<std::size_t>(rows * columns), stream);
+            Tensor half = arena.allocate(DType::BF16, rows, columns, MemoryKind::Stash);
+            LayerRun::set(half, numbers);
+            Tensor tensor = arena.allocate(type, rows, columns, MemoryKind::Stash);
+            LayerRun::set(tensor, numbers_of(half));
+            return tensor;
+        };
+        Tensor qkv = made(140, 48, 1);
+        const Tensor dcontext = made(140, 16, 2);
+        Tensor softmax = arena.allocate(type, 280, 70, MemoryKind::Stash);
+        Tensor context = arena.allocate(type, 140, 16, MemoryKind::Stash);
+        kernels.attention_forward(shape, qkv, softmax, context);
+        std::byte* const scratch = arena.workspace(attention_scratch(shape, type));
+        kernels.attention_backward(shape, softmax, context, dcontext, qkv, scratch);
+        return Found{numbers_of(context), numbers_of(qkv)};
+    };
+    const Found half = found(DType::BF16);
+    const Found exact = found(DType::F64);
+    EXPECT_TRUE(agree<double>(half.context, exact.context, 4e-3));
+    EXPECT_TRUE(agree<double>(half.gradients, exact.gradients, 6e-3));
 }
 
 }  // namespace

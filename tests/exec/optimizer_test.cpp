@@ -87,13 +87,19 @@ constexpr std::int64_t size =
     5000;  // more than one block of a fused pass, and a last one that is not full
 
 Parameter make_parameter(Arena& arena, DType type, int slots) {
+    const NumberFormat format(type);
     const auto allocate = [&](MemoryKind kind) {
-        Tensor tensor = arena.allocate(type, 1, size, kind);
+        const bool value = kind == MemoryKind::Weights;
+        Tensor tensor = arena.allocate(value ? type : format.exact(), 1, size, kind);
         cpu_kernels().fill_zero(tensor);
         return tensor;
     };
     Parameter parameter;
     parameter.value = allocate(MemoryKind::Weights);
+    if (format.has_master_weights()) {
+        parameter.master = allocate(MemoryKind::Optimizer);
+        cpu_kernels().upload(random_numbers(size, 1), parameter.master);
+    }
     parameter.gradient = allocate(MemoryKind::Gradients);
     if (slots > 0) {
         parameter.first = allocate(MemoryKind::Optimizer);
@@ -110,11 +116,12 @@ TEST_P(EveryOptimizer, FollowsItsFormulaOverSeveralSteps) {
     OptimizerSettings settings;
     settings.kind = GetParam().kind;
     settings.learning_rate = rate;
-    for (const DType type : {DType::F64, DType::F32}) {
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
         Arena arena;
         Parameter parameter = make_parameter(arena, type, GetParam().slots);
+        const Tensor& exact = parameter.master.empty() ? parameter.value : parameter.master;
         std::vector<Scalar> scalars;
-        for (const double w : numbers_of(parameter.value)) {
+        for (const double w : numbers_of(exact)) {
             scalars.push_back({.w = w});
         }
         for (int step = 1; step <= 4; ++step) {
@@ -132,7 +139,12 @@ TEST_P(EveryOptimizer, FollowsItsFormulaOverSeveralSteps) {
             expected.push_back(scalar.w);
         }
         const double bound = type == DType::F64 ? 1e-14 : 1e-6;
-        EXPECT_TRUE(agree<double>(numbers_of(parameter.value), expected, bound)) << to_string(type);
+        EXPECT_TRUE(agree<double>(numbers_of(exact), expected, bound)) << to_string(type);
+        if (type == DType::BF16) {
+            Tensor rounded = arena.allocate(type, 1, size, MemoryKind::Workspace);
+            cpu_kernels().upload(numbers_of(exact), rounded);
+            EXPECT_EQ(numbers_of(parameter.value), numbers_of(rounded));
+        }
     }
 }
 

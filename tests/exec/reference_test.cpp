@@ -76,7 +76,7 @@ TEST(Reference, C10OneStageAndOneMicroBatchHaveItsBits) {
     const Batch batch = random_batch(4);
     const std::vector<MicroBatch> slices = split(batch, {4});
     const std::unique_ptr<Device> device = make_cpu_device();
-    for (const Precision precision : {Precision::Fp32, Precision::Fp64}) {
+    for (const Precision precision : {Precision::Fp32, Precision::Fp64, Precision::Bf16}) {
         const Outcome expected = run(batch, {4}, precision);
         Arena arena;
         const Model model = small_gpt();
@@ -112,8 +112,10 @@ TEST(Reference, C10ARepeatedRunHasTheSameBits) {
 
 TEST(Reference, C09C11MicroBatchesOfAnySizeGiveTheGradientsAndLossOfTheWholeBatch) {
     const Batch batch = random_batch(7);
-    for (const Precision precision : {Precision::Fp32, Precision::Fp64}) {
-        const double bound = precision == Precision::Fp32 ? 1e-5 : 1e-12;
+    // In bf16, too, as rows are computed alike in every micro-batch and gradients are summed in
+    // fp32.
+    for (const Precision precision : {Precision::Fp32, Precision::Fp64, Precision::Bf16}) {
+        const double bound = precision == Precision::Fp64 ? 1e-12 : 1e-5;
         const Outcome whole = run(batch, {7}, precision);
         for (int micro_batches = 2; micro_batches <= 7; ++micro_batches) {
             const std::vector<int> sizes = micro_batch_sizes(7, micro_batches);

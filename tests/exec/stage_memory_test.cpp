@@ -189,7 +189,7 @@ class ByteWalk {
 
 TEST(Stage, C20HoldsTheBytesThatThePlanTellsAfterAndDuringEveryAction) {
     const Model model = small_gpt();
-    for (const Precision precision : {Precision::Fp32, Precision::Fp64}) {
+    for (const Precision precision : {Precision::Fp32, Precision::Fp64, Precision::Bf16}) {
         for (const std::vector<int>& partition :
              {std::vector{6}, {3, 3}, {1, 4, 1}, {1, 1, 1, 1, 1, 1}}) {
             const int stages = static_cast<int>(partition.size());

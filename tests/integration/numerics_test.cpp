@@ -56,6 +56,20 @@ TEST_P(EveryModel, C08LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEv
     }
 }
 
+TEST_P(EveryModel, C08TheSameHoldsInHalfPrecision) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+        Shape shape{.stages = 1, .schedule = schedule, .precision = Precision::Bf16};
+        const StepOutcome alone = pipeline_step(model, shape);
+        for (const int stages : {2, 4}) {
+            for (const RecomputeRules& recompute : test::every_recompute(stages)) {
+                shape.stages = stages;
+                shape.recompute = recompute;
+                EXPECT_TRUE(pipeline_step(model, shape) == alone) << test::to_string(shape);
+            }
+        }
+    }
+}
+
 TEST_P(EveryModel, GPipeEqualsTheReferenceWithDescendingBackwardBitForBit) {
     const Shape shape{.stages = 3, .micro_batches = 4, .batch = 10};
     EXPECT_TRUE(pipeline_step(model, shape) ==
@@ -81,7 +95,30 @@ TEST_P(EveryModel, C09C11TheGradientsAreThoseOfTheUnsplitBatchAlsoWhereItDoesNot
             test::expect_near(pipeline_step(model, shape),
                               reference_step(model, whole, BackwardOrder::Ascending),
                               1e-12);
+            // Rows are computed alike in every micro-batch, and gradients are summed in fp32.
+            shape.precision = whole.precision = Precision::Bf16;
+            test::expect_near(pipeline_step(model, shape),
+                              reference_step(model, whole, BackwardOrder::Ascending),
+                              1e-5);
         }
+    }
+}
+
+TEST_P(EveryModel, HalfPrecisionTrainsAsWellAsSingle) {
+    const auto losses = [this](Precision precision) {
+        const Shape shape{.stages = 2, .precision = precision};
+        Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+        std::vector<double> all;
+        for (int step = 0; step < 20; ++step) {
+            all.push_back(executor.run_step(random_batch(model, shape.batch, 1), step).loss);
+        }
+        return all;
+    };
+    const std::vector<double> half = losses(Precision::Bf16);
+    const std::vector<double> single = losses(Precision::Fp32);
+    EXPECT_LT(half.back(), 0.9 * half.front());
+    for (std::size_t step = 0; step < half.size(); ++step) {
+        EXPECT_NEAR(half[step], single[step], 0.01 * single.front()) << "step " << step;
     }
 }
 

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "exec/device.h"
+#include "exec/kernels.h"
 #include "exec/layers.h"
 
 namespace pipetwin::test {
@@ -118,11 +120,7 @@ exec::ExecutorOptions options_of(const Shape& shape) {
 }
 
 std::vector<double> values_of(const exec::Tensor& tensor) {
-    const auto size = static_cast<std::size_t>(tensor.size());
-    if (tensor.dtype() == exec::DType::F64) {
-        return {tensor.as<double>(), tensor.as<double>() + size};
-    }
-    return {tensor.as<float>(), tensor.as<float>() + size};
+    return exec::values(exec::cpu_kernels(), tensor);
 }
 
 void PrintTo(const NamedValues& values, std::ostream* out) {

@@ -1,0 +1,484 @@
+// Included once by each product_*.cpp, which says for what machine:
+//
+//   PIPETWIN_TARGET    attribute of every function
+//   vector_bytes       of a vector
+//   tile_rows, tile_vectors   the tile of c that lies in registers: rows, and vectors of a row
+//
+// The method is Goto and van de Geijn's (ACM TOMS 34, 2008): b is copied into panels as wide as a
+// tile, a block of a into panels as high as one, so that the innermost loop reads both straight on.
+//
+//                 +--- panel of b, depth x tile columns: first cache
+//                 v
+//   +---+      +-+-+-+-+
+//   | a |  x   | | | | |         a tile of c = sum over the depth of
+//   +---+      +-+-+-+-+                       (column of a's panel) x (row of b's panel)
+//   ^ panels of a, tile rows x depth: second cache
+//
+// Copying converts bf16 to fp32, so the innermost loop knows one type.
+
+// No include guard: see above.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "core/clones.h"
+#include "core/error.h"
+#include "exec/cpu/bfloat16.h"
+#include "exec/cpu/product_scratch.h"
+#include "exec/cpu/products.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using Index = std::int64_t;
+
+#define PIPETWIN_INLINE_TARGET [[gnu::always_inline]] PIPETWIN_TARGET inline
+
+template <class Real>
+struct Tile {
+    typedef Real Vector __attribute__((vector_size(vector_bytes)));
+    static constexpr Index lanes = vector_bytes / static_cast<Index>(sizeof(Real));
+    static constexpr Index rows = tile_rows;
+    static constexpr Index columns = tile_vectors * lanes;
+};
+
+template <class Vector, class Real>
+PIPETWIN_INLINE_TARGET Vector load(const Real* from) {
+    Vector vector;
+    std::memcpy(&vector, from, sizeof(Vector));
+    return vector;
+}
+
+template <std::size_t bytes>
+struct Bits {
+    typedef std::uint16_t Halves __attribute__((vector_size(bytes / 2)));
+    typedef std::uint32_t Wholes __attribute__((vector_size(bytes)));
+};
+
+template <class Vector>
+PIPETWIN_INLINE_TARGET Vector load(const BFloat16* from) {
+    using Halves = typename Bits<sizeof(Vector)>::Halves;
+    using Wholes = typename Bits<sizeof(Vector)>::Wholes;
+    Halves halves;
+    std::memcpy(&halves, from, sizeof(halves));
+    const Wholes wholes = __builtin_convertvector(halves, Wholes) << 16;
+    return std::bit_cast<Vector>(wholes);
+}
+
+template <class Vector, class Real>
+PIPETWIN_INLINE_TARGET void store(const Vector& vector, Real* to) {
+    std::memcpy(to, &vector, sizeof(Vector));
+}
+
+template <class Vector>
+PIPETWIN_INLINE_TARGET void store(const Vector& vector, BFloat16* to) {
+    using Halves = typename Bits<sizeof(Vector)>::Halves;
+    using Wholes = typename Bits<sizeof(Vector)>::Wholes;
+    const auto bits = std::bit_cast<Wholes>(vector);
+    const Wholes rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
+    const Wholes number = std::bit_cast<Wholes>((bits & 0x7FFFFFFFU) <= 0x7F800000U);
+    const Wholes chosen = (rounded & number) | ((bits | 0x400000U) & ~number);
+    const Halves halves = __builtin_convertvector(chosen >> 16, Halves);
+    std::memcpy(to, &halves, sizeof(halves));
+}
+
+/// Four rows of four become their columns.
+template <class Real>
+struct Quad {
+    typedef Real Vector __attribute__((vector_size(4 * sizeof(Real))));
+};
+
+template <class V>
+PIPETWIN_INLINE_TARGET void transpose(V& r0, V& r1, V& r2, V& r3) {
+    const V low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+    const V high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+    const V low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+    const V high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+    r0 = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+    r1 = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+    r2 = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+    r3 = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+}
+
+/// One panel of `width` columns and `depth` rows, of which `used` columns exist. In memory
+/// neighbours of a panel's row are neighbours.
+template <Index width, class Real, class Source>
+PIPETWIN_TARGET void copy_panel(
+    const Source* from, Index stride, Index depth, Index used, Real* panel) {
+    if (used == width) {
+        for (Index p = 0; p < depth; ++p) {
+            const Source* const row = from + p * stride;
+            Real* const to = panel + p * width;
+            constexpr Index ahead = 8;  // rows lie far apart: the machine does not foresee them
+            __builtin_prefetch(row + ahead * stride);
+            constexpr Index quads = width / 4 * 4;
+#pragma GCC unroll 16
+            for (Index j = 0; j < quads; j += 4) {
+                store(load<typename Quad<Real>::Vector>(row + j), to + j);
+            }
+#pragma GCC unroll 4
+            for (Index j = quads; j < width; ++j) {
+                to[j] = computed(row[j]);
+            }
+        }
+        return;
+    }
+    for (Index p = 0; p < depth; ++p) {
+        for (Index j = 0; j < width; ++j) {
+            panel[p * width + j] = j < used ? Real(computed(from[p * stride + j])) : Real(0);
+        }
+    }
+}
+
+/// The same where neighbours of a panel's column are neighbours in memory.
+template <Index width, class Real, class Source>
+PIPETWIN_TARGET void turn_panel(
+    const Source* from, Index stride, Index depth, Index used, Real* panel) {
+    using Vector = typename Quad<Real>::Vector;
+    constexpr Index quads = width / 4 * 4;
+    const Index whole = used == width ? depth / 4 * 4 : 0;
+    for (Index p = 0; p < whole; p += 4) {
+        Real* const to = panel + p * width;
+#pragma GCC unroll 16
+        for (Index j = 0; j < quads; j += 4) {
+            const Source* const source = from + j * stride + p;
+            auto r0 = load<Vector>(source);
+            auto r1 = load<Vector>(source + stride);
+            auto r2 = load<Vector>(source + 2 * stride);
+            auto r3 = load<Vector>(source + 3 * stride);
+            transpose(r0, r1, r2, r3);
+            store(r0, to + j);
+            store(r1, to + width + j);
+            store(r2, to + 2 * width + j);
+            store(r3, to + 3 * width + j);
+        }
+#pragma GCC unroll 4
+        for (Index j = quads; j < width; ++j) {
+#pragma GCC unroll 4
+            for (Index q = 0; q < 4; ++q) {
+                to[q * width + j] = computed(from[j * stride + p + q]);
+            }
+        }
+    }
+    for (Index p = whole; p < depth; ++p) {
+        for (Index j = 0; j < width; ++j) {
+            panel[p * width + j] = j < used ? Real(computed(from[j * stride + p])) : Real(0);
+        }
+    }
+}
+
+/// `lines` columns of a panel's direction from `line` on, depth `depth` from `begin` on, as panels
+/// one behind the other. `across`: whether memory runs along the depth.
+template <Index width, class Real, class Source>
+PIPETWIN_TARGET void make_panels(const Factor& factor,
+                                 bool across,
+                                 Index line,
+                                 Index lines,
+                                 Index begin,
+                                 Index depth,
+                                 Real* panels) {
+    const auto* const data = static_cast<const Source*>(factor.data);
+    if (across) {
+        for (Index i = 0; i < lines; i += width) {
+            turn_panel<width>(data + (line + i) * factor.stride + begin,
+                              factor.stride,
+                              depth,
+                              std::min(width, lines - i),
+                              panels + i * depth);
+        }
+        return;
+    }
+    constexpr Index rows_at_once = 32;  // so that pages of memory are met again soon
+    for (Index p = 0; p < depth; p += rows_at_once) {
+        for (Index i = 0; i < lines; i += width) {
+            copy_panel<width>(data + (begin + p) * factor.stride + line + i,
+                              factor.stride,
+                              std::min(rows_at_once, depth - p),
+                              std::min(width, lines - i),
+                              panels + i * depth + p * width);
+        }
+    }
+}
+
+template <Index width, class Real>
+PIPETWIN_TARGET void pack(const Factor& factor,
+                          bool across,
+                          Index line,
+                          Index lines,
+                          Index begin,
+                          Index depth,
+                          Real* panels) {
+    if constexpr (sizeof(Real) == sizeof(float)) {
+        if (factor.type == DType::BF16) {
+            make_panels<width, Real, BFloat16>(factor, across, line, lines, begin, depth, panels);
+            return;
+        }
+    }
+    make_panels<width, Real, Real>(factor, across, line, lines, begin, depth, panels);
+}
+
+/// Where a tile of c goes, and what is added on its way: `c`, `skip` and `bias` where the depth
+/// begins, `partial` where it goes on.
+template <class Real, class Storage>
+struct Goal {
+    Storage* c;
+    const Storage* skip;  ///< null: nothing
+    const Storage* bias;  ///< null: nothing
+    Index stride;
+    Real* partial;
+    Index partial_stride;
+    bool first;
+    bool last;
+};
+
+template <class Real, class Storage>
+PIPETWIN_INLINE_TARGET Goal<Real, Storage> at(Goal<Real, Storage> goal, Index row, Index column) {
+    goal.c += row * goal.stride + column;
+    goal.skip += goal.skip == nullptr ? 0 : row * goal.stride + column;
+    goal.bias += goal.bias == nullptr ? 0 : column;
+    goal.partial += row * goal.partial_stride + column;
+    return goal;
+}
+
+/// The sums of a tile: in registers, row by row.
+template <class Real>
+using Sums = typename Tile<Real>::Vector[tile_rows][tile_vectors];
+
+enum class Added { Nothing, Skip, Bias, Both, Partial };
+
+template <Added added, class Value, class Real, class Storage>
+PIPETWIN_INLINE_TARGET Value
+with_added(const Goal<Real, Storage>& goal, Index row, Index column, Value sum) {
+    if constexpr (added == Added::Partial) {
+        sum += load<Value>(goal.partial + row * goal.partial_stride + column);
+    }
+    if constexpr (added == Added::Skip || added == Added::Both) {
+        sum += load<Value>(goal.skip + row * goal.stride + column);
+    }
+    if constexpr (added == Added::Bias || added == Added::Both) {
+        sum += load<Value>(goal.bias + column);
+    }
+    return sum;
+}
+
+template <Added added, class Real, class Storage>
+PIPETWIN_INLINE_TARGET void put(const Goal<Real, Storage>& goal, Sums<Real>& sums) {
+    using T = Tile<Real>;
+#pragma GCC unroll 32
+    for (Index i = 0; i < T::rows; ++i) {
+#pragma GCC unroll 8
+        for (Index v = 0; v < tile_vectors; ++v) {
+            const Index j = v * T::lanes;
+            const auto value = with_added<added>(goal, i, j, sums[i][v]);
+            if (goal.last) {
+                store(value, goal.c + i * goal.stride + j);
+            } else {
+                store(value, goal.partial + i * goal.partial_stride + j);
+            }
+        }
+    }
+}
+
+/// A tile whose last rows or columns do not exist.
+template <Added added, class Real, class Storage>
+PIPETWIN_TARGET void put_part(const Goal<Real, Storage>& goal,
+                              const Real* sums,
+                              Index rows,
+                              Index columns) {
+    typedef Real One __attribute__((vector_size(sizeof(Real))));
+    for (Index i = 0; i < rows; ++i) {
+        for (Index j = 0; j < columns; ++j) {
+            const One sum = load<One>(sums + i * Tile<Real>::columns + j);
+            const One value = with_added<added>(goal, i, j, sum);
+            if (goal.last) {
+                store(value, goal.c + i * goal.stride + j);
+            } else {
+                store(value, goal.partial + i * goal.partial_stride + j);
+            }
+        }
+    }
+}
+
+template <Added added, class Real, class Storage>
+PIPETWIN_TARGET void make_tile(Index depth,
+                               const Real* a,
+                               const Real* b,
+                               const Goal<Real, Storage>& goal,
+                               Index rows,
+                               Index columns) {
+    using T = Tile<Real>;
+    using Vector = typename T::Vector;
+#pragma GCC unroll 32
+    for (Index i = 0; i < T::rows; ++i) {
+        __builtin_prefetch(added == Added::Partial
+                               ? static_cast<const void*>(goal.partial + i * goal.partial_stride)
+                               : goal.c + i * goal.stride);
+    }
+    Sums<Real> sum = {};
+#pragma GCC unroll 4
+    for (Index p = 0; p < depth; ++p) {
+        Vector line[tile_vectors];
+#pragma GCC unroll 8
+        for (Index v = 0; v < tile_vectors; ++v) {
+            line[v] = load<Vector>(b + v * T::lanes);
+        }
+#pragma GCC unroll 32
+        for (Index i = 0; i < T::rows; ++i) {
+            const Real x = a[i];
+#pragma GCC unroll 8
+            for (Index v = 0; v < tile_vectors; ++v) {
+                sum[i][v] += x * line[v];
+            }
+        }
+        a += T::rows;
+        b += T::columns;
+    }
+    if (rows == T::rows && columns == T::columns) {
+        put<added>(goal, sum);
+        return;
+    }
+    alignas(64) Real sums[T::rows * T::columns];
+#pragma GCC unroll 32
+    for (Index i = 0; i < T::rows; ++i) {
+#pragma GCC unroll 8
+        for (Index v = 0; v < tile_vectors; ++v) {
+            store(sum[i][v], sums + i * T::columns + v * T::lanes);
+        }
+    }
+    put_part<added>(goal, sums, rows, columns);
+}
+
+/// A part of c, and how deep the part of a and b is that belongs to it.
+struct Part {
+    Index row = 0;
+    Index rows = 0;
+    Index column = 0;
+    Index columns = 0;
+    Index begin = 0;
+    Index depth = 0;
+};
+
+template <Added added, class Real, class Storage>
+PIPETWIN_TARGET void make_tiles(const Part& part,
+                                Causal causal,
+                                const Real* a,
+                                const Real* b,
+                                const Goal<Real, Storage>& goal) {
+    using T = Tile<Real>;
+    for (Index j = 0; j < part.columns; j += T::columns) {
+        for (Index i = 0; i < part.rows; i += T::rows) {
+            const Index row = part.row + i;
+            const Index end_row = row + T::rows;
+            if (causal == Causal::Result && part.column + j >= end_row) {
+                continue;
+            }
+            Index begin = 0;
+            Index end = part.depth;
+            if (causal == Causal::A) {
+                end = std::clamp<Index>(end_row - part.begin, 0, part.depth);
+            }
+            if (causal == Causal::ATransposed) {
+                begin = std::clamp<Index>(row - part.begin, 0, part.depth);
+            }
+            make_tile<added>(end - begin,
+                             a + i * part.depth + begin * T::rows,
+                             b + j * part.depth + begin * T::columns,
+                             at(goal, i, j),
+                             std::min(T::rows, part.rows - i),
+                             std::min(T::columns, part.columns - j));
+        }
+    }
+}
+
+template <class Real, class Storage>
+PIPETWIN_TARGET void make_part(const Part& part,
+                               Causal causal,
+                               const Real* a,
+                               const Real* b,
+                               const Goal<Real, Storage>& goal) {
+    if (!goal.first) {
+        make_tiles<Added::Partial>(part, causal, a, b, goal);
+    } else if (goal.skip != nullptr && goal.bias != nullptr) {
+        make_tiles<Added::Both>(part, causal, a, b, goal);
+    } else if (goal.skip != nullptr) {
+        make_tiles<Added::Skip>(part, causal, a, b, goal);
+    } else if (goal.bias != nullptr) {
+        make_tiles<Added::Bias>(part, causal, a, b, goal);
+    } else {
+        make_tiles<Added::Nothing>(part, causal, a, b, goal);
+    }
+}
+
+Index rounded_up(Index value, Index to) {
+    return (value + to - 1) / to * to;
+}
+
+/// Of b so many numbers at a time are in panels: a share of the last cache. Of a so many rows: a
+/// block fits into half of the second. Measured on a Zen 3; neither changes a bit.
+constexpr Index b_numbers = Index{1} << 21U;
+constexpr Index a_rows = 144;
+
+template <class Real, class Storage>
+PIPETWIN_TARGET void multiply(const Product& p) {
+    using T = Tile<Real>;
+    constexpr bool rounds = sizeof(Real) != sizeof(Storage);
+    const bool a_across = p.a.transposed == Transposed::No;
+    const bool b_across = p.b.transposed == Transposed::Yes;
+    const Index columns_at_once = std::min(
+        rounded_up(p.n, T::columns),
+        std::max(T::columns, b_numbers / std::max<Index>(p.k, 1) / T::columns * T::columns));
+    Real* const b = b_scratch<Real>(columns_at_once * p.k);
+    Real* const a = a_scratch<Real>(a_rows * block_depth);
+    Real* const partial =
+        rounds && p.k > block_depth ? c_scratch<Real>(a_rows * columns_at_once) : nullptr;
+    for (Index column = 0; column < p.n; column += columns_at_once) {
+        const Index columns = std::min(columns_at_once, p.n - column);
+        const Index padded = rounded_up(columns, T::columns);
+        for (Index begin = 0; begin < p.k; begin += block_depth) {
+            const Index depth = std::min(block_depth, p.k - begin);
+            pack<T::columns>(p.b, b_across, column, columns, begin, depth, b + begin * padded);
+        }
+        for (Index row = 0; row < p.m; row += a_rows) {
+            const Index rows = std::min(a_rows, p.m - row);
+            const Index place = row * p.c_stride + column;
+            Goal<Real, Storage> goal{
+                .c = static_cast<Storage*>(p.c) + place,
+                .skip = p.skip == nullptr ? nullptr : static_cast<const Storage*>(p.skip) + place,
+                .bias = p.bias == nullptr ? nullptr : static_cast<const Storage*>(p.bias) + column,
+                .stride = p.c_stride,
+                .partial = partial,
+                .partial_stride = columns_at_once,
+                .first = true,
+                .last = false};
+            if constexpr (!rounds) {
+                goal.partial = goal.c;
+                goal.partial_stride = goal.stride;
+            }
+            for (Index begin = 0; begin < p.k; begin += block_depth) {
+                const Part part{.row = row,
+                                .rows = rows,
+                                .column = column,
+                                .columns = columns,
+                                .begin = begin,
+                                .depth = std::min(block_depth, p.k - begin)};
+                pack<T::rows>(p.a, a_across, row, rows, begin, part.depth, a);
+                goal.first = begin == 0;
+                goal.last = begin + part.depth == p.k;
+                make_part(part, p.causal, a, b + begin * padded, goal);
+            }
+        }
+    }
+}
+
+PIPETWIN_TARGET void multiply_any(const Product& p) {
+    if (p.c_type == DType::F64) {
+        multiply<double, double>(p);
+    } else if (p.c_type == DType::BF16) {
+        multiply<float, BFloat16>(p);
+    } else {
+        multiply<float, float>(p);
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

@@ -1,0 +1,120 @@
+#include "exec/cpu/products.h"
+
+#include <array>
+#include <memory>
+#include <new>
+
+#include "core/error.h"
+#include "exec/cpu/product_scratch.h"
+
+namespace pipetwin::exec {
+
+void multiply_baseline(const Product& product);
+#if defined(__x86_64__)
+void multiply_avx2(const Product& product);
+void multiply_avx512(const Product& product);
+#endif
+
+namespace {
+
+struct Kernel {
+    std::string_view name;
+    void (*multiply)(const Product&);
+    bool can_run;
+};
+
+const std::array<Kernel, 3>& kernels() {
+#if defined(__x86_64__)
+    static const std::array<Kernel, 3> all{
+        {{"avx512f",
+          multiply_avx512,
+          __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+              __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+              __builtin_cpu_supports("fma") != 0},
+         {"avx2",
+          multiply_avx2,
+          __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0},
+         {"baseline", multiply_baseline, true}}};
+#else
+    static const std::array<Kernel, 3> all{{{"baseline", multiply_baseline, true},
+                                            {"avx2", nullptr, false},
+                                            {"avx512f", nullptr, false}}};
+#endif
+    return all;
+}
+
+const Kernel& best() {
+    static const Kernel& chosen = []() -> const Kernel& {
+        for (const Kernel& kernel : kernels()) {
+            if (kernel.can_run) {
+                return kernel;
+            }
+        }
+        throw InternalError("a kernel for any machine");
+    }();
+    return chosen;
+}
+
+void check(const Product& p) {
+    const bool exact = p.c_type == DType::F64;
+    PIPETWIN_EXPECT((p.a.type == DType::F64) == exact && (p.b.type == DType::F64) == exact,
+                    "factors of a product whose types go together");
+    PIPETWIN_EXPECT(p.k > 0, "a product has something to sum");
+}
+
+struct Free {
+    void operator()(void* memory) const noexcept {
+        ::operator delete(memory, std::align_val_t{4096});
+    }
+};
+struct Room {
+    std::unique_ptr<void, Free> memory;
+    std::size_t bytes = 0;
+};
+
+}  // namespace
+
+void* product_scratch(ScratchUse use, std::size_t bytes) {
+    thread_local std::array<Room, 4> rooms;
+    Room& room = rooms[static_cast<std::size_t>(use)];
+    if (room.bytes < bytes) {
+        room.memory.reset();
+        room.bytes = 0;
+        room.memory.reset(::operator new(bytes, std::align_val_t{4096}));
+        room.bytes = bytes;
+    }
+    return room.memory.get();
+}
+
+void compute(const Product& product) {
+    check(product);
+    best().multiply(product);
+}
+
+std::string_view product_kernel() {
+    return best().name;
+}
+
+std::vector<std::string_view> product_kernels() {
+    std::vector<std::string_view> names;
+    for (const Kernel& kernel : kernels()) {
+        if (kernel.can_run) {
+            names.push_back(kernel.name);
+        }
+    }
+    return names;
+}
+
+void compute_with(std::string_view kernel, const Product& product) {
+    check(product);
+    for (const Kernel& candidate : kernels()) {
+        if (candidate.name == kernel) {
+            PIPETWIN_EXPECT(candidate.can_run, "a kernel that this machine can run");
+            candidate.multiply(product);
+            return;
+        }
+    }
+    throw InternalError("a kernel of products");
+}
+
+}  // namespace pipetwin::exec
