@@ -1,15 +1,19 @@
-// How fast the CPU's kernels are, one thread, beside the plain matrix product of the same machine:
-// absolute rates move from hour to hour, so only the ratios of one run mean something.
+// How fast the CPU's kernels are, one thread, beside a plain matrix product and the memory of the
+// same machine: absolute rates move from hour to hour, so only the ratios of one run mean
+// something.
 //
-//   build/release/bench/kernel_bench [samples] [positions] [width] [heads] [vocabulary]
+//   build/release/bench/kernel_bench [fp32|bf16] [samples] [positions] [width] [heads] [vocabulary]
 #include "exec/kernels.h"
 
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -53,9 +57,10 @@ double seconds(const std::function<void()>& call) {
 
 class Bench {
   public:
-    explicit Bench(const Sizes& sizes) : sizes_(sizes) {}
+    Bench(const Sizes& sizes, NumberFormat format) : sizes_(sizes), format_(format) {}
 
     void run() {
+        memory();
         products();
         attention();
         elementwise();
@@ -65,7 +70,13 @@ class Bench {
 
   private:
     Tensor tensor(std::int64_t rows, std::int64_t columns) {
-        Tensor made = arena_.allocate(DType::F32, rows, columns, MemoryKind::Stash);
+        return tensor(format_.real, rows, columns);
+    }
+    Tensor exact(std::int64_t rows, std::int64_t columns) {
+        return tensor(format_.exact(), rows, columns);
+    }
+    Tensor tensor(DType type, std::int64_t rows, std::int64_t columns) {
+        Tensor made = arena_.allocate(type, rows, columns, MemoryKind::Stash);
         std::vector<float> values(static_cast<std::size_t>(made.size()));
         const RandomStream random(static_cast<std::uint64_t>(++made_));
         for (std::size_t i = 0; i < values.size(); ++i) {
@@ -85,9 +96,27 @@ class Bench {
             fmt::print("  {:>7.1f} GFLOP/s  {:>4.0f} % of the first", rate, 100 * rate / peak_);
         }
         if (bytes > 0) {
-            fmt::print("  {:>7.1f} GB/s", bytes / time / 1e9);
+            if (bandwidth_ == 0) {
+                bandwidth_ = bytes / time;
+            }
+            fmt::print("  {:>7.1f} GB/s  {:>4.0f} % of a copy",
+                       bytes / time / 1e9,
+                       100 * bytes / time / bandwidth_);
         }
         fmt::print("\n");
+    }
+
+    /// What every pass is held against: it reads and writes, too.
+    void memory() {
+        const Tensor from = exact(4096, 4096);
+        Tensor to = exact(4096, 4096);
+        const auto bytes = static_cast<double>(from.bytes().count);
+        line("copy of 64 MiB",
+             seconds([&] {
+                 std::memcpy(to.data(), from.data(), static_cast<std::size_t>(from.bytes().count));
+             }),
+             0,
+             2 * bytes);
     }
 
     void products() {
@@ -104,8 +133,8 @@ class Bench {
         const Tensor b = tensor(1, 4 * d);
         Tensor y = tensor(n, 4 * d);
         Tensor dx = tensor(n, d);
-        Tensor dw = tensor(d, 4 * d);
-        Tensor db = tensor(1, 4 * d);
+        Tensor dw = exact(d, 4 * d);
+        Tensor db = exact(1, 4 * d);
         const double operations = 2.0 * static_cast<double>(n * d * 4 * d);
         line("linear forward",
              seconds([&] { kernels_.linear_forward(x, w, b, {}, y); }),
@@ -130,7 +159,8 @@ class Bench {
         Tensor qkv = tensor(n, 3 * std::int64_t{sizes_.width});
         Tensor probabilities = tensor(n * sizes_.heads, sizes_.positions);
         Tensor context = tensor(n, sizes_.width);
-        Tensor scratch = tensor(1, attention_scratch(shape));
+        std::byte* const scratch = arena_.workspace(attention_scratch(shape, format_));
+        const Tensor dcontext = tensor(n, sizes_.width);
         // What is useful: half of every product lies above the diagonal.
         const double product = static_cast<double>(n) * sizes_.positions * sizes_.width;
         line("attention forward",
@@ -139,8 +169,7 @@ class Bench {
              0);
         line("attention backward",
              seconds([&] {
-                 kernels_.attention_backward(
-                     shape, probabilities, context, qkv, static_cast<std::byte*>(scratch.data()));
+                 kernels_.attention_backward(shape, probabilities, context, dcontext, qkv, scratch);
              }),
              4 * product,
              0);
@@ -153,9 +182,9 @@ class Bench {
         const Tensor dy = tensor(n, wide);
         const Tensor gain = tensor(1, wide);
         Tensor y = tensor(n, wide);
-        Tensor statistics = tensor(n, 2);
-        Tensor dgain = tensor(1, wide);
-        Tensor dbias = tensor(1, wide);
+        Tensor statistics = exact(n, 2);
+        Tensor dgain = exact(1, wide);
+        Tensor dbias = exact(1, wide);
         const auto bytes = static_cast<double>(x.bytes().count);
         line("gelu forward", seconds([&] { kernels_.gelu_forward(x, y); }), 0, 2 * bytes);
         line("gelu backward", seconds([&] { kernels_.gelu_backward(x, dy, y); }), 0, 3 * bytes);
@@ -179,12 +208,13 @@ class Bench {
         const std::int64_t n = std::int64_t{sizes_.samples} * sizes_.positions;
         const Tensor logits = tensor(n, sizes_.vocabulary);
         Tensor gradient = tensor(n, sizes_.vocabulary);
-        Tensor log_sums = tensor(n, 1);
+        Tensor log_sums = exact(n, 1);
+        double sum = 0;
         Tensor targets = arena_.allocate(DType::I32, n, 1, MemoryKind::Stash);
         kernels_.fill_zero(targets);
         const auto bytes = static_cast<double>(logits.bytes().count);
         line("cross-entropy forward",
-             seconds([&] { kernels_.cross_entropy_forward(logits, targets, log_sums); }),
+             seconds([&] { kernels_.cross_entropy_forward(logits, targets, log_sums, &sum); }),
              0,
              bytes);
         line("cross-entropy backward",
@@ -198,26 +228,34 @@ class Bench {
     void updates() {
         Parameter parameter;
         parameter.value = tensor(4096, 1024);
-        parameter.gradient = tensor(4096, 1024);
-        parameter.first = tensor(4096, 1024);
-        parameter.second = tensor(4096, 1024);
+        parameter.gradient = exact(4096, 1024);
+        parameter.first = exact(4096, 1024);
+        parameter.second = exact(4096, 1024);
         kernels_.fill_zero(parameter.second);
-        const auto bytes = static_cast<double>(parameter.value.bytes().count);
+        const auto bytes = static_cast<double>(parameter.gradient.bytes().count);
+        double beside = 0;
+        if (format_.has_master_weights()) {
+            parameter.master = exact(4096, 1024);
+            beside = bytes / 2;  // the rounded value
+        }
         const std::unique_ptr<Device> device = make_cpu_device();
+        const std::span<double> squares = device->results(1);
         const auto time = [&](OptimizerKind kind) {
             OptimizerSettings settings;
             settings.kind = kind;
-            return seconds([&] { update(*device, parameter, settings, 1); });
+            return seconds([&] { update(*device, std::array{&parameter}, settings, 1, squares); });
         };
-        line("sgd", time(OptimizerKind::Sgd), 0, 3 * bytes);
-        line("adamw", time(OptimizerKind::AdamW), 0, 7 * bytes);
+        line("sgd", time(OptimizerKind::Sgd), 0, 3 * bytes + beside);
+        line("adamw", time(OptimizerKind::AdamW), 0, 7 * bytes + beside);
     }
 
     Sizes sizes_;
+    NumberFormat format_;
     Arena arena_;
     const Kernels& kernels_ = cpu_kernels();
     int made_ = 0;
-    double peak_ = 0;
+    double peak_ = 0;       ///< operations per second
+    double bandwidth_ = 0;  ///< bytes per second
 };
 
 }  // namespace
@@ -226,12 +264,19 @@ class Bench {
 int main(int argc, char** argv) {
     using namespace pipetwin::exec;
     Sizes sizes;
+    NumberFormat format;
     const std::vector<int*> given{
         &sizes.samples, &sizes.positions, &sizes.width, &sizes.heads, &sizes.vocabulary};
-    for (int i = 1; i < argc && i <= static_cast<int>(given.size()); ++i) {
-        *given[static_cast<std::size_t>(i - 1)] = std::max(1, std::atoi(argv[i]));
+    std::size_t next = 0;
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view argument = argv[i];
+        if (argument == "bf16" || argument == "fp32") {
+            format.real = argument == "bf16" ? DType::BF16 : DType::F32;
+        } else if (next < given.size()) {
+            *given[next++] = std::max(1, std::atoi(argv[i]));
+        }
     }
     prepare_cpu_thread();
-    Bench(sizes).run();
+    Bench(sizes, format).run();
     return 0;
 }

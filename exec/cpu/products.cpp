@@ -2,10 +2,10 @@
 
 #include <array>
 #include <memory>
-#include <new>
 
 #include "core/error.h"
 #include "exec/cpu/product_scratch.h"
+#include "exec/memory.h"
 
 namespace pipetwin::exec {
 
@@ -62,13 +62,11 @@ void check(const Product& p) {
     PIPETWIN_EXPECT(p.k > 0, "a product has something to sum");
 }
 
-struct Free {
-    void operator()(void* memory) const noexcept {
-        ::operator delete(memory, std::align_val_t{4096});
-    }
+struct GiveBack {
+    void operator()(void* memory) const noexcept { host_memory().give_back(memory, 0); }
 };
 struct Room {
-    std::unique_ptr<void, Free> memory;
+    std::unique_ptr<void, GiveBack> memory;
     std::size_t bytes = 0;
 };
 
@@ -80,8 +78,12 @@ void* product_scratch(ScratchUse use, std::size_t bytes) {
     if (room.bytes < bytes) {
         room.memory.reset();
         room.bytes = 0;
-        room.memory.reset(::operator new(bytes, std::align_val_t{4096}));
-        room.bytes = bytes;
+        constexpr std::size_t huge_page = std::size_t{2} << 20U;
+        constexpr std::size_t cache_line = 64;
+        const std::size_t unit = bytes < huge_page ? cache_line : huge_page;
+        const std::size_t rounded = (bytes + unit - 1) / unit * unit;
+        room.memory.reset(host_memory().take(rounded));
+        room.bytes = rounded;
     }
     return room.memory.get();
 }

@@ -25,6 +25,7 @@ using test_stages::small_gpt;
 /// A profile whose bytes are those that the layers tell; times do not matter.
 Profile byte_profile(const Model& model, const std::vector<int>& sizes, Precision precision) {
     Profile profile;
+    profile.precision = std::string(to_string(precision));
     for (int i = 0; i < model.layer_count(); ++i) {
         const Layer& layer = model.layer(i);
         LayerCost cost;
