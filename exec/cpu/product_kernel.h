@@ -413,10 +413,14 @@ Index rounded_up(Index value, Index to) {
     return (value + to - 1) / to * to;
 }
 
-/// Of b so many numbers at a time are in panels: a share of the last cache. Of a so many rows: a
-/// block fits into half of the second. Measured on a Zen 3; neither changes a bit.
-constexpr Index b_numbers = Index{1} << 21U;
+/// Of a so many rows at a time: a block of them fits into half of the second cache.
 constexpr Index a_rows = 144;
+/// Up to so many numbers all of a is kept in panels, so that b may be cut small: they share the
+/// last cache. Else b is cut as little as that cache allows, since a is copied again for each part
+/// of it. Measured on a Zen 3; none of these changes a bit.
+constexpr Index a_numbers = Index{1} << 20U;
+constexpr Index b_numbers_small = Index{1} << 19U;
+constexpr Index b_numbers = Index{1} << 21U;
 
 template <class Real, class Storage>
 PIPETWIN_TARGET void multiply(const Product& p) {
@@ -424,11 +428,14 @@ PIPETWIN_TARGET void multiply(const Product& p) {
     constexpr bool rounds = sizeof(Real) != sizeof(Storage);
     const bool a_across = p.a.transposed == Transposed::No;
     const bool b_across = p.b.transposed == Transposed::Yes;
+    const bool all_of_a = p.m * p.k <= a_numbers;
     const Index columns_at_once = std::min(
         rounded_up(p.n, T::columns),
-        std::max(T::columns, b_numbers / std::max<Index>(p.k, 1) / T::columns * T::columns));
+        std::max(T::columns,
+                 (all_of_a ? b_numbers_small : b_numbers) / p.k / T::columns * T::columns));
     Real* const b = b_scratch<Real>(columns_at_once * p.k);
-    Real* const a = a_scratch<Real>(a_rows * block_depth);
+    Real* const a =
+        a_scratch<Real>(all_of_a ? rounded_up(p.m, T::rows) * p.k : a_rows * block_depth);
     Real* const partial =
         rounds && p.k > block_depth ? c_scratch<Real>(a_rows * columns_at_once) : nullptr;
     for (Index column = 0; column < p.n; column += columns_at_once) {
@@ -461,10 +468,14 @@ PIPETWIN_TARGET void multiply(const Product& p) {
                                 .columns = columns,
                                 .begin = begin,
                                 .depth = std::min(block_depth, p.k - begin)};
-                pack<T::rows>(p.a, a_across, row, rows, begin, part.depth, a);
+                Real* const panels =
+                    all_of_a ? a + row * p.k + begin * rounded_up(rows, T::rows) : a;
+                if (!all_of_a || column == 0) {
+                    pack<T::rows>(p.a, a_across, row, rows, begin, part.depth, panels);
+                }
                 goal.first = begin == 0;
                 goal.last = begin + part.depth == p.k;
-                make_part(part, p.causal, a, b + begin * padded, goal);
+                make_part(part, p.causal, panels, b + begin * padded, goal);
             }
         }
     }
