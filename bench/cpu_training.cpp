@@ -1,7 +1,8 @@
 // A training step of a GPT on the CPU beside PyTorch's, and beside what the machine could do at
 // best.
 //
-//   build/release/bench/cpu_training [rounds] [--peer-bf16] [--peer bench/peers/torch_gpt.py]
+//   build/release/bench/cpu_training [rounds] [--threads 1|2] [--peer-bf16] [--peer
+//   bench/peers/torch_gpt.py]
 //
 // GPT with 4 layers, d 512, 8 heads, 256 positions, 8 samples, vocabulary 8192, AdamW. All take
 // turns step by step, so that a slow minute slows all; only ratios of one run mean something. One
@@ -374,7 +375,8 @@ Runner torch(const std::shared_ptr<Peer>& peer, std::string name) {
 
 struct Arguments {
     int rounds = 5;
-    bool peer_bf16 = false;
+    int threads = 0;         ///< 0: one, and then two
+    bool peer_bf16 = false;  ///< minutes for each step where the processor has no bf16
     std::string peer = "bench/peers/torch_gpt.py";
 };
 
@@ -451,6 +453,8 @@ int main(int argc, char** argv) {
         const std::string_view argument = argv[i];
         if (argument == "--peer-bf16") {
             arguments.peer_bf16 = true;
+        } else if (argument == "--threads" && i + 1 < argc) {
+            arguments.threads = std::atoi(argv[++i]);
         } else if (argument == "--peer" && i + 1 < argc) {
             arguments.peer = argv[++i];
         } else {
@@ -460,8 +464,12 @@ int main(int argc, char** argv) {
     ::signal(SIGPIPE, SIG_IGN);
     try {
         fmt::print("matrix products by the kernel \"{}\"\n", exec::product_kernel());
-        one_thread(arguments);
-        two_threads(arguments);
+        if (arguments.threads != 2) {
+            one_thread(arguments);
+        }
+        if (arguments.threads != 1) {
+            two_threads(arguments);
+        }
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());
         return 1;
