@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "exec/cpu/onednn_products.h"
 #include "exec/cpu/product_scratch.h"
 #include "exec/memory.h"
 
@@ -90,6 +91,11 @@ void* product_scratch(ScratchUse use, std::size_t bytes) {
 
 void compute(const Product& product) {
     check(product);
+    const bool half = product.a.type == DType::BF16 && product.b.type == DType::BF16;
+    if (half && onednn_is_faster_in_bf16() && can_compute_by_onednn(product)) {
+        compute_by_onednn(product);
+        return;
+    }
     best().multiply(product);
 }
 

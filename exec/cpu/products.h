@@ -38,7 +38,8 @@ inline constexpr std::int64_t causal_margin = 16;
 /// The bits of a number of c depend on its row of a, its column of b and k, on nothing else: not on
 /// m, n, strides, addresses, or the machine as long as it has fused multiply-add: k is cut into
 /// blocks of 384, a block is summed in order with fused multiply-add, skip and bias are added to
-/// the first, and then the others in order.
+/// the first, and then the others in order. Products of bf16 with bf16 are an exception on machines
+/// with instructions for them (exec/cpu/onednn_products.h).
 struct Product {
     std::int64_t m = 0;
     std::int64_t n = 0;

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "exec/arena.h"
+#include "exec/cpu/onednn_products.h"
 #include "exec/kernels.h"
 #include "tests/exec/layer_run.h"
 #include "tests/support/compare_tensors.h"
@@ -245,6 +246,57 @@ TEST(Products, HaveTheSameBitsByEveryKernelWithFusedMultiplyAdd) {
             EXPECT_EQ(result, results.front());
         }
     }
+}
+
+class OneDnn : public ::testing::TestWithParam<DType> {
+  protected:
+    void SetUp() override {
+        if (!has_onednn()) {
+            GTEST_SKIP() << "this build has no oneDNN";
+        }
+        if (GetParam() == DType::BF16 && !onednn_is_faster_in_bf16()) {
+            GTEST_SKIP() << "this processor has no instructions for bf16";
+        }
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Products,
+                         OneDnn,
+                         ::testing::Values(DType::F32, DType::BF16),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
+
+TEST_P(OneDnn, ComputesWhatPlainLoopsDo) {
+    for (const Sizes& sizes : {Sizes{1, 1, 1}, Sizes{13, 37, 401}, Sizes{70, 33, 64}}) {
+        for (const Transposed a : {Transposed::No, Transposed::Yes}) {
+            for (const Transposed b : {Transposed::No, Transposed::Yes}) {
+                for (const bool added : {false, true}) {
+                    Case c(sizes, GetParam(), a, b, added);
+                    for (int again = 0; again < 2; ++again) {  // made, and found
+                        compute_by_onednn(c.product());
+                        EXPECT_TRUE(agree<double>(c.found(), c.expected(), bound_of(GetParam())));
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_P(OneDnn, AddsToWhatTheResultHolds) {
+    Case apart({20, 40, 500}, GetParam(), Transposed::Yes, Transposed::No, true);
+    compute_by_onednn(apart.product());
+    Case inside({20, 40, 500}, GetParam(), Transposed::Yes, Transposed::No, true);
+    Product product = inside.product();
+    product.c = inside.skip().data();
+    compute_by_onednn(product);
+    EXPECT_EQ(numbers_of(inside.skip()), apart.found());
+}
+
+TEST(OneDnnAlone, LeavesToOthersWhatIsPartlyUndefinedOrDouble) {
+    Case c({8, 8, 8}, DType::F32, Transposed::No, Transposed::No, false);
+    Product product = c.product();
+    product.causal = Causal::A;
+    EXPECT_FALSE(can_compute_by_onednn(product));
+    Case exact({8, 8, 8}, DType::F64, Transposed::No, Transposed::No, false);
+    EXPECT_FALSE(can_compute_by_onednn(exact.product()));
 }
 
 TEST(Products, RefuseToMixDoubleWithOthers) {
