@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "exec/rehearsal.h"
 
 namespace pipetwin::exec {
 
@@ -23,6 +24,9 @@ Arena::~Arena() {
             memory_.give_back(block, capacity);
         }
     }
+    if (room_ != nullptr) {
+        memory_.give_back(room_, room_bytes_);
+    }
 }
 
 Tensor Arena::allocate(DType type, std::int64_t rows, std::int64_t columns, MemoryKind kind) {
@@ -33,15 +37,82 @@ Tensor Arena::allocate(DType type, std::int64_t rows, std::int64_t columns, Memo
     tensor.dtype_ = type;
     tensor.kind_ = kind;
     tensor.capacity_ = capacity_for(tensor.bytes());
-    tensor.data_ = take(tensor.capacity_);
+    if (void* const place = next_place(tensor.capacity_)) {
+        tensor.data_ = place;
+        tensor.place_ = Tensor::Place::Planned;
+        ++at_work_;
+    } else {
+        tensor.data_ = take(tensor.capacity_);
+    }
     tensor.memory_ = &memory_;
     tensor.arena_ = this;
     add(kind, tensor.bytes());
     return tensor;
 }
 
+void Arena::rehearse(Rehearsal* rehearsal) {
+    rehearsal_ = rehearsal;
+}
+
+Tensor Arena::rehearse_arrival(DType type,
+                               std::int64_t rows,
+                               std::int64_t columns,
+                               const MessageName& message) {
+    Tensor tensor;
+    tensor.rows_ = rows;
+    tensor.columns_ = columns;
+    tensor.dtype_ = type;
+    tensor.kind_ = MemoryKind::Boundary;
+    tensor.capacity_ = capacity_for(tensor.bytes());
+    tensor.data_ = rehearsal_->receive(tensor.capacity_, message);
+    tensor.memory_ = &memory_;
+    tensor.arena_ = this;
+    add(tensor.kind_, tensor.bytes());
+    return tensor;
+}
+
+void* Arena::take_room(std::size_t bytes) {
+    PIPETWIN_EXPECT(room_ == nullptr, "an arena has one room");
+    if (bytes > 0) {
+        room_ = take(bytes);
+        room_bytes_ = bytes;
+    }
+    return room_;
+}
+
+void Arena::begin_step() {
+    next_ = 0;
+    follows_ = !places_.asked.empty() && at_work_ == 0;
+}
+
+void Arena::turn_to(std::size_t cell) {
+    if (follows_ && (next_ != places_.asked.at(cell) || at_work_ != places_.at_work.at(cell))) {
+        leave_plan();
+    }
+}
+
+/// Where the plan has put what is asked for now; null: nowhere.
+void* Arena::next_place(std::size_t capacity) {
+    if (!follows_) {
+        return nullptr;
+    }
+    if (next_ < places_.requests.size() && places_.requests[next_].bytes == capacity) {
+        return places_.requests[next_++].address;
+    }
+    leave_plan();
+    return nullptr;
+}
+
+void Arena::leave_plan() {
+    follows_ = false;
+    ++unforeseen_;
+}
+
 /// A freed block of that size, or a new one.
 void* Arena::take(std::size_t capacity) {
+    if (rehearsal_ != nullptr) {
+        return rehearsal_->take(capacity);
+    }
     while (true) {
         std::vector<void*>& reusable = free_[capacity];
         if (!reusable.empty()) {
@@ -110,6 +181,10 @@ void Arena::add(MemoryKind kind, Bytes bytes) noexcept {
 }
 
 void Arena::take_back(void* block, std::size_t capacity) noexcept {
+    if (rehearsal_ != nullptr) {
+        rehearsal_->give_back(block);
+        return;
+    }
     try {
         free_[capacity].push_back(block);
     } catch (...) {  // no memory to remember the block by: let the system have it

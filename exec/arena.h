@@ -13,9 +13,24 @@
 
 namespace pipetwin::exec {
 
-/// The memory of one rank: hands out tensors, counts live bytes by kind and their high-water mark,
-/// and keeps freed blocks for the next request of the same size, so that a steady training step
-/// asks the system for nothing. Used by one thread at a time. Outlives its tensors.
+class Rehearsal;
+struct MessageName;
+
+/// Where the tensors of a step lie, found by a rehearsal of it (exec/step_layout.h).
+struct StepPlaces {
+    struct Place {
+        std::size_t bytes = 0;  ///< Arena::capacity_for
+        void* address = nullptr;
+    };
+    std::vector<Place> requests{};       ///< in their order
+    std::vector<std::size_t> asked{};    ///< [cell]: as RowNeeds
+    std::vector<std::size_t> at_work{};  ///< [cell]: as RowNeeds
+};
+
+/// The memory of one rank: hands out tensors, and counts live bytes by kind and their high-water
+/// mark. In a step that it has the places of, a tensor lies where the plan says, in one piece of
+/// memory that was taken and touched before; else freed blocks are kept for the next request of the
+/// same size. Used by one thread at a time. Outlives its tensors.
 class Arena {
   public:
     /// `memory` outlives it.
@@ -41,6 +56,26 @@ class Arena {
     /// whether it has freed any. Empty: nobody.
     void when_short(std::function<bool()> free_some) { free_some_ = std::move(free_some); }
 
+    /// From now on tensors have names instead of memory, which the rehearsal writes down. Null: no
+    /// more.
+    void rehearse(Rehearsal* rehearsal);
+    /// A tensor that another rank sends, where it rehearses.
+    Tensor rehearse_arrival(DType type,
+                            std::int64_t rows,
+                            std::int64_t columns,
+                            const MessageName& message);
+
+    /// One piece of memory for the places of a step; its address. Once.
+    void* take_room(std::size_t bytes);
+    void follow(StepPlaces places) { places_ = std::move(places); }
+    /// Requests are those of a step now, up to `end_step`. What is not asked for in the planned
+    /// order, cell by cell, gets a block of its own, and so does the rest of the step.
+    void begin_step();
+    void turn_to(std::size_t cell);
+    void end_step() { follows_ = false; }
+    /// Steps in which something was asked for that no plan foresaw.
+    int unforeseen() const { return unforeseen_; }
+
     const MemoryUse& live() const { return live_; }
     /// Composition at the first moment of the highest total since the last reset.
     const MemoryUse& peak() const { return peak_; }
@@ -60,6 +95,8 @@ class Arena {
   private:
     friend class Tensor;
     void add(MemoryKind kind, Bytes bytes) noexcept;
+    void* next_place(std::size_t capacity);
+    void leave_plan();
     void* take(std::size_t capacity);
     void take_back(void* block, std::size_t capacity) noexcept;
 
@@ -71,6 +108,14 @@ class Arena {
     std::map<std::size_t, std::vector<void*>> free_;  ///< by capacity
     Tensor workspace_;
     std::function<bool()> free_some_;
+    Rehearsal* rehearsal_ = nullptr;
+    void* room_ = nullptr;
+    std::size_t room_bytes_ = 0;
+    StepPlaces places_;
+    bool follows_ = false;
+    std::size_t next_ = 0;     ///< request of the step
+    std::size_t at_work_ = 0;  ///< planned places in use
+    int unforeseen_ = 0;
 };
 
 }  // namespace pipetwin::exec

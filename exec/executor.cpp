@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/edge.h"
 #include "core/error.h"
 #include "exec/cores.h"
 #include "exec/crew.h"
@@ -23,7 +24,9 @@
 #include "exec/gpu_parts.h"
 #include "exec/kernels.h"
 #include "exec/paced_device.h"
+#include "exec/random_batch.h"
 #include "exec/schedule_order.h"
+#include "exec/step_layout.h"
 #include "exec/worker.h"
 
 namespace pipetwin::exec {
@@ -192,6 +195,7 @@ struct Executor::Impl {
         }
         connect_memories();
         connect_twins();
+        plan_memory();
         order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
     }
 
@@ -199,10 +203,13 @@ struct Executor::Impl {
     void connect();
     void connect_memories();
     void connect_twins();
+    void plan_memory();
+    bool has_room() const;
     bool share_memory(int stage, int other) const {
         return &worker_of(stage).device().memory() == &worker_of(other).device().memory();
     }
     void refuse_lost_device() const;
+    bool has_planned_memory() const { return !layouts.empty(); }
     void repeat_addresses() const;
     void begin_together() noexcept;
     void walk_rows();
@@ -235,6 +242,7 @@ struct Executor::Impl {
     Spin spin = Spin::Never;
     Edges edges;
     std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]
+    std::vector<RowLayout> layouts;                ///< [rank]; empty: memory is not planned
     std::vector<std::vector<int>> order;           ///< [rank][cell]
     std::optional<Failure> last_failure;
     std::optional<Failure> lost_device;  ///< where the device failed for good
@@ -310,6 +318,88 @@ void Executor::Impl::connect_twins() {
     }
 }
 
+/// Whether the layouts fit into what was taken of the GPUs in advance, which counts with no loss
+/// between tensors. Else blocks are taken as they come.
+bool Executor::Impl::has_room() const {
+    constexpr Bytes for_kernels{std::int64_t{16} << 20};  // per rank: what they work in
+    struct Pool {
+        Bytes all;
+        Bytes needed;
+    };
+    std::map<const Memory*, Pool> pools;
+    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+        const Device& device = workers[rank]->device();
+        Pool& pool = pools[&workers[rank]->device().memory()];
+        pool.all += device.memory_beside().pool;
+        pool.needed += workers[rank]->arena().live().total() + for_kernels +
+                       Bytes{static_cast<std::int64_t>(layouts[rank].extent)};
+    }
+    return std::ranges::all_of(pools, [](const auto& each) {
+        const Pool& pool = each.second;
+        return pool.all == Bytes{} || pool.needed <= pool.all;
+    });
+}
+
+/// Every tensor of a step gets its place before the first, but where stashes go to host memory:
+/// when they leave their device is a matter of time.
+void Executor::Impl::plan_memory() {
+    if (plan->host_link) {
+        return;
+    }
+    const Batch blank = random_batch(model, static_cast<int>(plan.samples().value()), 0);
+    const StepInput step{
+        .data = split(blank, plan->micro_batch_sizes), .optimizer = options.optimizer, .step = 0};
+    std::vector<RowNeeds> needs;
+    for (const auto& worker : workers) {
+        needs.push_back(worker->rehearse(step));
+    }
+    std::vector<bool> copied;
+    for (std::size_t boundary = 0; boundary < edges.forward.size(); ++boundary) {
+        copied.push_back(edges.forward[boundary].room != nullptr);
+        copied.push_back(edges.backward[boundary].room != nullptr);
+    }
+    layouts = lay_out_step(plan, needs, copied);
+    if (!has_room()) {
+        layouts.clear();
+        return;
+    }
+    std::vector<std::byte*> rooms;
+    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+        rooms.push_back(
+            static_cast<std::byte*>(workers[rank]->arena().take_room(layouts[rank].extent)));
+    }
+    // [edge][micro-batch]
+    std::vector<std::vector<void*>> messages(
+        copied.size(), std::vector<void*>(static_cast<std::size_t>(plan.micro_batches())));
+    const auto address_of = [&](const MessageName& message) -> void*& {
+        return messages[static_cast<std::size_t>(message.edge)]
+                       [static_cast<std::size_t>(message.micro_batch)];
+    };
+    for (std::size_t rank = 0; rank < needs.size(); ++rank) {
+        for (std::size_t i = 0; i < needs[rank].arrivals.size(); ++i) {
+            address_of(*needs[rank].arrivals[i].received) = rooms[rank] + layouts[rank].arrivals[i];
+        }
+    }
+    for (std::size_t rank = 0; rank < needs.size(); ++rank) {
+        StepPlaces places{.asked = std::move(needs[rank].asked),
+                          .at_work = std::move(needs[rank].at_work)};
+        for (std::size_t i = 0; i < needs[rank].requests.size(); ++i) {
+            const RowNeeds::Need& need = needs[rank].requests[i];
+            places.requests.push_back({.bytes = need.bytes,
+                                       .address = need.sent
+                                                      ? address_of(*need.sent)
+                                                      : rooms[rank] + layouts[rank].requests[i]});
+        }
+        workers[rank]->arena().follow(std::move(places));
+    }
+    for (std::size_t boundary = 0; boundary < edges.forward.size(); ++boundary) {
+        if (copied[2 * boundary]) {
+            edges.forward[boundary].places = std::move(messages[2 * boundary]);
+            edges.backward[boundary].places = std::move(messages[2 * boundary + 1]);
+        }
+    }
+}
+
 void Executor::Impl::refuse_lost_device() const {
     if (lost_device) {
         throw Error(ErrorKind::WorkerFailed,
@@ -321,7 +411,7 @@ void Executor::Impl::refuse_lost_device() const {
 
 /// On a GPU an action with the addresses of a step before is a graph that is there already.
 void Executor::Impl::repeat_addresses() const {
-    if (options.backend == Backend::Cuda) {
+    if (options.backend == Backend::Cuda && !has_planned_memory()) {
         std::map<const Memory*, std::vector<Arena*>> arenas;
         for (const auto& worker : workers) {
             arenas[&worker->arena().memory()].push_back(&worker->arena());
@@ -373,6 +463,7 @@ void Executor::Impl::work(std::size_t rank) {
     if (!walk_row(rank)) {
         worker.close_channels();
     }
+    worker.arena().end_step();
     worker.device().leave_thread();
     at[rank].cell = static_cast<int>(plan->schedule.ranks[rank].size());
 }
@@ -707,6 +798,17 @@ MemoryUse Executor::resident(int rank) const {
     return impl_->workers.at(static_cast<std::size_t>(rank))->arena().live();
 }
 
+Executor::Room Executor::room(int rank) const {
+    const auto index = static_cast<std::size_t>(rank);
+    Room room{
+        .bytes = {}, .least = {}, .unforeseen = impl_->workers.at(index)->arena().unforeseen()};
+    if (impl_->has_planned_memory()) {
+        room.bytes = Bytes{static_cast<std::int64_t>(impl_->layouts[index].extent)};
+        room.least = Bytes{static_cast<std::int64_t>(impl_->layouts[index].least)};
+    }
+    return room;
+}
+
 std::vector<BesidePlan> Executor::memory_beside() const {
     std::vector<BesidePlan> all;
     Bytes pool;
@@ -735,11 +837,19 @@ std::vector<BesidePlan> Executor::memory_beside() const {
 
 std::vector<std::string> Executor::notes() const {
     std::vector<std::string> notes;
-    for (const auto& worker : impl_->workers) {
-        const std::string note = worker->device().note();
+    const auto add = [&notes](std::string note) {
         if (!note.empty() && std::ranges::find(notes, note) == notes.end()) {
-            notes.push_back(note);
+            notes.push_back(std::move(note));
         }
+    };
+    bool any_unforeseen = false;
+    for (const auto& worker : impl_->workers) {
+        add(worker->device().note());
+        any_unforeseen = any_unforeseen || worker->arena().unforeseen() > 0;
+    }
+    if (any_unforeseen) {
+        add("a step asked for memory in another order than was planned, and got it beside the "
+            "plan: results are right, but a step may take longer");
     }
     return notes;
 }

@@ -119,6 +119,14 @@ class Executor {
     std::vector<double> values(const Tensor& tensor) const;
     /// What the rank holds between two steps.
     MemoryUse resident(int rank) const;
+    /// The room for what a rank's steps need beside what it holds between them, taken and touched
+    /// before the first.
+    struct Room {
+        Bytes bytes;
+        Bytes least;         ///< what is needed at a time: the rest is lost between tensors
+        int unforeseen = 0;  ///< steps that asked for something else than was planned
+    };
+    Room room(int rank) const;
     /// What lies beside the peaks of the last step.
     std::vector<BesidePlan> memory_beside() const;
     /// Why ranks work otherwise than asked, each reason once; empty: they do not.

@@ -17,6 +17,8 @@ constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 /// What the pool is larger than the plan's peak, per rank: for what kernels work in, and for blocks
 /// that wait for a tensor of their size.
 constexpr Bytes beside_in_pool{64 * mebibyte};
+/// Of what a step needs, at most such a part is lost between tensors (exec/arena_layout.h).
+constexpr std::int64_t lost_share = 10;
 /// What a rank has beside the pool: cuBLAS's workspace, its stream, its green context.
 constexpr Bytes beside_pool{64 * mebibyte};
 
@@ -48,11 +50,12 @@ struct Wanted {
     std::vector<MemoryUse> peaks;  ///< [rank of the group]; where stashes leave the GPU, the least
     Bytes pool;
     Bytes all;
+    Bytes between;  ///< in the pool, if there is so much: what may be lost between tensors
 };
 
 Wanted wanted_by(const Plan& plan, const Group& group) {
     const std::vector<MemoryUse> peaks = peak_memory(plan);
-    Wanted wanted{.group = group, .peaks = {}, .pool = {}, .all = {}};
+    Wanted wanted{.group = group, .peaks = {}, .pool = {}, .all = {}, .between = {}};
     for (int rank = group.first; rank < group.first + group.ranks; ++rank) {
         // How many stashes are on their way depends on the times: memory grows as they need it.
         const MemoryUse peak =
@@ -60,6 +63,8 @@ Wanted wanted_by(const Plan& plan, const Group& group) {
         wanted.peaks.push_back(peak);
         wanted.pool += peak.total() + beside_in_pool;
         wanted.all += peak.total() + beside_in_pool + beside_pool;
+        const Bytes of_step = peak.total() - resident_memory(plan, rank).total();
+        wanted.between += Bytes{of_step.count / lost_share};
     }
     return wanted;
 }
@@ -156,11 +161,13 @@ std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
     std::vector<std::unique_ptr<Device>> devices;
     for (const Group& group : groups) {
         const Wanted wanted = wanted_by(plan, group);
+        const Bytes spare = cuda_memory(group.gpu).free - wanted.all;
+        const Bytes pool = wanted.pool + std::clamp(spare, Bytes{}, wanted.between);
         CudaRequest request{.device = group.gpu,
                             .gpus = static_cast<int>(groups.size()),
                             .ranks = group.ranks,
                             .own_multiprocessors = shares == GpuShares::Own && group.ranks > 1,
-                            .memory = wanted.pool};
+                            .memory = pool};
         if (units.size() == ranks && group.ranks > 1) {
             request.units.assign(units.begin() + group.first,
                                  units.begin() + group.first + group.ranks);

@@ -21,6 +21,9 @@ class MessageRoom final : public Memory {
     MessageRoom& operator=(const MessageRoom&) = delete;
     ~MessageRoom() override;
 
+    /// Of the rank's device.
+    Memory& memory() { return memory_; }
+
     void* take(std::size_t bytes) override;
     void give_back(void* block, std::size_t bytes) noexcept override;
 

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "exec/layers/layer.h"
+#include "exec/silent_kernels.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -69,14 +70,14 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
 
 struct Stage::Impl {
     Impl(Device& on, Arena& in, const StageOptions& with)
-        : device(on), kernels(on.kernels()), arena(in), options(with) {
+        : device(on), kernels(&on.kernels()), arena(in), options(with) {
         stashes.resize(static_cast<std::size_t>(options.micro_batches));
         loss_sums = device.results(stashes.size());
         loss_scales.resize(stashes.size());
     }
 
     Device& device;
-    const Kernels& kernels;
+    const Kernels* kernels;
     Arena& arena;
     StageOptions options;
     Place place;
@@ -94,7 +95,8 @@ struct Stage::Impl {
     Stash& stash(int micro_batch);
     LayerCall call(int micro_batch, const Stash& stash);
     Tensor load(const MicroBatch& data);
-    void check(const Tensor& tensor, const ExecutableLayer& layer, bool output, int samples) const;
+    Boundary boundary(const SampleShape& shape, int samples) const;
+    void check(const Tensor& tensor, bool output, int samples) const;
     Tensor allocate_output(std::size_t index, int samples);
     Tensor allocate_input_gradient(std::size_t index, int samples);
     Tensor run_forward(
@@ -140,7 +142,7 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
         ParameterMaker::Settings own = rules;
         own.layer = place.first_layer + static_cast<int>(i);
-        ParameterMaker maker(arena, kernels, own);
+        ParameterMaker maker(arena, *kernels, own);
         layers[i]->create_parameters(maker, names[i], false);
         workspace = std::max(workspace, layers[i]->workspace_bytes(options.largest_micro_batch));
     }
@@ -172,7 +174,7 @@ LayerCall Stage::Impl::call(int micro_batch, const Stash& stash) {
     for (const auto& layer : layers) {
         workspace = std::max(workspace, layer->workspace_bytes(stash.samples));
     }
-    return {.kernels = kernels,
+    return {.kernels = *kernels,
             .arena = arena,
             .workspace = arena.workspace(workspace),
             .micro_batch = micro_batch,
@@ -204,22 +206,19 @@ Tensor Stage::Impl::load(const MicroBatch& data) {
                                   static_cast<std::int64_t>(width),
                                   MemoryKind::Stash);
     if (wanted.token_ids) {
-        kernels.upload(std::span(batch.tokens).subspan(begin, count), input);
+        kernels->upload(std::span(batch.tokens).subspan(begin, count), input);
     } else {
-        kernels.upload(std::span(batch.values).subspan(begin, count), input);
+        kernels->upload(std::span(batch.values).subspan(begin, count), input);
     }
     return input;
 }
 
 /// C36: a boundary of a wrong shape or type is refused.
-void Stage::Impl::check(const Tensor& tensor,
-                        const ExecutableLayer& layer,
-                        bool output,
-                        int samples) const {
-    const SampleShape& shape = output ? layer.output() : layer.input();
-    const std::int64_t rows = std::int64_t{samples} * shape.positions;
-    if (tensor.dtype() != options.format.real || tensor.rows() != rows ||
-        tensor.columns() != shape.width) {
+void Stage::Impl::check(const Tensor& tensor, bool output, int samples) const {
+    const Boundary wanted =
+        boundary(output ? layers.back()->output() : layers.front()->input(), samples);
+    if (tensor.dtype() != wanted.type || tensor.rows() != wanted.rows ||
+        tensor.columns() != wanted.columns) {
         throw Error(
             ErrorKind::BadInput,
             fmt::format(
@@ -227,8 +226,14 @@ void Stage::Impl::check(const Tensor& tensor,
             fmt::format("{} is {}, expected {}",
                         output ? "the gradient of the output" : "the input",
                         shape_text(tensor.dtype(), tensor.rows(), tensor.columns()),
-                        shape_text(options.format.real, rows, shape.width)));
+                        shape_text(wanted.type, wanted.rows, wanted.columns)));
     }
+}
+
+Stage::Boundary Stage::Impl::boundary(const SampleShape& shape, int samples) const {
+    return {.type = options.format.real,
+            .rows = std::int64_t{samples} * shape.positions,
+            .columns = shape.width};
 }
 
 Tensor Stage::Impl::allocate_output(std::size_t index, int samples) {
@@ -255,7 +260,7 @@ Tensor Stage::Impl::allocate_input_gradient(std::size_t index, int samples) {
 }
 
 void Stage::Impl::tell(std::size_t index, Op part) const {
-    if (options.layer_done) {
+    if (options.layer_done && kernels == &device.kernels()) {
         const int layer = place.first_layer + static_cast<int>(index);
         device.mark([this, layer, part](TimePoint done) { options.layer_done(layer, part, done); });
     }
@@ -316,7 +321,7 @@ Tensor Stage::forward(int micro_batch, Tensor input, const MicroBatch& data, boo
     if (impl.first()) {
         input = impl.load(data);
     } else {
-        impl.check(input, *impl.layers.front(), false, data.samples);
+        impl.check(input, false, data.samples);
         input.move_to(MemoryKind::Stash);
     }
     stash.alive = true;
@@ -343,7 +348,7 @@ Tensor Stage::backward(int micro_batch, Tensor gradient) {
     Stash& stash = impl.stash(micro_batch);
     PIPETWIN_EXPECT(stash.is_whole, "B follows F or R");
     if (impl.layers.back()->output().width > 0) {
-        impl.check(gradient, *impl.layers.back(), true, stash.samples);
+        impl.check(gradient, true, stash.samples);
     }
     LayerCall call = impl.call(micro_batch, stash);
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
@@ -364,7 +369,7 @@ Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
     Stash& stash = impl.stash(micro_batch);
     PIPETWIN_EXPECT(stash.is_whole, "I follows F or R");
     if (impl.layers.back()->output().width > 0) {
-        impl.check(gradient, *impl.layers.back(), true, stash.samples);
+        impl.check(gradient, true, stash.samples);
     }
     LayerCall call = impl.call(micro_batch, stash);
     stash.output_gradient = std::move(gradient);
@@ -404,9 +409,9 @@ void Stage::backward_weight(int micro_batch) {
 
 void Stage::zero_gradients() {
     for (Parameter* const parameter : parameters()) {
-        impl_->kernels.fill_zero(parameter->gradient);
+        impl_->kernels->fill_zero(parameter->gradient);
         if (!parameter->received.empty()) {
-            impl_->kernels.fill_zero(parameter->received);
+            impl_->kernels->fill_zero(parameter->received);
         }
     }
     std::ranges::fill(impl_->loss_sums, 0.0);
@@ -417,7 +422,7 @@ void Stage::hand_gradients_to(Stage& twin) {
     const std::vector<Parameter*>& own = parameters();
     const std::vector<Parameter*>& theirs = twin.parameters();
     for (std::size_t i = 0; i < own.size(); ++i) {
-        impl_->kernels.add(own[i]->gradient, theirs[i]->received);
+        impl_->kernels->add(own[i]->gradient, theirs[i]->received);
     }
 }
 
@@ -436,7 +441,7 @@ std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& twin) {
 
 void Stage::add_received_gradients() {
     for (Parameter* const parameter : parameters()) {
-        impl_->kernels.add(parameter->received, parameter->gradient);
+        impl_->kernels->add(parameter->received, parameter->gradient);
     }
 }
 
@@ -458,6 +463,18 @@ void Stage::update(const OptimizerSettings& settings, int step) {
 
 std::span<const double> Stage::gradient_squares() const {
     return impl_->squares;
+}
+
+Stage::Boundary Stage::input_boundary(int samples) const {
+    return impl_->boundary(impl_->layers.front()->input(), samples);
+}
+
+Stage::Boundary Stage::output_boundary(int samples) const {
+    return impl_->boundary(impl_->layers.back()->output(), samples);
+}
+
+void Stage::rehearse(bool on) {
+    impl_->kernels = on ? &silent_kernels() : &impl_->device.kernels();
 }
 
 void Stage::watch_outputs(LayerWatch watch) {

@@ -75,6 +75,19 @@ class Stage {
     /// order of `parameters`; once the device has completed it.
     std::span<const double> gradient_squares() const;
 
+    /// What comes from the stage before and goes to the next one, for so many samples; gradients
+    /// likewise.
+    struct Boundary {
+        DType type{};
+        std::int64_t rows = 0;
+        std::int64_t columns = 0;
+    };
+    Boundary input_boundary(int samples) const;
+    Boundary output_boundary(int samples) const;
+
+    /// While it rehearses, its layers ask for memory and compute nothing.
+    void rehearse(bool on);
+
     /// From now on `watch` sees the outputs of forwards; none: nobody does.
     void watch_outputs(LayerWatch watch);
 

@@ -47,6 +47,7 @@ Tensor::Tensor(Tensor&& other) noexcept
       columns_(std::exchange(other.columns_, 0)),
       dtype_(other.dtype_),
       kind_(other.kind_),
+      place_(other.place_),
       memory_(other.memory_),
       arena_(std::exchange(other.arena_, nullptr)) {}
 
@@ -59,6 +60,7 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
         columns_ = std::exchange(other.columns_, 0);
         dtype_ = other.dtype_;
         kind_ = other.kind_;
+        place_ = other.place_;
         memory_ = other.memory_;
         arena_ = std::exchange(other.arena_, nullptr);
     }
@@ -76,7 +78,9 @@ void Tensor::release() noexcept {
     if (arena_ != nullptr) {
         arena_->add(kind_, -bytes());
     }
-    if (arena_ != nullptr && memory_ == &arena_->memory_) {
+    if (place_ != Place::Block) {
+        give_up_place();
+    } else if (arena_ != nullptr && memory_ == &arena_->memory_) {
         arena_->take_back(data_, capacity_);
     } else {  // a message that was never received, or that came from another memory
         memory_->give_back(data_, capacity_);
@@ -95,6 +99,19 @@ Tensor Tensor::detached(Memory& memory, DType type, std::int64_t rows, std::int6
     return tensor;
 }
 
+Tensor Tensor::placed(
+    Memory& memory, void* address, DType type, std::int64_t rows, std::int64_t columns) {
+    Tensor tensor;
+    tensor.rows_ = rows;
+    tensor.columns_ = columns;
+    tensor.dtype_ = type;
+    tensor.capacity_ = Arena::capacity_for(tensor.bytes());
+    tensor.data_ = address;
+    tensor.memory_ = &memory;
+    tensor.place_ = Place::HandedOn;
+    return tensor;
+}
+
 Bytes Tensor::bytes() const {
     return {size() * static_cast<std::int64_t>(size_of(dtype_))};
 }
@@ -109,7 +126,22 @@ void Tensor::move_to(MemoryKind kind) {
 void Tensor::detach() {
     PIPETWIN_EXPECT(arena_ != nullptr, "the tensor is in an arena's account");
     arena_->add(kind_, -bytes());
+    give_up_place();
     arena_ = nullptr;
+}
+
+void Tensor::give_up_place() {
+    if (place_ == Place::Planned) {
+        --arena_->at_work_;
+        place_ = Place::HandedOn;
+    }
+}
+
+void Tensor::vanish() {
+    PIPETWIN_EXPECT(arena_ != nullptr && arena_->rehearsal_ != nullptr, "the arena rehearses");
+    arena_->add(kind_, -bytes());
+    arena_ = nullptr;
+    data_ = nullptr;
 }
 
 void Tensor::attach(Arena& arena, MemoryKind kind) {

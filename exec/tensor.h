@@ -43,6 +43,9 @@ class Tensor {
     /// In nobody's account yet: a message that is written for another rank. Contents are undefined.
     /// Throws what `memory` throws.
     static Tensor detached(Memory& memory, DType type, std::int64_t rows, std::int64_t columns);
+    /// The same at an address that somebody else has planned for it.
+    static Tensor placed(
+        Memory& memory, void* address, DType type, std::int64_t rows, std::int64_t columns);
 
     bool empty() const { return data_ == nullptr; }
     DType dtype() const { return dtype_; }
@@ -74,12 +77,18 @@ class Tensor {
 
     /// Takes the tensor out of its arena's account, to be handed to another rank.
     void detach();
-    /// Accounts a detached tensor in `arena`. Blocks of equal size flow back the other way in a
-    /// training step (outputs one way, gradients the other), so free lists stay balanced.
+    /// Accounts a detached tensor in `arena`.
     void attach(Arena& arena, MemoryKind kind);
+    /// It stays in the account, but others decide when its place is used again.
+    void give_up_place();
+    /// It goes on in another rank, where arenas only rehearse.
+    void vanish();
 
   private:
     friend class Arena;
+    /// Whose the place is when the tensor ends: its memory gets a block back, while a place of the
+    /// step's plan is used again as planned - by its arena, if the tensor is not handed on.
+    enum class Place { Block, Planned, HandedOn };
     void release() noexcept;
 
     void* data_ = nullptr;
@@ -88,6 +97,7 @@ class Tensor {
     std::int64_t columns_ = 0;
     DType dtype_ = DType::F32;
     MemoryKind kind_ = MemoryKind::Stash;
+    Place place_ = Place::Block;
     Memory* memory_ = nullptr;  ///< where the block came from
     Arena* arena_ = nullptr;
 };

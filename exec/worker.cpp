@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/edge.h"
 #include "core/error.h"
 #include "exec/cores.h"
 
@@ -96,6 +97,61 @@ void Worker::reserve_channel_room(const Plan& plan) {
     arena_.reserve(MemoryKind::Boundary, room);
 }
 
+RowNeeds Worker::rehearse(const StepInput& step) {
+    Rehearsal rehearsal;
+    arena_.rehearse(&rehearsal);
+    for (const Home& home : homes_) {
+        home.stage->rehearse(true);
+    }
+    for (const Action& action : plan_->schedule.ranks[static_cast<std::size_t>(rank_)]) {
+        rehearsal.turn();
+        rehearse(action, step, rehearsal);
+    }
+    for (Home& home : homes_) {
+        for (Slot& slot : home.slots) {
+            slot.gradient = {};  // of the model's input
+        }
+        home.stage->rehearse(false);
+    }
+    RowNeeds needs = rehearsal.end();
+    arena_.rehearse(nullptr);
+    arena_.reset_peak();
+    return needs;
+}
+
+/// What `perform` asks for.
+void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& rehearsal) {
+    if (is_compute(action.op)) {
+        return compute(action, step);
+    }
+    if (!is_send(action.op) && !is_receive(action.op)) {
+        return;
+    }
+    const int edge = edge_of(action);
+    const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
+    Slot& place = slot(action.stage, action.micro_batch);
+    Tensor& tensor = forward ? place.activation : place.gradient;
+    if (is_receive(action.op)) {
+        const Stage& stage = *home(action.stage).stage;
+        const int samples = step.data[static_cast<std::size_t>(action.micro_batch)].samples;
+        const Stage::Boundary boundary =
+            forward ? stage.input_boundary(samples) : stage.output_boundary(samples);
+        tensor = arena_.rehearse_arrival(boundary.type,
+                                         boundary.rows,
+                                         boundary.columns,
+                                         {.edge = edge, .micro_batch = action.micro_batch});
+        return;
+    }
+    const std::vector<Edge>& edges = forward ? edges_.forward : edges_.backward;
+    if (edges[static_cast<std::size_t>(edge / 2)].room != nullptr) {
+        rehearsal.free_copied(edge);
+        rehearsal.copy(tensor.data(), edge);
+    } else {
+        rehearsal.send(tensor.data(), {.edge = edge, .micro_batch = action.micro_batch});
+    }
+    tensor.vanish();
+}
+
 void Worker::prepare() {
     if (!cores_.empty()) {
         pin_to(cores_[static_cast<std::size_t>(rank_) % cores_.size()]);
@@ -118,6 +174,7 @@ void Worker::prepare() {
         copies_->restart();
     }
     arena_.reset_peak();
+    arena_.begin_step();
 }
 
 void Worker::start(TimePoint start) {
@@ -127,6 +184,7 @@ void Worker::start(TimePoint start) {
 void Worker::perform(std::size_t cell, const StepInput& step) {
     const Action& action = plan_->schedule.ranks[static_cast<std::size_t>(rank_)][cell];
     forget_what_has_left();
+    arena_.turn_to(cell);
     const TimePoint begin = device_->now();
     TimePoint ready = offload_ ? turn_to(cell, action, begin) : begin;
     switch (action.op) {
@@ -300,23 +358,36 @@ TimePoint Worker::send(Edge& edge, int micro_batch, Tensor tensor) {
 
 /// The tensor stays in this rank's account until its copy is complete.
 Message Worker::send_copy(Edge& edge, Message message) {
+    wait_for_departures(&edge);  // by now the plan may use the place of the one before again
     Tensor& tensor = message.tensor;
-    Tensor there = Tensor::detached(*edge.room, tensor.dtype(), tensor.rows(), tensor.columns());
+    Tensor there =
+        edge.places.empty()
+            ? Tensor::detached(*edge.room, tensor.dtype(), tensor.rows(), tensor.columns())
+            : Tensor::placed(edge.room->memory(),
+                             edge.places.at(static_cast<std::size_t>(message.micro_batch)),
+                             tensor.dtype(),
+                             tensor.rows(),
+                             tensor.columns());
     const CopyEngine::Piece piece{.from = tensor.data(),
                                   .to = there.data(),
                                   .bytes = static_cast<std::size_t>(tensor.bytes().count)};
     const int copy = copies_->start(CopyEngine::Direction::Out, std::span(&piece, 1));
-    departures_.push_back({.tensor = std::move(tensor), .copy = copy});
+    tensor.give_up_place();
+    departures_.push_back({.tensor = std::move(tensor), .edge = &edge, .copy = copy});
     message.tensor = std::move(there);
     message.arrival = copies_->arrival(copy);
     return message;
 }
 
-void Worker::wait_for_departures() {
-    for (const Departure& departure : departures_) {
+/// Of one edge, or of all.
+void Worker::wait_for_departures(const Edge* edge) {
+    std::erase_if(departures_, [&](const Departure& departure) {
+        if (edge != nullptr && departure.edge != edge) {
+            return false;
+        }
         copies_->wait(departure.copy);
-    }
-    departures_.clear();
+        return true;
+    });
 }
 
 void Worker::forget_what_has_left() {
@@ -375,6 +446,7 @@ void Worker::close_channels() {
 }
 
 void Worker::abandon() {
+    arena_.end_step();
     device_->discard();
     if (offload_) {
         offload_->abandon();

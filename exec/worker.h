@@ -11,6 +11,7 @@
 #include "exec/executor.h"
 #include "exec/message_room.h"
 #include "exec/recorder.h"
+#include "exec/rehearsal.h"
 #include "exec/stage.h"
 #include "exec/stash_offload.h"
 
@@ -23,6 +24,8 @@ struct Edge {
     TimePoint link_free;  ///< when the paced link has sent its last message; of the sender
     /// Of the receiver, where its memory is not the sender's; else tensors change hands.
     MessageRoom* room = nullptr;
+    /// [micro-batch]: where copies go, in the receiver's arena; empty: wherever there is room.
+    std::vector<void*> places{};
 };
 
 /// The gradients of one stage on their way to the stage with the same weights. A message says that
@@ -62,6 +65,10 @@ class Worker {
            Edges& edges,
            std::unique_ptr<Device> device,
            const Settings& settings);
+
+    /// What the rank will need memory for in a step of micro-batches of this size; before the
+    /// first.
+    RowNeeds rehearse(const StepInput& step);
 
     /// On the rank's thread, before the step begins.
     void prepare();
@@ -111,6 +118,7 @@ class Worker {
     };
 
     void reserve_channel_room(const Plan& plan);
+    void rehearse(const Action& action, const StepInput& step, Rehearsal& rehearsal);
     Home& home(int stage);
     Slot& slot(int stage, int micro_batch);
     TimePoint turn_to(std::size_t cell, const Action& action, TimePoint begin);
@@ -124,7 +132,7 @@ class Worker {
     TimePoint send(Edge& edge, int micro_batch, Tensor tensor);
     Message send_copy(Edge& edge, Message message);
     void forget_what_has_left();
-    void wait_for_departures();
+    void wait_for_departures(const Edge* edge = nullptr);
     TimePoint receive(Edge& edge, Tensor& tensor);
 
     const Plan& plan_;
@@ -141,6 +149,7 @@ class Worker {
     std::unique_ptr<CopyEngine> copies_;  ///< to other memories; null: all share one
     struct Departure {
         Tensor tensor;  ///< what is copied
+        const Edge* edge = nullptr;
         int copy = 0;
     };
     std::vector<Departure> departures_;

@@ -161,6 +161,98 @@ TEST(Arena, SaysWhatItHoldsWhereNothingIsLeft) {
     EXPECT_EQ(arena.live().total(), 2 * kilobyte);
 }
 
+/// An arena whose step is planned: two kilobytes in its first cell, of which the first is given
+/// back, and one in the second, where that one was.
+class PlannedStep : public ::testing::Test {
+  protected:
+    PlannedStep() {
+        auto* const room = static_cast<std::byte*>(arena.take_room(2048));
+        first = room;
+        second = room + 1024;
+        arena.follow({.requests = {{.bytes = 1024, .address = first},
+                                   {.bytes = 1024, .address = second},
+                                   {.bytes = 1024, .address = first}},
+                      .asked = {0, 2, 3},
+                      .at_work = {0, 1, 2}});
+        arena.begin_step();
+        arena.turn_to(0);
+    }
+
+    Arena arena;
+    void* first = nullptr;
+    void* second = nullptr;
+};
+
+TEST_F(PlannedStep, TensorsLieWhereThePlanSaysAndAreCountedAsEver) {
+    for (int step = 0; step < 2; ++step) {
+        {
+            Tensor a = kilobyte_of(arena, MemoryKind::Stash);
+            const Tensor b = kilobyte_of(arena, MemoryKind::Stash);
+            EXPECT_EQ(a.data(), first);
+            EXPECT_EQ(b.data(), second);
+            a = {};
+            arena.turn_to(1);
+            const Tensor c = kilobyte_of(arena, MemoryKind::Boundary);
+            EXPECT_EQ(c.data(), first);
+            EXPECT_EQ(arena.live().total(), 2 * kilobyte);
+        }
+        EXPECT_EQ(arena.live().total(), Bytes{});
+        arena.end_step();
+        arena.begin_step();
+        arena.turn_to(0);
+    }
+    EXPECT_EQ(arena.unforeseen(), 0);
+}
+
+TEST_F(PlannedStep, AnotherRequestGetsABlockOfItsOwnAndSoDoesTheRest) {
+    const Tensor a = kilobyte_of(arena, MemoryKind::Stash);
+    const Tensor other = arena.allocate(DType::F32, 1, 16, MemoryKind::Stash);
+    const Tensor b = kilobyte_of(arena, MemoryKind::Stash);
+    EXPECT_EQ(a.data(), first);
+    EXPECT_NE(other.data(), second);
+    EXPECT_NE(b.data(), second);
+    EXPECT_EQ(arena.unforeseen(), 1);
+    EXPECT_EQ(arena.live().total(), 2 * kilobyte + Bytes{64});
+}
+
+TEST_F(PlannedStep, WhatIsHeldLongerThanPlannedKeepsItsPlace) {
+    const Tensor a = kilobyte_of(arena, MemoryKind::Stash);
+    const Tensor b = kilobyte_of(arena, MemoryKind::Stash);
+    arena.turn_to(1);
+    const Tensor c = kilobyte_of(arena, MemoryKind::Stash);
+    EXPECT_NE(c.data(), first);
+    EXPECT_NE(c.data(), second);
+    EXPECT_EQ(arena.unforeseen(), 1);
+}
+
+TEST_F(PlannedStep, WhatWasNotAskedForIsNoticedAtTheNextCell) {
+    const Tensor a = kilobyte_of(arena, MemoryKind::Stash);
+    arena.turn_to(1);
+    EXPECT_NE(kilobyte_of(arena, MemoryKind::Stash).data(), second);
+    EXPECT_EQ(arena.unforeseen(), 1);
+}
+
+TEST_F(PlannedStep, AHandedOnTensorIsNoLongerAtWorkHere) {
+    Arena receiver;
+    {
+        Tensor a = kilobyte_of(arena, MemoryKind::Boundary);
+        const Tensor b = kilobyte_of(arena, MemoryKind::Boundary);
+        a.detach();
+        a.attach(receiver, MemoryKind::Stash);
+        arena.turn_to(1);
+        EXPECT_EQ(arena.unforeseen(), 0);
+        EXPECT_EQ(receiver.live().total(), kilobyte);
+    }
+    EXPECT_EQ(receiver.live().total(), Bytes{});
+    EXPECT_NE(kilobyte_of(receiver, MemoryKind::Stash).data(), first);  // not the receiver's
+}
+
+TEST_F(PlannedStep, BetweenStepsThereIsNoPlan) {
+    arena.end_step();
+    EXPECT_NE(kilobyte_of(arena, MemoryKind::Stash).data(), first);
+    EXPECT_EQ(arena.unforeseen(), 0);
+}
+
 TEST(Tensor, MovesBetweenKinds) {
     Arena arena;
     Tensor tensor = kilobyte_of(arena, MemoryKind::Boundary);

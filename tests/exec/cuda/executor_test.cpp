@@ -157,10 +157,28 @@ std::int64_t graph_launches() {
     return count();
 }
 
+/// So many emulated GPUs while it lives; one again afterwards.
+class EmulatedGpus {
+  public:
+    explicit EmulatedGpus(int count) { set(count); }
+    EmulatedGpus(const EmulatedGpus&) = delete;
+    EmulatedGpus& operator=(const EmulatedGpus&) = delete;
+    ~EmulatedGpus() { set(1); }
+
+  private:
+    static void set(int count) {
+        void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+        reinterpret_cast<void (*)(int)>(::dlsym(module, "pipetwin_emulated_set_gpus"))(count);
+    }
+};
+
 // The schedule is the same in every step, so are the addresses, and so every action is one graph.
 TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
     const Model model = test::small_gpt();
-    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    const std::vector<std::pair<const char*, int>> cases{
+        {"gpipe", 1}, {"1f1b", 1}, {"zb-h1", 1}, {"1f1b", 2}};
+    for (const auto& [schedule, gpus] : cases) {
+        const EmulatedGpus some(gpus);
         const Shape shape = on_cuda({.stages = 2, .micro_batches = 3, .schedule = schedule});
         const Plan plan = test::plan_of(model, shape);
         Executor executor(plan, model, test::options_of(shape));
@@ -177,24 +195,9 @@ TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
             });
         }
         // One more per rank clears the gradients.
-        EXPECT_EQ(launches, actions + plan.rank_count()) << schedule;
+        EXPECT_EQ(launches, actions + plan.rank_count()) << schedule << " on " << gpus << " GPUs";
     }
 }
-
-/// So many emulated GPUs while it lives; one again afterwards.
-class EmulatedGpus {
-  public:
-    explicit EmulatedGpus(int count) { set(count); }
-    EmulatedGpus(const EmulatedGpus&) = delete;
-    EmulatedGpus& operator=(const EmulatedGpus&) = delete;
-    ~EmulatedGpus() { set(1); }
-
-  private:
-    static void set(int count) {
-        void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
-        reinterpret_cast<void (*)(int)>(::dlsym(module, "pipetwin_emulated_set_gpus"))(count);
-    }
-};
 
 // A kernel that reads the memory of another GPU ends this program: everything is copied.
 TEST_F(CudaExecutor, GivesTheSameBitsOnSeveralGpus) {

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/footprint.h"
 #include "exec/cuda_module.h"
 #include "exec/executor.h"
 #include "exec/gpu_parts.h"
@@ -364,7 +365,13 @@ TEST_F(GpuFailure, MemoryBesideThePlanIsToldLineByLine) {
               (std::vector<Bytes>{Bytes{32 * mebibyte}, Bytes{32 * mebibyte}}));
     EXPECT_EQ(lines.count("kernels' scratch"), 1U);
     EXPECT_GE(lines.at("pinned host memory").total.count, 2 * 8 * mebibyte);
-    EXPECT_LE(lines.at("rest of the pool").total.count, 2 * 64 * mebibyte + 256);  // rounded up
+    std::int64_t between = 0;  // what may be lost between the tensors of a step
+    for (int rank = 0; rank < 2; ++rank) {
+        between += peak_memory(plan)[static_cast<std::size_t>(rank)].total().count -
+                   resident_memory(plan, rank).total().count;
+    }
+    EXPECT_LE(lines.at("rest of the pool").total.count,
+              2 * 64 * mebibyte + between / 10 + 256);  // rounded up
 }
 
 // --- Shares of a GPU. ---
