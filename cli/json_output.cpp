@@ -256,6 +256,11 @@ Json comparison_json(const Comparison& comparison) {
     };
     json["breakdown_ms"] = {{"predicted", side(comparison.predicted_breakdown)},
                             {"measured", side(comparison.measured_breakdown)}};
+    json["replay"] = nullptr;
+    if (comparison.replay) {
+        json["replay"] = {{"step_ms", to_milliseconds(comparison.replay->predicted)},
+                          {"error_percent", comparison.replay->error_percent()}};
+    }
     json["noise"] = {{"stolen_percent", comparison.noise.stolen_percent},
                      {"p90_over_p10", comparison.noise.p90_over_p10},
                      {"dropped_steps", comparison.noise.dropped_steps},

@@ -9,6 +9,7 @@
 #include "core/formats/profile_json.h"
 #include "core/offload.h"
 #include "sim/breakdown.h"
+#include "sim/replay_error.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::cli {
@@ -134,6 +135,9 @@ Trace predicted_trace(const Prediction& prediction) {
 Trace measured_trace(const Plan& plan, TimelineSet measured) {
     if (!measured.breakdown) {
         measured.breakdown = sim::breakdown(plan, median_step(measured));
+    }
+    if (!measured.replayed_step) {
+        measured.replayed_step = sim::replay_of_own_durations(plan, median_step(measured));
     }
     return trace_of(plan, std::move(measured));
 }

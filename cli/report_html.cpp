@@ -231,12 +231,17 @@ std::string rank_table(const FinishedRun& run) {
 
 std::string noise_table(const FinishedRun& run) {
     const Noise& noise = run.comparison.noise;
-    std::string html =
-        html_table({{"", "value"},
-                    {"time stolen by others", fmt::format("{:.2f} %", noise.stolen_percent)},
-                    {"step times, p90 / p10", fmt::format("{:.3f}", noise.p90_over_p10)},
-                    {"steps kept", std::to_string(noise.steps)},
-                    {"steps dropped", std::to_string(noise.dropped_steps)}});
+    std::vector<std::vector<std::string>> rows{
+        {"", "value"},
+        {"time stolen by others", fmt::format("{:.2f} %", noise.stolen_percent)},
+        {"step times, p90 / p10", fmt::format("{:.3f}", noise.p90_over_p10)},
+        {"steps kept", std::to_string(noise.steps)},
+        {"steps dropped", std::to_string(noise.dropped_steps)}};
+    if (const auto& replay = run.comparison.replay) {
+        rows.push_back({"replay of the measured durations",
+                        fmt::format("{:+.2f} %", replay->error_percent())});
+    }
+    std::string html = html_table(rows);
     if (noise.steps < Noise::fewest_steps) {
         html += fmt::format(
             "<p class=\"note\">Fewer than {} quiet steps: the errors on this page say "

@@ -342,6 +342,10 @@ std::string comparison_text(const Comparison& comparison, const Console& console
         text += fmt::format("  fewer than {} quiet steps, so this error says little\n",
                             Noise::fewest_steps);
     }
+    if (comparison.replay) {
+        text += fmt::format("  a replay of the run's own durations gives the step to {:+.2f} %\n",
+                            comparison.replay->error_percent());
+    }
     const double error = comparison.step.error_percent();
     constexpr double good_percent = 5;
     text += "  " +

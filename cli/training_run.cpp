@@ -281,6 +281,7 @@ FinishedRun train_and_compare(const RunOptions& options,
     const Trace measured = measured_trace(prediction.plan, training.measured);
     folder.write(run_file::measured, print_chrome_trace(measured));
     training.measured.breakdown = measured.timelines.breakdown;
+    training.measured.replayed_step = measured.timelines.replayed_step;
     Comparison comparison = compare(predicted_trace(prediction).timelines, training.measured);
     FinishedRun run{.folder = folder.path(),
                     .scenario = scenario,

@@ -165,6 +165,13 @@ std::vector<PeakDelta> peak_deltas(const TimelineSet& predicted, const TimelineS
     return deltas;
 }
 
+std::optional<Pair> replay_of(const TimelineSet& set) {
+    if (!set.replayed_step) {
+        return std::nullopt;
+    }
+    return Pair{.predicted = *set.replayed_step, .measured = step_time(median_step(set))};
+}
+
 }  // namespace
 
 double Pair::error_percent() const {
@@ -180,8 +187,8 @@ Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {
     require_comparable(predicted, measured);
     return {.makespan = {.predicted = median_over(predicted, pipeline_time),
                          .measured = median_over(measured, pipeline_time)},
-            .step = {.predicted = median_over(predicted, step_time),
-                     .measured = median_over(measured, step_time)},
+            .step = {.predicted = step_time(median_step(predicted)),
+                     .measured = step_time(median_step(measured))},
             .predicted_bubble_total = median_over(predicted, bubble_total),
             .measured_bubble_total = median_over(measured, bubble_total),
             .peaks = peak_deltas(predicted, measured),
@@ -189,6 +196,7 @@ Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {
             .actions = action_deltas(predicted, measured),
             .predicted_breakdown = predicted.breakdown,
             .measured_breakdown = measured.breakdown,
+            .replay = replay_of(measured),
             .noise = measured.noise};
 }
 

@@ -24,9 +24,10 @@ struct Noise {
 /// One side of a comparison: the timelines of one step or several of the same rows, and what only
 /// the plan's owner can know.
 struct TimelineSet {
-    std::vector<Timeline> steps;    ///< at least one
-    std::vector<Bytes> peak_bytes;  ///< per rank; empty if not known
-    std::optional<Breakdown> breakdown;
+    std::vector<Timeline> steps;            ///< at least one
+    std::vector<Bytes> peak_bytes;          ///< per rank; empty if not known
+    std::optional<Breakdown> breakdown;     ///< of the median step
+    std::optional<Duration> replayed_step;  ///< its own durations, simulated (sim/replay_error.h)
     Noise noise;
 };
 
@@ -67,14 +68,18 @@ struct Comparison {
     std::vector<ActionDelta> actions;
     std::optional<Breakdown> predicted_breakdown;
     std::optional<Breakdown> measured_breakdown;
+    /// The measured step as the simulator replays it from its own durations, and as it was: the
+    /// error of the simulator without that of the costs.
+    std::optional<Pair> replay;
     Noise noise;
 };
 
-/// Joins by position with equality of the action as a check. Throws Error(BadInput), naming rank,
-/// cell and both actions, if the rows differ.
+/// Joins by position with equality of the action as a check. The step time of a side is that of its
+/// median step, so that a breakdown of that sums to it; all else are medians of their own. Throws
+/// Error(BadInput), naming rank, cell and both actions, if the rows differ.
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured);
 
-/// The step whose time is nearest the median of all: the one to draw.
+/// The step whose time is nearest the median of all, the first of two: the one to draw.
 const Timeline& median_step(const TimelineSet& set);
 
 }  // namespace pipetwin

@@ -9,12 +9,13 @@
 namespace pipetwin::exec {
 namespace {
 
-/// At most `most_kept`, at evenly spaced quantiles of their times, so that their median is that of
-/// all. In the order given.
+/// An odd number of them, at most `most_kept`, at evenly spaced quantiles of their times, so that
+/// their median is that of all and the time of one of them. In the order given.
 template <class Candidate>
 std::vector<Candidate> representatives(std::vector<Candidate> candidates) {
-    constexpr std::size_t wanted = NoiseGate::most_kept;
-    if (candidates.size() <= wanted) {
+    const std::size_t odd = candidates.size() - (candidates.size() % 2 == 0 ? 1 : 0);
+    const std::size_t wanted = std::min<std::size_t>(NoiseGate::most_kept, odd);
+    if (candidates.size() == wanted) {
         return candidates;
     }
     std::vector<std::size_t> by_time(candidates.size());

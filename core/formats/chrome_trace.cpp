@@ -28,7 +28,7 @@ using std::string_view;
 
 constexpr std::size_t max_trace_bytes = std::size_t{1} << 30;
 
-constexpr std::array<string_view, 12> metadata_keys{"schema_version",
+constexpr std::array<string_view, 13> metadata_keys{"schema_version",
                                                     "tool_version",
                                                     "origin",
                                                     "plan_hash",
@@ -39,6 +39,7 @@ constexpr std::array<string_view, 12> metadata_keys{"schema_version",
                                                     "step_begins_ns",
                                                     "peak_bytes",
                                                     "breakdown_ns",
+                                                    "replayed_step_ns",
                                                     "noise"};
 constexpr string_view foreign_hint =
     "this reads the traces that run, train and simulate write; another program's trace has to be "
@@ -104,6 +105,9 @@ class Reader {
         }
         if (!object.is_null("breakdown_ns")) {
             read_breakdown(object.object("breakdown_ns"));
+        }
+        if (object.has("replayed_step_ns") && !object.is_null("replayed_step_ns")) {
+            trace_.timelines.replayed_step = Duration{object.whole("replayed_step_ns")};
         }
         read_noise(object.object("noise"));
         lay_out_rows(read_origin(object));

@@ -95,6 +95,8 @@ class Writer {
                 {"step_begins_ns", begins},
                 {"peak_bytes", peaks},
                 {"breakdown_ns", breakdown},
+                {"replayed_step_ns",
+                 set.replayed_step ? json(set.replayed_step->count()) : json(nullptr)},
                 {"noise",
                  {{"stolen_percent", set.noise.stolen_percent},
                   {"p90_over_p10", set.noise.p90_over_p10},

@@ -195,6 +195,14 @@ TEST_F(Training, CompareReadsTheRunFolderAndItsTraces) {
     EXPECT_TRUE(result["by_action"]["I"].is_null());
     EXPECT_GT(result["by_action"]["F"]["measured_ms"].get<double>(), 0);
     EXPECT_TRUE(result["breakdown_ms"]["measured"].contains("communication_wait"));
+    for (const char* const side : {"predicted", "measured"}) {
+        double sum = 0;
+        for (const auto& part : result["breakdown_ms"][side]) {
+            sum += part.get<double>();
+        }
+        EXPECT_NEAR(sum, result["step_ms"][side].get<double>(), 1e-9) << side;
+    }
+    EXPECT_TRUE(result["replay"]["error_percent"].is_number());
     const Outcome files = pipetwin(
         {"compare", path("run/predicted.trace.json"), path("run/measured.trace.json"), "--json"});
     EXPECT_EQ(files.out, whole.out);

@@ -51,6 +51,22 @@ TEST(Compare, TakesMediansOverTheSteps) {
     EXPECT_EQ(even.actions[0].duration.measured, Duration(milliseconds(10)));
 }
 
+/// Of the drawn step, so that the breakdown of that sums to it.
+TEST(Compare, TheStepTimeIsThatOfTheMedianStep) {
+    const TimelineSet measured = set_of({step(8, 10), step(12, 10)});
+    EXPECT_EQ(compare(set_of({step(10, 10)}), measured).step.measured,
+              step_time(median_step(measured)));
+}
+
+TEST(Compare, TellsHowFarAReplayIsFromTheMeasuredStep) {
+    TimelineSet measured = set_of({step(10, 10)});
+    EXPECT_FALSE(compare(set_of({step(1, 1)}), measured).replay.has_value());
+    measured.replayed_step = milliseconds(21);
+    const Comparison comparison = compare(set_of({step(1, 1)}), measured);
+    ASSERT_TRUE(comparison.replay.has_value());
+    EXPECT_DOUBLE_EQ(comparison.replay->error_percent(), 5);
+}
+
 TEST(Compare, SumsTheOpsThatOccurOverTheRanks) {
     const Comparison comparison = compare(set_of({step(10, 20)}), set_of({step(8, 24)}));
     ASSERT_EQ(comparison.by_op.size(), 2U);

@@ -112,6 +112,20 @@ TEST_F(Gate, TheMedianOfWhatItKeepsIsThatOfTheRun) {
     EXPECT_NEAR(median_of(set), 10.1, 0.005);
 }
 
+/// So that the median is the time of a step that was kept, whose breakdown sums to it.
+TEST_F(Gate, KeepsAnOddNumber) {
+    for (int steps = 3; steps < 40; ++steps) {
+        gate = {};
+        for (int index = 0; index < steps; ++index) {
+            gate.add(step_of(10 + 0.01 * index));
+        }
+        const TimelineSet set = gate.result();
+        EXPECT_EQ(set.noise.steps, steps - 2);
+        EXPECT_EQ(set.steps.size() % 2, 1U) << steps;
+        EXPECT_NEAR(median_of(set), 10 + 0.01 * (steps + 1) / 2, 0.0051);
+    }
+}
+
 TEST_F(Gate, RemembersPartOfALongRunOnly) {
     for (int index = 0; index < 5000; ++index) {
         gate.add(step_of(10 + 0.0001 * index));

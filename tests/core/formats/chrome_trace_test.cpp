@@ -56,6 +56,7 @@ Trace example() {
     }
     trace.timelines.peak_bytes = {Bytes{123}, Bytes{456}};
     trace.timelines.breakdown = Breakdown{.forward = Duration{11}, .overhead = Duration{17}};
+    trace.timelines.replayed_step = Duration{29};
     trace.timelines.noise = {
         .stolen_percent = 0.123456789, .p90_over_p10 = 1.07, .dropped_steps = 3, .steps = 29};
     trace.memory.resize(2);
@@ -73,6 +74,7 @@ void expect_equal(const Trace& a, const Trace& b) {
     EXPECT_EQ(a.samples, b.samples);
     EXPECT_EQ(a.timelines.steps, b.timelines.steps);
     EXPECT_EQ(a.timelines.peak_bytes, b.timelines.peak_bytes);
+    EXPECT_EQ(a.timelines.replayed_step, b.timelines.replayed_step);
     ASSERT_EQ(a.timelines.breakdown.has_value(), b.timelines.breakdown.has_value());
     if (a.timelines.breakdown) {
         EXPECT_EQ(a.timelines.breakdown->forward, b.timelines.breakdown->forward);
@@ -143,6 +145,7 @@ TEST(ChromeTrace, WhatHasNoMeaningIsReadBackAsNothing) {
     trace.channel_capacity.reset();
     trace.samples.reset();
     trace.timelines.breakdown.reset();
+    trace.timelines.replayed_step.reset();
     trace.timelines.peak_bytes.clear();
     trace.timelines.steps.pop_back();
     trace.timelines.steps[0].links.clear();
