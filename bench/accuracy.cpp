@@ -1,101 +1,79 @@
-#include "tests/support/accuracy.h"
-
-#include <algorithm>
-#include <array>
-#include <cmath>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <map>
-#include <string>
-#include <vector>
+#include <iostream>
+#include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
-#include "core/scenario.h"
+#include "tests/support/accuracy_run.h"
 
-/// Predicted against measured step time of a scenario's model on two stages, for M = 2, 4 and 8:
+/// Predicted against measured over the grid of tests/support/accuracy_grid.h:
 ///
-///     accuracy scenarios/gpt-text.toml [steps] [rounds]
+///     accuracy --store FILE.jsonl [--share 0.1] [--minutes 25] [--seed 1] [--precision fp32]
+///              [--clean N] [--width N] [--context N]
 ///
-/// Each row is a fresh profile, a plan from it, its simulation and a run on random data. To be run
-/// on an idle machine; the noise beside each error says whether it was. Rounds take turns over M,
-/// and the last rows are the medians over them.
+/// Every calibration and cell is stored when it is done; the same command goes on where it ended.
+/// --share takes so much of the cells, chosen by the seed; after --minutes no further cell begins.
+/// To be run on an idle machine: the gate says whether it was. Exit code 1: it was not.
 namespace {
 
-using namespace pipetwin;
+using pipetwin::test::GridOptions;
 
-constexpr std::array micro_batch_counts{2, 4, 8};
-
-Comparison measure(const char* file, int micro_batches, int steps) {
-    const Scenario scenario =
-        read_scenario(file,
-                      {{.key = "pipeline.stages", .value = "2"},
-                       {.key = "pipeline.micro_batches", .value = std::to_string(micro_batches)}});
-    const Model model = scenario_model(scenario);
-    return test::predicted_against_measured(
-        test::profiled_plan(scenario, model), model, scenario, steps);
+template <class Number>
+bool read(std::string_view text, Number& number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc{} && end == text.data() + text.size();
 }
 
-double median(std::vector<double> values) {
-    std::ranges::sort(values);
-    return values[values.size() / 2];
+bool set(GridOptions& options, std::string_view name, std::string_view value) {
+    if (name == "--store") {
+        options.store = value;
+        return true;
+    }
+    if (name == "--precision") {
+        options.precisions = {value == "bf16" ? pipetwin::Precision::Bf16
+                                              : pipetwin::Precision::Fp32};
+        return value == "bf16" || value == "fp32";
+    }
+    if (name == "--clean") {
+        const bool good = read(value, options.clean_steps) && options.clean_steps > 0;
+        options.most_steps = 2 * options.clean_steps;
+        return good;
+    }
+    return (name == "--share" && read(value, options.share)) ||
+           (name == "--minutes" && read(value, options.minutes)) ||
+           (name == "--seed" && read(value, options.seed)) ||
+           (name == "--width" && read(value, options.model.d_model)) ||
+           (name == "--context" && read(value, options.model.context));
 }
 
-void print_rows(const char* file, int steps, int rounds) {
-    fmt::print("{:>2} {:>13} {:>13} {:>8} {:>8} {:>8} {:>6}\n",
-               "M",
-               "predicted",
-               "measured",
-               "error",
-               "stolen",
-               "p90/p10",
-               "steps");
-    std::map<int, std::vector<double>> errors;
-    std::map<int, std::vector<double>> sizes_of_errors;
-    for (int round = 0; round < rounds; ++round) {
-        for (const int micro_batches : micro_batch_counts) {
-            const Comparison comparison = measure(file, micro_batches, steps);
-            errors[micro_batches].push_back(comparison.step.error_percent());
-            sizes_of_errors[micro_batches].push_back(std::abs(comparison.step.error_percent()));
-            fmt::print("{:>2} {:>13} {:>13} {:>+7.2f}% {:>7.2f}% {:>8.3f} {:>6}\n",
-                       micro_batches,
-                       format_duration(comparison.step.predicted),
-                       format_duration(comparison.step.measured),
-                       comparison.step.error_percent(),
-                       comparison.noise.stolen_percent,
-                       comparison.noise.p90_over_p10,
-                       comparison.noise.steps);
-            std::fflush(stdout);
+std::optional<GridOptions> parse(int argc, char** argv) {
+    GridOptions options;
+    for (int index = 1; index < argc; index += 2) {
+        if (index + 1 >= argc || !set(options, argv[index], argv[index + 1])) {
+            return std::nullopt;
         }
     }
-    for (const int micro_batches : micro_batch_counts) {
-        fmt::print("M = {}: median error {:+.2f} %, median of its size {:.2f} %, {} rounds\n",
-                   micro_batches,
-                   median(errors[micro_batches]),
-                   median(sizes_of_errors[micro_batches]),
-                   rounds);
-    }
+    return options.store.empty() ? std::nullopt : std::optional(options);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc < 2) {
-        fmt::print(stderr, "usage: accuracy SCENARIO.toml [steps] [rounds]\n");
-        return 2;
-    }
-    const int steps = argc > 2 ? std::atoi(argv[2]) : 20;
-    const int rounds = argc > 3 ? std::atoi(argv[3]) : 3;
-    if (steps < 1 || rounds < 1) {
-        fmt::print(stderr, "steps and rounds: expected at least 1\n");
+    const std::optional<GridOptions> options = parse(argc, argv);
+    if (!options) {
+        fmt::print(
+            stderr,
+            "usage: accuracy --store FILE.jsonl [--share 0.1] [--minutes 25] [--seed 1]\n"
+            "                [--precision fp32|bf16] [--clean N] [--width N] [--context N]\n");
         return 2;
     }
     try {
-        print_rows(argv[1], steps, rounds);
+        return pipetwin::test::run_grid(*options, std::cout) ? 0 : 1;
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());
         return 1;
     }
-    return 0;
 }

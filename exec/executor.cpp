@@ -182,7 +182,7 @@ struct Executor::Impl {
           watchdog(plan, options.hang_limits),
           crew(at.size()) {
         refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
-        const std::vector<int> cores = allowed_cores();
+        const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
         const bool own_core = options.backend != Backend::Paced &&
                               static_cast<std::size_t>(plan.rank_count()) <= cores.size();
         spin = own_core ? Spin::Briefly : Spin::Never;

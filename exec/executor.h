@@ -54,6 +54,8 @@ struct ExecutorOptions {
     GpuShares gpu_shares = GpuShares::Own;
     std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
     bool input_gradient = false;   ///< the first stage produces the gradient of its input, too
+    /// Processors to bind the workers to, one each; empty: those that the program may use.
+    std::vector<int> cores{};
     /// Makes the device of a rank; empty: one as `backend` says.
     std::function<std::unique_ptr<Device>(int rank)> make_device;
     /// Called by every worker before every action; what it throws is that action's failure. For the

@@ -21,17 +21,18 @@ void LayerClock::restart() {
     std::ranges::fill(laps_, Laps{});
 }
 
-void LayerClock::turn(int rank) {
-    watches_[static_cast<std::size_t>(rank)].last = Clock::now();
+void LayerClock::turn(int rank, Op op) {
+    watches_[static_cast<std::size_t>(rank)] = {.last = Clock::now(), .action = op};
 }
 
 void LayerClock::lap(int layer, Op part, TimePoint done) {
     const auto index = static_cast<std::size_t>(layer);
+    const Op action = watches_[rank_of_layer_[index]].action;
     TimePoint& last = watches_[rank_of_layer_[index]].last;
     Laps& laps = laps_[index];
     switch (part) {
         case Op::Forward:
-            laps.forward += done - last;
+            (action == Op::Recompute ? laps.recompute : laps.forward) += done - last;
             break;
         case Op::BackwardInput:
             laps.backward_input += done - last;

@@ -17,17 +17,21 @@ class LayerClock {
 
     /// A new step; no thread is inside.
     void restart();
-    /// The rank turns to an action.
-    void turn(int rank);
+    /// The rank turns to an action: what forwards do during an R is recompute.
+    void turn(int rank, Op op);
     /// A part of a layer's work was done: Forward, BackwardInput, BackwardWeight or Optimizer.
     void lap(int layer, Op part, TimePoint done);
 
     struct Laps {
-        Duration forward{};  ///< F and R
+        Duration forward{};
+        Duration recompute{};
+        Duration any_forward{};  ///< mean of all F and R; of averages only
         Duration backward_input{};
         Duration backward_weight{};
         Duration optimizer{};
-        Duration sum() const { return forward + backward_input + backward_weight + optimizer; }
+        Duration sum() const {
+            return forward + recompute + backward_input + backward_weight + optimizer;
+        }
     };
     /// Sums over the step, one per layer.
     const std::vector<Laps>& laps() const { return laps_; }
@@ -35,6 +39,7 @@ class LayerClock {
   private:
     struct alignas(64) Watch {  // a cache line each
         TimePoint last;
+        Op action{};
     };
     std::vector<std::size_t> rank_of_layer_;
     std::vector<Watch> watches_;

@@ -1,7 +1,6 @@
 #include "exec/profiler.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <ctime>
 #include <future>
@@ -11,15 +10,11 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/offload.h"
 #include "core/plan.h"
-#include "core/timeline.h"
 #include "exec/channel.h"
 #include "exec/cores.h"
-#include "exec/executor.h"
-#include "exec/layer_clock.h"
+#include "exec/measured_pipeline.h"
 #include "exec/quiet.h"
-#include "exec/random_batch.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -30,49 +25,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds time_budget{8};
 constexpr std::chrono::seconds patience{30};
 constexpr double quiet_p90_over_p10 = 1.03;
-
-/// One step of the pipeline, per micro-batch where a layer's times are meant.
-struct StepSample {
-    std::vector<LayerClock::Laps> layers;
-    Duration dispatch{};  ///< of one compute action
-    std::vector<Duration>
-        hops;  ///< of messages that were waited for, from their sending to their owner
-    Duration time{};
-    double stolen = 0;
-    double host_rate = 0;  ///< bytes per second of the slower way between device and host; 0: none
-};
-
-/// The steps that were measured at one micro-batch size.
-using Samples = std::vector<StepSample>;
-
-/// `value` of every step.
-template <class Value>
-std::vector<Duration> over_steps(const Samples& samples, const Value& value) {
-    std::vector<Duration> values;
-    std::ranges::transform(samples, std::back_inserter(values), value);
-    return values;
-}
-
-std::vector<Duration> times_of(const Samples& samples) {
-    return over_steps(samples, [](const StepSample& step) { return step.time; });
-}
-
-template <class Value>
-Duration median_over(const Samples& samples, const Value& value) {
-    return quantile(over_steps(samples, value), 0.5);
-}
-
-/// The quiet steps; where every step lost time to others, the calmest third of all.
-Samples quiet(Samples samples) {
-    std::ranges::stable_sort(samples, {}, &StepSample::stolen);
-    const auto calm = std::ranges::count_if(
-        samples, [](const StepSample& sample) { return sample.stolen <= most_stolen; });
-    const std::size_t third = (samples.size() + 2) / 3;
-    samples.resize(calm > 0 ? static_cast<std::size_t>(calm) : third);
-    const Duration longest = longest_quiet_time(times_of(samples));
-    std::erase_if(samples, [longest](const StepSample& sample) { return sample.time > longest; });
-    return samples;
-}
 
 int worker_count(const ProfilerOptions& options, const Model& model) {
     // On a GPU, workers wait for it and need no core each.
@@ -164,124 +116,14 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
 
 namespace {
 
-/// A pipeline of the model under the clock.
-class MeasuredPipeline {
-  public:
-    MeasuredPipeline(const Plan& plan, const Model& model, const ProfilerOptions& options)
-        : plan_(plan),
-          clock_(plan),
-          batch_(random_batch(model, static_cast<int>(plan.samples().value()), options.seed)),
-          executor_(plan, model, executor_options(options)) {}
-
-    StepSample step() {
-        clock_.restart();
-        const StepResult result = executor_.run_step(batch_, step_++);
-        StepSample sample{.layers = clock_.laps(),
-                          .dispatch = dispatch_of(result.timeline),
-                          .hops = hops_of(result.timeline),
-                          .time = step_time(result.timeline),
-                          .stolen = result.stolen,
-                          .host_rate = host_rate_of(result.timeline)};
-        average_over_micro_batches(sample.layers);
-        return sample;
-    }
-
-  private:
-    ExecutorOptions executor_options(const ProfilerOptions& options) {
-        ExecutorOptions executor;
-        executor.backend = options.backend;
-        executor.precision = options.precision;
-        executor.gpu_shares = options.gpu_shares;
-        executor.gpu_units = options.gpu_units;
-        executor.seed = options.seed;
-        executor.optimizer.kind = options.optimizer;
-        executor.optimizer.learning_rate = 1e-6;
-        // What actions last is what is to be found out.
-        executor.hang_limits.first_step = std::chrono::minutes(10);
-        executor.before_action = [this](int rank, const Action&) { clock_.turn(rank); };
-        executor.layer_done = [this](int layer, Op part, TimePoint done) {
-            clock_.lap(layer, part, done);
-        };
-        return executor;
-    }
-
-    /// A layer runs forward once for each F and R of its stage, and backward once for each
-    /// micro-batch.
-    void average_over_micro_batches(std::vector<LayerClock::Laps>& layers) const {
-        for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-            const int stage = plan_->partition->stage_of_layer(static_cast<int>(layer));
-            layers[layer].forward /= forward_passes(stage);
-            layers[layer].backward_input /= plan_.micro_batches();
-            layers[layer].backward_weight /= plan_.micro_batches();
-        }
-    }
-
-    std::int64_t forward_passes(int stage) const {
-        const int rank = plan_->schedule.rank_of_stage[static_cast<std::size_t>(stage)];
-        return std::ranges::count_if(
-            plan_->schedule.ranks[static_cast<std::size_t>(rank)], [stage](const Action& action) {
-                return action.stage == stage &&
-                       (action.op == Op::Forward || action.op == Op::Recompute);
-            });
-    }
-
-    /// What is left of the ranks' time when waits and layers are taken out, per compute action.
-    Duration dispatch_of(const Timeline& timeline) const {
-        Duration rest{};
-        std::int64_t actions = 0;
-        for (const std::vector<Span>& row : timeline.ranks) {
-            rest += row.back().end - row.front().begin;
-            for (const Span& span : row) {
-                const bool waited = is_receive(span.action.op) && span.ready > span.begin;
-                rest -= waited ? span.end - span.begin : Duration{};
-                actions += is_compute(span.action.op) || span.action.op == Op::Optimizer ? 1 : 0;
-            }
-        }
-        for (const LayerClock::Laps& laps : clock_.laps()) {
-            rest -= laps.sum();
-        }
-        return std::max(Duration{}, rest / actions);
-    }
-
-    /// While the link was busy.
-    double host_rate_of(const Timeline& timeline) const {
-        if (timeline.host_copies.empty()) {
-            return 0;
-        }
-        std::array<Duration, 2> busy{};  // [direction]
-        for (std::size_t row = 0; row < timeline.host_copies.size(); ++row) {
-            for (const Span& copy : timeline.host_copies[row]) {
-                busy.at(row % 2) += copy.ready - copy.begin;
-            }
-        }
-        Bytes bytes;
-        for (const auto& copies : stash_copies(plan_)) {
-            for (const StashCopy& copy : copies) {
-                bytes += copy.bytes;
-            }
-        }
-        const Duration slower = std::max(busy[0], busy[1]);
-        return slower > Duration{} ? static_cast<double>(bytes.count) / to_seconds(slower) : 0;
-    }
-
-    static std::vector<Duration> hops_of(const Timeline& timeline) {
-        std::vector<Duration> hops;
-        for (const std::vector<Span>& row : timeline.ranks) {
-            for (const Span& span : row) {
-                if (is_receive(span.action.op) && span.ready > span.begin) {
-                    hops.push_back(span.end - span.ready);
-                }
-            }
-        }
-        return hops;
-    }
-
-    const Plan plan_;
-    LayerClock clock_;
-    const Batch batch_;
-    Executor executor_;
-    int step_ = 0;
-};
+MeasuredPipeline::Options run_options(const ProfilerOptions& options) {
+    return {.backend = options.backend,
+            .precision = options.precision,
+            .optimizer = options.optimizer,
+            .gpu_shares = options.gpu_shares,
+            .gpu_units = options.gpu_units,
+            .seed = options.seed};
+}
 
 /// Writes what was measured at one size into the profile.
 void fill_in(Profile& profile, int size, const Samples& measured) {
@@ -294,13 +136,13 @@ void fill_in(Profile& profile, int size, const Samples& measured) {
         LayerCost& layer = profile.layers[index];
         LayerSample& sample =
             *std::ranges::find(layer.samples, size, &LayerSample::micro_batch_size);
-        sample.forward = part(&LayerClock::Laps::forward);
+        sample.forward = part(&LayerClock::Laps::any_forward);
         sample.backward_input = part(&LayerClock::Laps::backward_input);
         sample.backward_weight = part(&LayerClock::Laps::backward_weight);
         layer.optimizer = part(&LayerClock::Laps::optimizer);
         const std::vector<Duration> totals = over_steps(samples, [&](const StepSample& step) {
             const LayerClock::Laps& laps = step.layers[index];
-            return laps.forward + laps.backward_input + laps.backward_weight;
+            return laps.any_forward + laps.backward_input + laps.backward_weight;
         });
         const Duration median = quantile(totals, 0.5);
         sample.spread =
@@ -433,7 +275,8 @@ class Profiler {
         }
     };
     Samples steps(const Scenario& scenario, const HowMany& how_many) {
-        MeasuredPipeline pipeline(make_plan(scenario, model_, profile_), model_, options_);
+        MeasuredPipeline pipeline(
+            make_plan(scenario, model_, profile_), model_, run_options(options_));
         const TimePoint begin = Clock::now();
         for (int step = 0; step < how_many.warm_up; ++step) {
             pipeline.step();

@@ -7,6 +7,20 @@
 
 namespace pipetwin::exec {
 
+GateVerdict judged(const std::vector<GatedStep>& steps) {
+    GateVerdict verdict;
+    std::vector<Duration> clean;
+    for (const GatedStep& step : steps) {
+        if (step.stolen <= most_stolen) {
+            clean.push_back(step.time);
+        }
+    }
+    verdict.clean = static_cast<int>(clean.size());
+    verdict.dropped = static_cast<int>(steps.size()) - verdict.clean;
+    verdict.p90_over_p10 = p90_over_p10(clean);
+    return verdict;
+}
+
 Duration longest_quiet_time(const std::vector<Duration>& times) {
     PIPETWIN_EXPECT(!times.empty(), "a step to judge");
     constexpr double fast_end = 0.05;

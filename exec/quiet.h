@@ -15,6 +15,33 @@ namespace pipetwin::exec {
 constexpr double most_stolen = 0.01;
 constexpr double most_above_fast_end = 0.05;
 
+/// The gate that a series of steps has to pass before anything is said about the error of its
+/// prediction, or before costs are taken from it. It looks at stolen time and spread alone: steps
+/// that lost more than `most_stolen` are dropped, and of the others there are enough, of about one
+/// length.
+constexpr int fewest_clean_steps = 11;
+constexpr double largest_p90_over_p10 = 1.10;
+
+struct GatedStep {
+    Duration time{};
+    double stolen = 0;
+};
+
+struct GateVerdict {
+    int clean = 0;
+    int dropped = 0;
+    double p90_over_p10 = 1;  ///< of the clean steps' times
+    bool passes() const {
+        return clean >= fewest_clean_steps && p90_over_p10 <= largest_p90_over_p10;
+    }
+    double dropped_share() const {
+        return clean + dropped > 0 ? static_cast<double>(dropped) / (clean + dropped) : 0;
+    }
+};
+
+/// Warm-up steps are left out by the caller.
+GateVerdict judged(const std::vector<GatedStep>& steps);
+
 /// The longest time of a quiet step among steps of these times; at least one time.
 Duration longest_quiet_time(const std::vector<Duration>& times);
 

@@ -1,0 +1,204 @@
+#include "core/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/footprint.h"
+
+namespace pipetwin {
+
+namespace {
+
+Duration total(const CalibrationRun& run) {
+    Duration sum{};
+    for (const LayerTimes& layer : run.layers) {
+        sum += layer.forward + layer.recompute + layer.backward_input + layer.backward_weight;
+    }
+    return sum;
+}
+
+/// The bytes of stash that all ranks keep, in stashes of the whole model for one micro-batch.
+double stashes_of(const Plan& plan) {
+    std::int64_t kept = 0;
+    for (const MemoryUse& peak : peak_memory(plan)) {
+        kept += peak[MemoryKind::Stash].count;
+    }
+    std::int64_t one = 0;
+    for (const int stage : plan->schedule.weights_of_stage) {
+        one += plan.cost(stage, 0).saved.count;
+    }
+    return one > 0 ? static_cast<double>(kept) / static_cast<double>(one) : 1;
+}
+
+/// The kind of run that a part of a cost comes from.
+struct Kind {
+    bool recomputes = false;
+    bool splits = false;
+};
+
+class CalibratedCosts {
+  public:
+    CalibratedCosts(const Plan& plan, const Calibration& calibration)
+        : plan_(plan),
+          calibration_(calibration),
+          workers_(plan.rank_count() > 1 ? 2 : 1),
+          stashes_(stashes_of(plan)) {
+        const double excess = workers_ > 1 ? measured_interference(calibration) : 0;
+        factor_ = 1 / (1 + excess);
+    }
+
+    std::vector<std::vector<StageCost>> costs() const {
+        std::vector<std::vector<StageCost>> all = plan_->costs;
+        for (std::size_t cost_class = 0; cost_class < all.size(); ++cost_class) {
+            for (int stage = 0; stage < plan_.stage_count(); ++stage) {
+                fill(all[cost_class][static_cast<std::size_t>(stage)],
+                     stage,
+                     size_of(static_cast<int>(cost_class)));
+            }
+        }
+        return all;
+    }
+
+    Duration optimizer(int stage) const {
+        return sum(run(size_of(0), {}), stage, &LayerTimes::optimizer);
+    }
+
+    Duration dispatch() const { return run(size_of(0), {}).dispatch; }
+
+  private:
+    int size_of(int cost_class) const {
+        const auto first = std::ranges::find(plan_->cost_class, cost_class);
+        return plan_
+            ->micro_batch_sizes[static_cast<std::size_t>(first - plan_->cost_class.begin())];
+    }
+
+    const CalibrationRun& run(int size, Kind kind) const {
+        const CalibrationRun* best = nullptr;
+        double least = std::numeric_limits<double>::infinity();
+        for (const CalibrationRun& candidate : calibration_.runs) {
+            const CalibrationSetting& setting = candidate.setting;
+            const bool fits =
+                setting.micro_batch_size == size && setting.recomputes == kind.recomputes &&
+                setting.splits == kind.splits && (setting.workers > 1) == (workers_ > 1);
+            const double kept = setting.live_stashes * setting.workers;
+            const double far = std::abs(std::log(kept / stashes_));
+            if (fits && far < least) {
+                best = &candidate;
+                least = far;
+            }
+        }
+        if (best == nullptr) {
+            throw Error(ErrorKind::BadInput,
+                        "calibration",
+                        fmt::format("nothing was measured of {} samples{}{} on {} core{}",
+                                    size,
+                                    kind.recomputes ? " with recompute" : "",
+                                    kind.splits ? " with a split backward" : "",
+                                    workers_,
+                                    workers_ == 1 ? "" : "s"),
+                        "calibrate for this scenario, too");
+        }
+        return *best;
+    }
+
+    Duration sum(const CalibrationRun& run, int stage, Duration LayerTimes::*part) const {
+        const int piece = plan_->schedule.weights_of_stage[static_cast<std::size_t>(stage)];
+        const int first = plan_->partition->first_layer(piece);
+        Duration sum{};
+        for (int layer = first; layer < first + plan_->partition->layers_in(piece); ++layer) {
+            sum += run.layers.at(static_cast<std::size_t>(layer)).*part;
+        }
+        return scaled(sum, factor_);
+    }
+
+    /// The mean over the micro-batches with recompute and without.
+    Duration mix(int stage, int size, bool splits, Duration LayerTimes::*part) const {
+        const double share = recomputed_share(stage);
+        const auto of = [&](bool recomputes) {
+            return sum(run(size, {.recomputes = recomputes, .splits = splits}), stage, part);
+        };
+        return share <= 0   ? of(false)
+               : share >= 1 ? of(true)
+                            : scaled(of(true), share) + scaled(of(false), 1 - share);
+    }
+
+    double recomputed_share(int stage) const {
+        const int piece = plan_->schedule.weights_of_stage[static_cast<std::size_t>(stage)];
+        int count = 0;
+        for (int k = 0; k < plan_.micro_batches(); ++k) {
+            count += recomputes(plan_->recompute.of(piece), k, plan_.micro_batches()) ? 1 : 0;
+        }
+        return static_cast<double>(count) / plan_.micro_batches();
+    }
+
+    void fill(StageCost& cost, int stage, int size) const {
+        cost.forward = mix(stage, size, false, &LayerTimes::forward);
+        cost.backward = mix(stage, size, false, &LayerTimes::backward_input) +
+                        mix(stage, size, false, &LayerTimes::backward_weight);
+        cost.recompute = {};
+        if (recomputed_share(stage) > 0) {
+            cost.recompute = sum(run(size, {.recomputes = true}), stage, &LayerTimes::recompute);
+        }
+        if (splits_backward()) {
+            const CalibrationRun& split = run(size, {.splits = true});
+            cost.backward_input = sum(split, stage, &LayerTimes::backward_input);
+            cost.backward_weight = sum(split, stage, &LayerTimes::backward_weight);
+        } else {
+            cost.backward_input = cost.backward / 2;
+            cost.backward_weight = cost.backward - cost.backward_input;
+        }
+    }
+
+    bool splits_backward() const {
+        return std::ranges::any_of(plan_->schedule.ranks, [](const std::vector<Action>& row) {
+            return std::ranges::find(row, Op::BackwardWeight, &Action::op) != row.end();
+        });
+    }
+
+    const Plan& plan_;
+    const Calibration& calibration_;
+    int workers_;
+    double stashes_;
+    double factor_ = 1;
+};
+
+}  // namespace
+
+double measured_interference(const Calibration& calibration) {
+    Duration alone{};
+    Duration beside{};
+    for (const CalibrationRun& run : calibration.runs) {
+        CalibrationSetting single = run.setting;
+        single.workers = 1;
+        const auto twin = std::ranges::find(calibration.runs, single, &CalibrationRun::setting);
+        if (run.setting.workers > 1 && twin != calibration.runs.end()) {
+            beside += total(run) / run.setting.micro_batch_size;
+            alone += total(*twin) / run.setting.micro_batch_size;
+        }
+    }
+    return alone > Duration{} ? std::max(0.0, to_seconds(beside) / to_seconds(alone) - 1) : 0;
+}
+
+Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibration& calibration) {
+    const Plan plain = make_plan(scenario, model, calibration.bytes);
+    const CalibratedCosts costs(plain, calibration);
+    PlanParts parts = plain.parts();
+    parts.costs = costs.costs();
+    for (int stage = 0; stage < plain.stage_count(); ++stage) {
+        parts.states[static_cast<std::size_t>(stage)].optimizer = costs.optimizer(stage);
+    }
+    parts.dispatch = costs.dispatch();
+    const auto ranks = static_cast<std::size_t>(plain.rank_count());
+    if (ranks > 1 && calibration.interference > 0) {
+        parts.contention.interference.assign(ranks,
+                                             std::vector<double>(ranks, calibration.interference));
+    }
+    return Plan::make(std::move(parts));
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,67 @@
+#include "sim/fit_interference.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "sim/simulate.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+double error_percent(const FitCase& one, double interference) {
+    Conditions conditions = planned_conditions(one.plan);
+    const auto ranks = static_cast<std::size_t>(one.plan.rank_count());
+    conditions.contention.interference.clear();
+    if (interference > 0) {
+        conditions.contention.interference.assign(ranks, std::vector<double>(ranks, interference));
+    }
+    const double predicted = to_seconds(replayed_step(one.plan, conditions));
+    return 100 * (predicted / to_seconds(one.measured) - 1);
+}
+
+constexpr std::size_t nobody = static_cast<std::size_t>(-1);
+
+double mean_error(const std::vector<FitCase>& cases, std::size_t without, double interference) {
+    double sum = 0;
+    std::size_t count = 0;
+    for (std::size_t index = 0; index < cases.size(); ++index) {
+        if (index != without) {
+            sum += error_percent(cases[index], interference);
+            ++count;
+        }
+    }
+    return sum / static_cast<double>(count);
+}
+
+/// Steps get longer with it, so halving finds it.
+double fit(const std::vector<FitCase>& cases, std::size_t without) {
+    double low = 0;
+    double high = 2;
+    if (mean_error(cases, without, low) >= 0) {
+        return low;
+    }
+    constexpr int halvings = 24;
+    for (int halving = 0; halving < halvings; ++halving) {
+        const double middle = (low + high) / 2;
+        (mean_error(cases, without, middle) < 0 ? low : high) = middle;
+    }
+    return (low + high) / 2;
+}
+
+}  // namespace
+
+InterferenceFit fit_interference(const std::vector<FitCase>& cases) {
+    PIPETWIN_EXPECT(!cases.empty(), "a run to fit");
+    InterferenceFit result;
+    result.interference = fit(cases, nobody);
+    for (std::size_t index = 0; index < cases.size(); ++index) {
+        result.error_percent.push_back(error_percent(cases[index], result.interference));
+        if (cases.size() > 1) {
+            result.leave_one_out_percent.push_back(error_percent(cases[index], fit(cases, index)));
+        }
+    }
+    return result;
+}
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "core/plan.h"
+
+namespace pipetwin::sim {
+
+/// A short run of a pipeline: its plan, with what actions last while no other rank computes, and
+/// the step time that was measured.
+struct FitCase {
+    Plan plan;
+    Duration measured{};
+};
+
+/// The one number between an isolated profile and a running pipeline.
+struct InterferenceFit {
+    double interference = 0;  ///< as a share: actions last so much longer beside each other rank
+    std::vector<double> error_percent;  ///< of each case, with it
+    /// Of each case, with what the other cases alone say: what the fit is worth for a plan that it
+    /// has not seen. Empty unless there are two.
+    std::vector<double> leave_one_out_percent;
+};
+
+/// The interference with which the cases are predicted without error on average, 0 to 2. 0 where
+/// they are predicted too long without any.
+InterferenceFit fit_interference(const std::vector<FitCase>& cases);
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,118 @@
+#include "core/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace pipetwin {
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr int layers = 4;
+
+Model four_layers() {
+    return mlp_model({4, 4, 4, 4, 4});
+}
+
+Profile bytes_of(const Model& model) {
+    Profile profile;
+    for (int index = 0; index < model.layer_count(); ++index) {
+        LayerCost& layer = profile.layers.emplace_back();
+        layer.name = model.layer(index).spec.name;
+        layer.samples = {{.micro_batch_size = 2, .output = Bytes{32}, .saved = Bytes{100}}};
+    }
+    profile.links = {{.latency = microseconds(1)}};
+    return profile;
+}
+
+/// Layer i takes (i + 1) times as long; what is measured tells its setting.
+CalibrationRun run_of(const CalibrationSetting& setting, int unit) {
+    CalibrationRun run{.setting = setting, .layers = {}, .dispatch = microseconds(1)};
+    for (int layer = 1; layer <= layers; ++layer) {
+        run.layers.push_back({.forward = microseconds(unit * layer),
+                              .recompute = microseconds(setting.recomputes ? 2 * unit * layer : 0),
+                              .backward_input = microseconds(3 * unit * layer),
+                              .backward_weight = microseconds(4 * unit * layer),
+                              .optimizer = microseconds(5)});
+    }
+    return run;
+}
+
+Scenario scenario_of(int stages, int micro_batches, const char* schedule, Recompute recompute) {
+    Scenario scenario;
+    scenario.training.batch = 2 * micro_batches;
+    scenario.pipeline.stages = stages;
+    scenario.pipeline.micro_batches = micro_batches;
+    scenario.pipeline.schedule = schedule;
+    scenario.pipeline.recompute = recompute;
+    return scenario;
+}
+
+class Calibrated : public testing::Test {
+  protected:
+    Calibrated() : model(four_layers()), calibration{.bytes = bytes_of(model), .runs = {}} {
+        add({.micro_batch_size = 2}, 10);
+        add({.micro_batch_size = 2, .live_stashes = 6}, 20);
+        add({.micro_batch_size = 2, .recomputes = true}, 30);
+        add({.micro_batch_size = 2, .splits = true}, 40);
+    }
+    void add(const CalibrationSetting& setting, int unit) {
+        calibration.runs.push_back(run_of(setting, unit));
+    }
+    Plan plan(const Scenario& scenario) const {
+        return calibrated_plan(scenario, model, calibration);
+    }
+
+    Model model;
+    Calibration calibration;
+};
+
+TEST_F(Calibrated, TakesTheRunWithTheNearestNumberOfStashes) {
+    // 1f1b on one rank keeps one micro-batch, gpipe all of them: 1 + 2 + 3 + 4 units.
+    EXPECT_EQ(plan(scenario_of(1, 8, "1f1b", Recompute::None)).cost(0, 0).forward,
+              Duration(microseconds(100)));
+    EXPECT_EQ(plan(scenario_of(1, 8, "gpipe", Recompute::None)).cost(0, 0).forward,
+              Duration(microseconds(200)));
+}
+
+TEST_F(Calibrated, WhatRecomputesCostsWhatWasMeasuredWithRecompute) {
+    const Plan always = plan(scenario_of(1, 8, "1f1b", Recompute::Always));
+    EXPECT_EQ(always.cost(0, 0).forward, Duration(microseconds(300)));
+    EXPECT_EQ(always.cost(0, 0).recompute, Duration(microseconds(600)));
+    EXPECT_EQ(always.cost(0, 0).backward, Duration(microseconds(2100)));
+    // 1 of 2 is kept.
+    const Plan half = plan(scenario_of(1, 2, "1f1b", Recompute::ExceptLast));
+    EXPECT_EQ(half.cost(0, 0).forward, Duration(microseconds(200)));
+}
+
+TEST_F(Calibrated, ASplitBackwardCostsWhatWasMeasuredSplit) {
+    const Plan split = plan(scenario_of(1, 4, "zb-h1", Recompute::None));
+    EXPECT_EQ(split.cost(0, 0).backward_input, Duration(microseconds(1200)));
+    EXPECT_EQ(split.cost(0, 0).backward_weight, Duration(microseconds(1600)));
+}
+
+TEST_F(Calibrated, PlansOfTwoRanksTakeWhatWasMeasuredBesideOthersWithoutTheInterference) {
+    add({.micro_batch_size = 2, .workers = 2}, 15);
+    // Beside others 1.5 times as long; the cost itself is what it is alone, and the simulator adds
+    // the fitted 0.4 where the other rank computes.
+    EXPECT_DOUBLE_EQ(measured_interference(calibration), 0.5);
+    calibration.interference = 0.4;
+    Scenario scenario = scenario_of(2, 4, "1f1b", Recompute::None);
+    scenario.pipeline.partition = std::vector<int>{2, 2};
+    const Plan two = plan(scenario);
+    EXPECT_EQ(two.cost(0, 0).forward, Duration(microseconds(30)));
+    EXPECT_EQ(two.cost(1, 0).forward, Duration(microseconds(70)));
+    EXPECT_EQ(two->contention.interference.at(0).at(1), 0.4);
+    EXPECT_EQ(two->states[0].optimizer, Duration{6667});  // 2 x 5 us less the same
+    EXPECT_TRUE(plan(scenario_of(1, 4, "1f1b", Recompute::None))->contention.interference.empty());
+}
+
+TEST_F(Calibrated, NamesWhatWasNotMeasured) {
+    Scenario scenario = scenario_of(1, 4, "1f1b", Recompute::None);
+    scenario.training.batch = 12;  // 3 samples each: within the reach of a profile, not measured
+    EXPECT_THROW(plan(scenario), Error);
+}
+
+}  // namespace
+}  // namespace pipetwin

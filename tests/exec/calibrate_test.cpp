@@ -1,0 +1,119 @@
+#include "exec/calibrate.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "exec/cores.h"
+#include "exec/quiet.h"
+#include "tests/support/small_training.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+Calibration quick(const Model& model, std::vector<CalibrationSetting> settings) {
+    CalibrateOptions options;
+    options.settings = std::move(settings);
+    options.fewest_clean = 1;
+    options.most_steps = 2;
+    return calibrate(model, options);
+}
+
+TEST(Calibrate, MeasuresEveryPartOfEveryLayerThatASettingHas) {
+    const Model model = test::small_gpt();
+    const Calibration calibration = quick(model,
+                                          {{.micro_batch_size = 2},
+                                           {.micro_batch_size = 2, .live_stashes = 4},
+                                           {.micro_batch_size = 2, .recomputes = true},
+                                           {.micro_batch_size = 3, .splits = true}});
+    ASSERT_EQ(calibration.runs.size(), 4U);
+    for (const CalibrationRun& run : calibration.runs) {
+        ASSERT_EQ(run.layers.size(), static_cast<std::size_t>(model.layer_count()));
+        EXPECT_GE(run.clean_steps + run.dropped_steps, 1);
+        for (const LayerTimes& layer : run.layers) {
+            EXPECT_GT(layer.forward, Duration{});
+            EXPECT_EQ(layer.recompute > Duration{}, run.setting.recomputes);
+            EXPECT_GT(layer.backward_input + layer.backward_weight, Duration{});
+            EXPECT_GT(layer.optimizer, Duration{});
+        }
+    }
+    EXPECT_EQ(calibration.bytes.layers.front().samples.size(), 2U);
+}
+
+TEST(Calibrate, OtherCoresAreBusyMeanwhile) {
+    if (allowed_cores().size() < 2) {
+        GTEST_SKIP() << "one core";
+    }
+    const Calibration calibration =
+        quick(test::small_mlp(), {{.micro_batch_size = 2}, {.micro_batch_size = 2, .workers = 2}});
+    EXPECT_EQ(calibration.runs.back().setting.workers, 2);
+    EXPECT_GE(measured_interference(calibration), 0);
+}
+
+TEST(Calibrate, RefusesMoreWorkersThanCores) {
+    const int many = static_cast<int>(allowed_cores().size()) + 1;
+    EXPECT_THROW(quick(test::small_mlp(), {{.micro_batch_size = 1, .workers = many}}), Error);
+}
+
+/// No pipeline of the calibration is one of a plan: of 1, 2, 4, 8 and 16 micro-batches.
+TEST(CalibrationSettings, KeepNoPlansNumberOfStashes) {
+    for (const CalibrationSetting& setting : calibration_settings({1, 2, 4, 8, 16}, 16, 2)) {
+        const int live = setting.live_stashes;
+        EXPECT_TRUE(live == 1 || (live & (live - 1)) != 0) << live;
+    }
+}
+
+TEST(TransferLadder, ALinkOfKnownCostIsFoundAgain) {
+    // 2 us and 1 GB/s, with a half-bandwidth size of 4096 bytes.
+    std::vector<LadderRung> rungs;
+    for (std::int64_t bytes = 64; bytes <= (std::int64_t{4} << 20); bytes *= 4) {
+        const auto half = bytes == 64 ? 0 : 4096;
+        rungs.push_back(
+            {.message = Bytes{bytes}, .time = microseconds(2) + Duration{bytes + half}});
+    }
+    const LinkCost link = fitted_link(rungs);
+    EXPECT_NEAR(to_milliseconds(link.latency), 0.002, 0.0001);
+    EXPECT_NEAR(link.bytes_per_second, 1e9, 1e6);
+    EXPECT_NEAR(static_cast<double>(link.half_bandwidth.count), 4096, 100);
+}
+
+TEST(TransferLadder, HasARungForEachSize) {
+    const std::vector<LadderRung> rungs = transfer_ladder();
+    ASSERT_GE(rungs.size(), 8U);
+    for (const LadderRung& rung : rungs) {
+        EXPECT_GT(rung.time, Duration{});
+    }
+}
+
+std::vector<GatedStep> steps_of(int clean, int stolen, double spread) {
+    std::vector<GatedStep> steps;
+    for (int step = 0; step < clean; ++step) {
+        const double late = clean > 1 ? spread * step / (clean - 1) : 0;
+        steps.push_back({.time = Duration(static_cast<std::int64_t>(1e7 * (1 + late)))});
+    }
+    for (int step = 0; step < stolen; ++step) {
+        steps.push_back({.time = milliseconds(50), .stolen = 0.011});
+    }
+    return steps;
+}
+
+TEST(NoiseVerdict, DropsStepsThatLostMoreThanOnePercentAndNeedsElevenOthers) {
+    EXPECT_TRUE(judged(steps_of(11, 30, 0.01)).passes());
+    EXPECT_FALSE(judged(steps_of(10, 0, 0.01)).passes());
+    EXPECT_EQ(judged(steps_of(11, 30, 0)).dropped, 30);
+    EXPECT_NEAR(judged(steps_of(11, 11, 0)).dropped_share(), 0.5, 1e-12);
+}
+
+TEST(NoiseVerdict, RefusesASpreadBeyondTenPercent) {
+    EXPECT_TRUE(judged(steps_of(21, 0, 0.11)).passes());
+    EXPECT_FALSE(judged(steps_of(21, 0, 0.15)).passes());
+    EXPECT_FALSE(judged({}).passes());
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

@@ -1,0 +1,149 @@
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "exec/cores.h"
+#include "tests/support/accuracy_run.h"
+#include "tests/support/scratch_folder.h"
+
+/// bench/accuracy's grid: which cells it has, and that a hundredth of it runs, stores, resumes and
+/// prints. What it measures is the benchmark's business.
+namespace pipetwin::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+GridOptions small_grid() {
+    GridOptions options;
+    options.model = {
+        .layers = 4, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 11, .feed_forward = 16};
+    options.share = 0.01;
+    options.clean_steps = 3;
+    options.most_steps = 4;
+    options.calibration_steps = 1;
+    options.precisions = {Precision::Fp32};
+    return options;
+}
+
+TEST(AccuracyGrid, HasEveryDimension) {
+    const Grid grid = accuracy_grid(small_grid());
+    std::set<int> stages;
+    std::set<int> micro_batches;
+    std::set<std::string> schedules;
+    std::set<Recompute> recomputes;
+    std::set<int> partitions;
+    for (const GridCell& cell : grid.cells) {
+        stages.insert(cell.stages);
+        micro_batches.insert(cell.micro_batches);
+        schedules.insert(cell.schedule);
+        recomputes.insert(cell.recompute);
+        partitions.insert(cell.partition);
+    }
+    EXPECT_EQ(stages, (std::set<int>{1, 2}));
+    EXPECT_EQ(micro_batches, (std::set<int>{1, 2, 4, 8, 16}));
+    EXPECT_EQ(schedules, (std::set<std::string>{"gpipe", "1f1b", "zb-h1", "interleaved-1f1b"}));
+    EXPECT_EQ(recomputes.size(), 3U);
+    EXPECT_EQ(partitions, (std::set<int>{0, 1}));
+    EXPECT_EQ(std::ssize(grid.cells) + grid.void_cells, 2 * 5 * 4 * 3 * 2);
+}
+
+TEST(AccuracyGrid, LeavesOutWhatIsThereAlready) {
+    const Grid grid = accuracy_grid(small_grid());
+    for (const GridCell& cell : grid.cells) {
+        // One stage has one partition; one micro-batch is one order with one backward, and
+        // except-last keeps it.
+        EXPECT_FALSE(cell.stages * cell.chunks == 1 && cell.partition == 1) << to_string(cell);
+        EXPECT_FALSE(cell.micro_batches == 1 && cell.recompute == Recompute::ExceptLast)
+            << to_string(cell);
+        EXPECT_FALSE(cell.micro_batches == 1 && cell.schedule == "1f1b") << to_string(cell);
+        // Chunks go round in groups of as many micro-batches as ranks.
+        EXPECT_FALSE(cell.chunks > 1 && cell.micro_batches % cell.stages != 0) << to_string(cell);
+    }
+}
+
+TEST(AccuracyGrid, OrderDependsOnTheSeedAlone) {
+    GridOptions options = small_grid();
+    options.share = 1;
+    const std::vector<GridCell> cells = accuracy_grid(options).cells;
+    const auto first = in_seeded_order(cells, options);
+    EXPECT_EQ(in_seeded_order(cells, options), first);
+    EXPECT_NE(first, cells);
+    EXPECT_TRUE(std::ranges::is_permutation(first, cells));
+    options.seed = 2;
+    EXPECT_NE(in_seeded_order(cells, options), first);
+    options.share = 0.1;
+    EXPECT_EQ(in_seeded_order(cells, options).size(), (cells.size() + 9) / 10);
+}
+
+TEST(AccuracyGrid, ACellReadsBackAsItWasPrinted) {
+    const CellResult cell{.cell = "K=1 M=1 gpipe none p0 fp32",
+                          .predicted = Duration{1000},
+                          .measured = Duration{1250},
+                          .replayed = Duration{1240},
+                          .noise_floor = 0.01,
+                          .predicted_bubble = 0.25,
+                          .measured_bubble = 0.5,
+                          .memory_difference = 7,
+                          .verdict = {.clean = 12, .dropped = 3, .p90_over_p10 = 1.05},
+                          .parts = {{"0F", {.predicted = Duration{5}, .measured = Duration{6}}}}};
+    const CellResult read = parse_cell(print_cell(cell));
+    EXPECT_EQ(print_cell(read), print_cell(cell));
+    EXPECT_DOUBLE_EQ(read.error(), -0.2);
+    EXPECT_DOUBLE_EQ(read.replay_error(), -0.008);
+    EXPECT_TRUE(read.verdict.passes());
+}
+
+std::string content_of(const std::filesystem::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+}
+
+/// Without a word on how good the predictions are: the cells take microseconds.
+TEST(AccuracyGrid, AHundredthRunsStoresResumesAndPrints) {
+    const tests::ScratchFolder folder;
+    GridOptions options = small_grid();
+    options.store = folder / "grid.jsonl";
+    std::ostringstream first;
+    run_grid(options, first);
+    const std::string stored = content_of(options.store);
+    EXPECT_THAT(stored, HasSubstr("\"calibration\":\"fp32\""));
+    const std::string cell =
+        to_string(in_seeded_order(accuracy_grid(options).cells, options).front());
+    EXPECT_THAT(stored, HasSubstr(cell));
+    EXPECT_THAT(first.str(), HasSubstr(cell));
+    EXPECT_THAT(first.str(), HasSubstr("error, median"));
+
+    std::ostringstream again;  // everything is there
+    run_grid(options, again);
+    EXPECT_EQ(content_of(options.store), stored);
+    EXPECT_EQ(again.str(), first.str());
+
+    // A kill in the middle of a line, then a larger share: only what is missing is measured.
+    std::ofstream(options.store, std::ios::app) << "{\"cell\": \"K=1 M";
+    options.share = 0.02;
+    std::ostringstream more;
+    run_grid(options, more);
+    EXPECT_THAT(content_of(options.store), ::testing::StartsWith(stored));
+    for (const GridCell& one : in_seeded_order(accuracy_grid(options).cells, options)) {
+        EXPECT_THAT(more.str(), HasSubstr(to_string(one)));
+    }
+}
+
+TEST(AccuracyGrid, NoCellBeginsAfterItsTime) {
+    const tests::ScratchFolder folder;
+    GridOptions options = small_grid();
+    options.store = folder / "grid.jsonl";
+    options.minutes = 1e-9;
+    std::ostringstream out;
+    EXPECT_FALSE(run_grid(options, out));
+    EXPECT_THAT(content_of(options.store), Not(HasSubstr("\"cell\"")));
+    EXPECT_THAT(out.str(), HasSubstr("not measurable on this machine today"));
+}
+
+}  // namespace
+}  // namespace pipetwin::test

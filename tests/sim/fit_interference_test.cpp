@@ -1,0 +1,47 @@
+#include "sim/fit_interference.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/simulate.h"
+#include "tests/support/plain_plan.h"
+
+namespace pipetwin::sim {
+namespace {
+
+using testing::plain;
+
+/// As if measured with this interference.
+FitCase measured_with(double interference, int ranks, int micro_batches, double factor = 1) {
+    const Plan plan = make_plan(plain(ScheduleKind::OneFOneB, ranks, micro_batches));
+    Conditions conditions = planned_conditions(plan);
+    const auto count = static_cast<std::size_t>(ranks);
+    conditions.contention.interference.assign(count, std::vector<double>(count, interference));
+    return {.plan = plan, .measured = scaled(replayed_step(plan, conditions), factor)};
+}
+
+TEST(FitInterference, FindsTheOneThatThereIs) {
+    const InterferenceFit fit =
+        fit_interference({measured_with(0.08, 2, 4), measured_with(0.08, 2, 9)});
+    EXPECT_NEAR(fit.interference, 0.08, 1e-5);
+    for (const double error : fit.leave_one_out_percent) {
+        EXPECT_NEAR(error, 0, 1e-3);
+    }
+}
+
+TEST(FitInterference, LeavingOneOutShowsACaseThatTheOthersDoNotExplain) {
+    const InterferenceFit fit = fit_interference(
+        {measured_with(0.05, 2, 4), measured_with(0.05, 2, 6), measured_with(0.05, 2, 8, 1.1)});
+    EXPECT_NEAR(fit.leave_one_out_percent[2], -100 / 11.0, 0.01);  // 1 / 1.1 - 1
+    EXPECT_LT(fit.error_percent[2], -4);
+    EXPECT_GT(fit.interference, 0.05);
+}
+
+TEST(FitInterference, IsNoneWhereStepsAreShorterThanPredicted) {
+    const InterferenceFit fit = fit_interference({measured_with(0, 2, 4, 0.9)});
+    EXPECT_EQ(fit.interference, 0);
+    EXPECT_NEAR(fit.error_percent[0], 100 / 9.0, 1e-6);
+    EXPECT_TRUE(fit.leave_one_out_percent.empty());
+}
+
+}  // namespace
+}  // namespace pipetwin::sim

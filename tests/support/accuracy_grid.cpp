@@ -1,0 +1,186 @@
+#include "tests/support/accuracy_grid.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/plan.h"
+#include "exec/profiler.h"
+
+namespace pipetwin::test {
+
+namespace {
+
+using nlohmann::json;
+
+/// Layers per piece. What is left over goes to the outer pieces, which hold the embedding and the
+/// head.
+std::vector<int> layers_per_piece(int units, int pieces, int partition) {
+    std::vector<int> layers(static_cast<std::size_t>(pieces), units / pieces);
+    for (int rest = 0; rest < units % pieces; ++rest) {
+        ++(rest % 2 == 0 ? layers.front() : layers.back());
+    }
+    if (partition == 1 && pieces > 1) {
+        --layers.front();
+        ++layers[1];
+    }
+    return layers;
+}
+
+double off(Duration value, Duration measured) {
+    return to_seconds(value) / to_seconds(measured) - 1;
+}
+
+/// The rows, and the pieces that they are about: two cells with the same are one.
+std::string identity(const GridCell& cell, const GridOptions& options, const Profile& bytes) {
+    const Plan plan = make_plan(scenario_of(cell, options), gpt_model(options.model), bytes);
+    std::string text = plan.hash() + std::string(to_string(cell.precision));
+    for (const int layers : plan->partition->layers_per_stage()) {
+        text += fmt::format(" {}", layers);
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string to_string(const GridCell& cell) {
+    return fmt::format("K={} M={} {}{} {} p{} {}",
+                       cell.stages,
+                       cell.micro_batches,
+                       cell.schedule,
+                       cell.chunks > 1 ? fmt::format(" V={}", cell.chunks) : "",
+                       pipetwin::to_string(cell.recompute),
+                       cell.partition,
+                       pipetwin::to_string(cell.precision));
+}
+
+Scenario scenario_of(const GridCell& cell, const GridOptions& options) {
+    Scenario scenario;
+    scenario.training.batch = options.batch;
+    scenario.training.precision = cell.precision;
+    scenario.training.optimizer = OptimizerKind::AdamW;
+    scenario.training.learning_rate = 1e-6;  // so that random data leads nowhere
+    scenario.pipeline.stages = cell.stages;
+    scenario.pipeline.chunks = cell.chunks;
+    scenario.pipeline.micro_batches = cell.micro_batches;
+    scenario.pipeline.schedule = cell.schedule;
+    scenario.pipeline.recompute = cell.recompute;
+    scenario.pipeline.partition =
+        layers_per_piece(2 * options.model.layers + 2, cell.stages * cell.chunks, cell.partition);
+    return scenario;
+}
+
+Grid accuracy_grid(const GridOptions& options) {
+    struct Order {
+        const char* schedule;
+        int chunks;
+    };
+    constexpr std::array orders{
+        Order{"gpipe", 1}, Order{"1f1b", 1}, Order{"zb-h1", 1}, Order{"interleaved-1f1b", 2}};
+    exec::ProfilerOptions sizes;
+    for (int size = 1; size <= options.batch; ++size) {
+        sizes.micro_batch_sizes.push_back(size);
+    }
+    Grid grid;
+    std::set<std::string> known;
+    for (const Precision precision : options.precisions) {
+        sizes.precision = precision;
+        const Profile bytes = exec::unmeasured_profile(gpt_model(options.model), sizes);
+        for (const int stages : {1, 2}) {
+            for (const int micro_batches : {1, 2, 4, 8, 16}) {
+                for (const Order& order : orders) {
+                    for (const Recompute recompute :
+                         {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
+                        for (const int partition : {0, 1}) {
+                            const GridCell cell{.stages = stages,
+                                                .micro_batches = micro_batches,
+                                                .schedule = order.schedule,
+                                                .chunks = order.chunks,
+                                                .recompute = recompute,
+                                                .partition = partition,
+                                                .precision = precision};
+                            bool fresh = false;
+                            try {
+                                fresh = known.insert(identity(cell, options, bytes)).second;
+                            } catch (const Error&) {  // no such order
+                                fresh = false;
+                            }
+                            if (fresh) {
+                                grid.cells.push_back(cell);
+                            }
+                            grid.void_cells += fresh ? 0 : 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    return grid;
+}
+
+std::vector<GridCell> in_seeded_order(std::vector<GridCell> cells, const GridOptions& options) {
+    std::mt19937_64 random(options.seed);
+    for (std::size_t rest = cells.size(); rest > 1; --rest) {  // std::shuffle differs by library
+        std::swap(cells[rest - 1], cells[random() % rest]);
+    }
+    const double wanted = std::ceil(options.share * static_cast<double>(cells.size()));
+    cells.resize(
+        std::clamp<std::size_t>(static_cast<std::size_t>(std::max(1.0, wanted)), 1, cells.size()));
+    return cells;
+}
+
+double CellResult::error() const {
+    return off(predicted, measured);
+}
+
+double CellResult::replay_error() const {
+    return off(replayed, measured);
+}
+
+std::string print_cell(const CellResult& result) {
+    json parts = json::object();
+    for (const auto& [name, pair] : result.parts) {
+        parts[name] = {pair.predicted.count(), pair.measured.count()};
+    }
+    return json{{"cell", result.cell},
+                {"predicted_ns", result.predicted.count()},
+                {"measured_ns", result.measured.count()},
+                {"replayed_ns", result.replayed.count()},
+                {"noise_floor", result.noise_floor},
+                {"bubble", {result.predicted_bubble, result.measured_bubble}},
+                {"memory_difference_bytes", result.memory_difference},
+                {"clean_steps", result.verdict.clean},
+                {"dropped_steps", result.verdict.dropped},
+                {"p90_over_p10", result.verdict.p90_over_p10},
+                {"parts_ns", parts}}
+        .dump();
+}
+
+CellResult parse_cell(const std::string& line) {
+    const json object = json::parse(line);
+    CellResult result;
+    result.cell = object.at("cell");
+    result.predicted = Duration{object.at("predicted_ns").get<std::int64_t>()};
+    result.measured = Duration{object.at("measured_ns").get<std::int64_t>()};
+    result.replayed = Duration{object.at("replayed_ns").get<std::int64_t>()};
+    result.noise_floor = object.at("noise_floor");
+    result.predicted_bubble = object.at("bubble").at(0);
+    result.measured_bubble = object.at("bubble").at(1);
+    result.memory_difference = object.at("memory_difference_bytes");
+    result.verdict.clean = object.at("clean_steps");
+    result.verdict.dropped = object.at("dropped_steps");
+    result.verdict.p90_over_p10 = object.at("p90_over_p10");
+    for (const auto& [name, pair] : object.at("parts_ns").items()) {
+        result.parts[name] = {.predicted = Duration{pair.at(0).get<std::int64_t>()},
+                              .measured = Duration{pair.at(1).get<std::int64_t>()}};
+    }
+    return result;
+}
+
+}  // namespace pipetwin::test

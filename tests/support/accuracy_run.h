@@ -1,0 +1,16 @@
+#pragma once
+
+#include <iosfwd>
+
+#include "tests/support/accuracy_grid.h"
+
+namespace pipetwin::test {
+
+/// Calibrates where the store has no calibration, measures the cells that it lacks in their seeded
+/// order, writes each line when it is done, and prints the table. A precision that the executor
+/// refuses is left out with its reason. Returns whether at least 60 % of the cells passed the gate;
+/// else the result is "not measurable on this machine today". Whether the goals are reached is
+/// printed.
+bool run_grid(const GridOptions& options, std::ostream& out);
+
+}  // namespace pipetwin::test
