@@ -19,6 +19,7 @@
 #include "core/formats/plan_json.h"
 #include "core/formats/profile_json.h"
 #include "core/formats/schedule_csv.h"
+#include "exec/calibrate.h"
 #include "exec/cores.h"
 #include "exec/cuda_module.h"
 #include "exec/gpu_parts.h"
@@ -227,6 +228,21 @@ Profile measure_profile(const Scenario& scenario, Console& console) {
         progress.update(share, what);
     };
     return exec::profile_model(scenario_model(scenario), options);
+}
+
+void add_calibration(Profile& profile, const Scenario& scenario, Console& console) {
+    if (scenario.cluster.backend != Backend::Cpu) {
+        return;
+    }
+    Progress progress(console, "interference");
+    exec::CalibrateOptions options;
+    options.precision = scenario.training.precision;
+    options.optimizer = scenario.training.optimizer;
+    options.seed = scenario.training.seed;
+    options.progress = [&progress](double share, const std::string& what) {
+        progress.update(share, what);
+    };
+    exec::add_interference_and_ladder(profile, scenario_model(scenario), options);
 }
 
 FinishedRun train_and_compare(const RunOptions& options,

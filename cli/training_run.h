@@ -45,6 +45,9 @@ FinishedRun train_and_compare(const RunOptions& options,
 /// Measures the costs of the scenario's layers on this machine, with a progress line.
 Profile measure_profile(const Scenario& scenario, Console& console);
 
+/// Adds what they are worth for other plans, where they were measured on processor cores.
+void add_calibration(Profile& profile, const Scenario& scenario, Console& console);
+
 /// report.json, and the result of `run --json`.
 std::string report_json_text(const FinishedRun& run);
 

@@ -67,6 +67,25 @@ struct LinkCost {
     bool operator==(const LinkCost&) const = default;
 };
 
+/// How a measurement of costs went, and what was measured beside them.
+struct CalibrationNote {
+    int clean_steps = 0;      ///< fewest over the sizes of micro-batch
+    int dropped_steps = 0;    ///< of all: too much of their time was stolen
+    double p90_over_p10 = 1;  ///< of the clean steps' times, the largest over the sizes
+    /// By how much longer the layers take, as a share, while the other cores do the same; none
+    /// where it was not measured.
+    std::optional<double> interference{};
+    struct Rung {
+        Bytes message;
+        Duration time{};  ///< from its sending until another core has read it
+
+        bool operator==(const Rung&) const = default;
+    };
+    std::vector<Rung> ladder{};  ///< ascending by message; empty: not measured
+
+    bool operator==(const CalibrationNote&) const = default;
+};
+
 /// The one form in which costs travel. One cost per layer, non-negative, with a source.
 struct Profile {
     CostSource source = CostSource::Estimated;
@@ -78,6 +97,8 @@ struct Profile {
     Duration launch{};    ///< what the host spends on each kernel; 0: not known
     std::vector<LayerCost> layers{};
     std::vector<LinkCost> links{};
+    std::optional<CalibrationNote>
+        calibration{};  ///< for people and scripts: no cost follows from it
 
     bool operator==(const Profile&) const = default;
 };

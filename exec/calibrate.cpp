@@ -222,6 +222,22 @@ Calibration calibrate(const Model& model, const CalibrateOptions& options) {
     return calibration;
 }
 
+void add_interference_and_ladder(Profile& profile,
+                                 const Model& model,
+                                 const CalibrateOptions& options) {
+    const int cores = static_cast<int>(allowed_cores().size());
+    if (cores < 2) {
+        return;
+    }
+    const int size = profile.layers.front().samples.front().micro_batch_size;
+    CalibrateOptions both = options;
+    both.settings = {{.micro_batch_size = size}, {.micro_batch_size = size, .workers = cores}};
+    CalibrationNote& note =
+        profile.calibration ? *profile.calibration : profile.calibration.emplace();
+    note.interference = measured_interference(calibrate(model, both));
+    note.ladder = transfer_ladder();
+}
+
 std::vector<LadderRung> transfer_ladder() {
     constexpr std::int64_t smallest = 64;
     constexpr std::int64_t largest = std::int64_t{4} << 20;

@@ -36,12 +36,17 @@ std::vector<CalibrationSetting> calibration_settings(const std::vector<int>& mic
 /// Throws Error(Unavailable) if there are fewer cores than workers.
 Calibration calibrate(const Model& model, const CalibrateOptions& options);
 
-/// A rung of the transfer ladder: from a send between two waiting threads until the receiver has
-/// read a message of so many bytes, the median of many.
-struct LadderRung {
-    Bytes message;
-    Duration time{};
-};
+/// Adds to a profile of this machine's processor what it does not need itself, but who predicts
+/// other plans from it does: by how much the model's layers take longer while all other cores do
+/// the same (at the smallest size of micro-batch), and the transfer ladder. Nothing where there is
+/// one core.
+void add_interference_and_ladder(Profile& profile,
+                                 const Model& model,
+                                 const CalibrateOptions& options);
+
+/// The transfer ladder: from a send to a thread that waits for it until that has read the message,
+/// the median of many, for messages of 64 bytes to 4 MiB.
+using LadderRung = CalibrationNote::Rung;
 std::vector<LadderRung> transfer_ladder();
 
 /// latency + (n + half) / rate through the rungs: the smallest message gives the latency, the

@@ -167,6 +167,16 @@ void fill_in(Profile& profile, int size, const Samples& measured) {
     }
 }
 
+/// Keeps the worst of all sizes.
+void note_noise(Profile& profile, const GateVerdict& verdict) {
+    CalibrationNote& note =
+        profile.calibration ? *profile.calibration : profile.calibration.emplace();
+    const bool first = note.clean_steps + note.dropped_steps == 0;
+    note.clean_steps = first ? verdict.clean : std::min(note.clean_steps, verdict.clean);
+    note.dropped_steps = std::max(note.dropped_steps, verdict.dropped);
+    note.p90_over_p10 = std::max(note.p90_over_p10, verdict.p90_over_p10);
+}
+
 /// Half a round trip of an empty message between two threads: the link, where the measured pipeline
 /// has none.
 Duration hop_between_two_threads() {
@@ -249,14 +259,14 @@ class Profiler {
                            .patience = budget / 8}));
         }
         const int fixed = options_.repeats;
-        fill_in(profile_,
-                size,
-                steps(scenario,
-                      {.warm_up = 2,
-                       .fewest = fixed > 0 ? fixed : 5,
-                       .most = fixed > 0 ? fixed : 60,
-                       .budget = budget,
-                       .patience = Duration(patience) / size_count}));
+        const Samples samples = steps(scenario,
+                                      {.warm_up = 2,
+                                       .fewest = fixed > 0 ? fixed : fewest_clean_steps,
+                                       .most = fixed > 0 ? fixed : 60,
+                                       .budget = budget,
+                                       .patience = Duration(patience) / size_count});
+        fill_in(profile_, size, samples);
+        note_noise(profile_, judged(samples));
     }
 
     struct HowMany {

@@ -39,11 +39,12 @@ struct ProfilerOptions {
 /// with random data through the executor, in the very schedule, and reads the clock after every
 /// layer. So the costs are those of the run: cold stashes, tensors that come from another core,
 /// neighbours that use the memory at the same time. (A layer measured alone is up to 50 % too
-/// fast.)
+/// fast.) For costs that hold for other plans than this one see exec/calibrate.h.
 ///
 /// The cost of a layer in a step is its mean over the micro-batches, since the first of them may
 /// find colder caches; the cost in the profile is the median of that over the steps that nothing
-/// disturbed (exec/quiet.h). On a restless machine it measures longer, so that there are some. What
+/// disturbed (exec/quiet.h), and `calibration` says how many were clean and how far they spread. On
+/// a restless machine it measures longer, so that there are some. What
 /// is left of a rank's step when layers and waits are taken out is `dispatch`. The latency of a
 /// link is from the send of a message to the moment its waiting receiver has it.
 ///

@@ -25,6 +25,23 @@ std::filesystem::path target(const ProfileOptions& options, const Scenario& scen
     return out / "profile.json";
 }
 
+std::string calibration_text(const CalibrationNote& note) {
+    std::string text = fmt::format("\n  {} clean steps, {} dropped, p90/p10 {:.3f}",
+                                   note.clean_steps,
+                                   note.dropped_steps,
+                                   note.p90_over_p10);
+    if (note.interference) {
+        text += fmt::format("; {} longer while the other cores do the same",
+                            percent_text(*note.interference));
+    }
+    text += '\n';
+    if (note.clean_steps < Noise::fewest_steps) {
+        text += fmt::format("  fewer than {} clean steps: these costs are a poor basis\n",
+                            Noise::fewest_steps);
+    }
+    return text;
+}
+
 std::string profile_text(const Profile& profile) {
     std::vector<std::vector<std::string>> rows{
         {"layer", "micro-batch", "forward", "backward", "saved", "parameters", "spread"}};
@@ -39,7 +56,7 @@ std::string profile_text(const Profile& profile) {
                             percent_text(sample.spread)});
         }
     }
-    return text_table(rows);
+    return text_table(rows) + (profile.calibration ? calibration_text(*profile.calibration) : "");
 }
 
 }  // namespace
@@ -61,7 +78,8 @@ void execute(const ProfileOptions& options, Console& console) {
                     "the file is there already",
                     "overwrite it with --force, or name another with --out FILE");
     }
-    const Profile profile = measure_profile(scenario, console);
+    Profile profile = measure_profile(scenario, console);
+    add_calibration(profile, scenario, console);
     const std::string json = print_profile(profile);
     write_file(file, json);
     console.note(fmt::format("profile: {}", file.string()));

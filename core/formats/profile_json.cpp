@@ -199,12 +199,38 @@ LinkCost read_link(const JsonObject& object) {
             .half_bandwidth = Bytes{object.whole_or("half_bandwidth_bytes", 0)}};
 }
 
+CalibrationNote read_calibration(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 5>{
+        "clean_steps", "dropped_steps", "p90_over_p10", "interference", "ladder"});
+    const auto count = [&object](string_view key) {
+        const std::int64_t steps = object.whole(key);
+        if (steps < 0 || steps > std::numeric_limits<int>::max()) {
+            object.refuse(key, "a number of steps");
+        }
+        return static_cast<int>(steps);
+    };
+    CalibrationNote note{.clean_steps = count("clean_steps"),
+                         .dropped_steps = count("dropped_steps"),
+                         .p90_over_p10 = object.number_or("p90_over_p10", 1)};
+    if (object.has("interference") && !object.is_null("interference")) {
+        note.interference = object.number_or("interference", 0);
+    }
+    if (object.has("ladder")) {
+        for (const JsonObject& rung : object.objects("ladder")) {
+            rung.expect_keys(std::array<string_view, 2>{"message_bytes", "ns"});
+            note.ladder.push_back({.message = Bytes{rung.whole("message_bytes")},
+                                   .time = Duration{rung.whole("ns")}});
+        }
+    }
+    return note;
+}
+
 }  // namespace
 
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 10>{"schema_version",
+    object.expect_keys(std::array<string_view, 11>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
@@ -213,7 +239,8 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "dispatch_ns",
                                                    "launch_ns",
                                                    "layers",
-                                                   "links"});
+                                                   "links",
+                                                   "calibration"});
     if (object.whole("schema_version") != schema_version) {
         object.refuse("schema_version", fmt::format("{}", schema_version));
     }
@@ -235,6 +262,9 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     profile.layers = layers.take();
     for (const JsonObject& link : object.objects("links")) {
         profile.links.push_back(read_link(link));
+    }
+    if (object.has("calibration")) {
+        profile.calibration = read_calibration(object.object("calibration"));
     }
     check_profile(profile, place, layers.entry_of_layer());
     return profile;
@@ -296,6 +326,22 @@ ordered_json link_json(const LinkCost& link) {
             {"half_bandwidth_bytes", link.half_bandwidth.count}};
 }
 
+ordered_json calibration_json(const CalibrationNote& note) {
+    ordered_json object{{"clean_steps", note.clean_steps},
+                        {"dropped_steps", note.dropped_steps},
+                        {"p90_over_p10", note.p90_over_p10},
+                        {"interference", nullptr},
+                        {"ladder", ordered_json::array()}};
+    if (note.interference) {
+        object["interference"] = *note.interference;
+    }
+    for (const CalibrationNote::Rung& rung : note.ladder) {
+        object["ladder"].push_back(
+            {{"message_bytes", rung.message.count}, {"ns", rung.time.count()}});
+    }
+    return object;
+}
+
 }  // namespace
 
 std::string print_profile(const Profile& profile) {
@@ -314,6 +360,9 @@ std::string print_profile(const Profile& profile) {
     }
     for (const LinkCost& link : profile.links) {
         root["links"].push_back(link_json(link));
+    }
+    if (profile.calibration) {
+        root["calibration"] = calibration_json(*profile.calibration);
     }
     return root.dump(1) + "\n";
 }
