@@ -214,6 +214,9 @@ CalibrationNote read_calibration(const JsonObject& object) {
                          .p90_over_p10 = object.number_or("p90_over_p10", 1)};
     if (object.has("interference") && !object.is_null("interference")) {
         note.interference = object.number_or("interference", 0);
+        if (*note.interference < 0) {
+            object.refuse("interference", "a share that is not negative, or null");
+        }
     }
     if (object.has("ladder")) {
         for (const JsonObject& rung : object.objects("ladder")) {

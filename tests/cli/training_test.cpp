@@ -53,6 +53,22 @@ TEST_F(Training, RunWritesTheWholeFolderAndComparesBothSides) {
     }
 }
 
+TEST_F(Training, AProfileSaysHowItWasMeasured) {
+    ASSERT_EQ(pipetwin(command("run")).code, 0);
+    const Outcome outcome = pipetwin({"profile",
+                                      (folder() / "run" / "scenario.toml").string(),
+                                      "--out",
+                                      path("new.profile.json"),
+                                      "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto note = outcome.json()["calibration"];
+    EXPECT_GT(note["clean_steps"].get<int>() + note["dropped_steps"].get<int>(), 0);
+    if (exec::allowed_cores().size() > 1) {
+        EXPECT_GE(note["interference"].get<double>(), 0);
+        EXPECT_GE(note["ladder"].size(), 8U);
+    }
+}
+
 TEST_F(Training, RunAsJsonIsTheReport) {
     const Outcome outcome = pipetwin(command("run", {"--json", "--quiet"}));
     ASSERT_EQ(outcome.code, 0) << outcome.err;

@@ -55,6 +55,23 @@ TEST(Calibrate, OtherCoresAreBusyMeanwhile) {
     EXPECT_GE(measured_interference(calibration), 0);
 }
 
+TEST(Calibrate, AProfileCanCarryInterferenceAndLadder) {
+    const Model model = test::small_mlp();
+    Profile profile = test::even_profile(model, {});
+    const Profile before = profile;
+    CalibrateOptions options;
+    options.fewest_clean = 1;
+    options.most_steps = 2;
+    add_interference_and_ladder(profile, model, options);
+    EXPECT_EQ(profile.layers, before.layers);
+    ASSERT_EQ(profile.calibration.has_value(), allowed_cores().size() > 1);
+    if (profile.calibration) {
+        EXPECT_GE(profile.calibration->interference.value(), 0);
+        EXPECT_TRUE(std::ranges::is_sorted(
+            profile.calibration->ladder, {}, [](const LadderRung& rung) { return rung.message; }));
+    }
+}
+
 TEST(Calibrate, RefusesMoreWorkersThanCores) {
     const int many = static_cast<int>(allowed_cores().size()) + 1;
     EXPECT_THROW(quick(test::small_mlp(), {{.micro_batch_size = 1, .workers = many}}), Error);

@@ -82,6 +82,16 @@ TEST(Profiler, C28LeavesATrainingUntouched) {
               unprofiled.run_step(random_batch(model, shape.batch, 2), 1).loss);
 }
 
+TEST(Profiler, SaysHowManyOfItsStepsWereClean) {
+    const Profile profile = quick_profile(test::small_mlp(), {.stages = 2, .micro_batches = 3});
+    ASSERT_TRUE(profile.calibration.has_value());
+    const CalibrationNote& note = *profile.calibration;
+    EXPECT_LE(note.clean_steps, 3);
+    EXPECT_GE(note.clean_steps + note.dropped_steps, 3);
+    EXPECT_GE(note.p90_over_p10, 1);
+    EXPECT_FALSE(note.interference.has_value());
+}
+
 TEST(Profiler, TellsHowFarItIs) {
     const Model model = test::small_mlp();
     ProfilerOptions options =

@@ -129,7 +129,11 @@ void fit(FittedCalibration& fitted,
          const Model& model,
          const GridOptions& options,
          Precision precision) {
-    std::vector<sim::FitCase> cases;
+    struct Measured {
+        Scenario scenario;
+        Duration step;
+    };
+    std::vector<Measured> runs;
     std::vector<Duration> hops;
     for (const ShortRun& run : short_runs) {
         const Scenario scenario = scenario_of(run, options, precision);
@@ -139,9 +143,17 @@ void fit(FittedCalibration& fitted,
         for (const Timeline& step : measured.timelines.steps) {
             std::ranges::copy(exec::hops_of(step), std::back_inserter(hops));
         }
-        cases.push_back({.plan = plan, .measured = step_time(median_step(measured.timelines))});
+        runs.push_back({.scenario = scenario, .step = step_time(median_step(measured.timelines))});
     }
+    // Of messages that were waited for, often so long that the receiver had to be woken.
     fitted.hop = exec::quantile(hops, 0.5);
+    LinkCost& link = fitted.calibration.bytes.links.front();
+    link.latency = std::max(link.latency, fitted.hop);
+    std::vector<sim::FitCase> cases;
+    for (const Measured& run : runs) {
+        cases.push_back({.plan = settled(calibrated_plan(run.scenario, model, fitted.calibration)),
+                         .measured = run.step});
+    }
     const sim::InterferenceFit fit = sim::fit_interference(cases);
     fitted.calibration.interference = fit.interference;
     fitted.fit_error_percent = fit.error_percent;
