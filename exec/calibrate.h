@@ -30,7 +30,7 @@ std::vector<CalibrationSetting> calibration_settings(const std::vector<int>& mic
 /// Measures every setting by training a copy of the model with random data: one rank, 1f1b of 3
 /// micro-batches where one stash is alive, gpipe of as many as are alive where there are more,
 /// zb-h1 of 3 for a split backward. While it is measured, so many workers less one do the same on
-/// other cores. Steps pass exec/quiet.h's gate as those of a run; costs are medians over the quiet
+/// other cores. Steps pass exec/quiet.h's gate as those of a run; costs are means over the quiet
 /// ones.
 ///
 /// Throws Error(Unavailable) if there are fewer cores than workers.

@@ -43,6 +43,17 @@ Duration median_over(const Samples& samples, const Value& value) {
     return quantile(over_steps(samples, value), 0.5);
 }
 
+/// Means add up: those of all parts of a step to that of the step. A part that now and then takes
+/// long, here in one step and there in another, would be lost in its median.
+template <class Value>
+Duration mean_over(const Samples& samples, const Value& value) {
+    Duration sum{};
+    for (const Duration one : over_steps(samples, value)) {
+        sum += one;
+    }
+    return samples.empty() ? sum : sum / std::ssize(samples);
+}
+
 std::vector<Duration> times_of(const Samples& samples);
 
 /// What the gate says of them.

@@ -130,8 +130,8 @@ void fill_in(Profile& profile, int size, const Samples& measured) {
     const Samples samples = quiet(measured);
     for (std::size_t index = 0; index < profile.layers.size(); ++index) {
         const auto part = [&](Duration LayerClock::Laps::*member) {
-            return median_over(samples,
-                               [&](const StepSample& step) { return step.layers[index].*member; });
+            return mean_over(samples,
+                             [&](const StepSample& step) { return step.layers[index].*member; });
         };
         LayerCost& layer = profile.layers[index];
         LayerSample& sample =
@@ -150,7 +150,7 @@ void fill_in(Profile& profile, int size, const Samples& measured) {
                 ? to_seconds(quantile(totals, 0.9) - quantile(totals, 0.1)) / to_seconds(median)
                 : 0;
     }
-    profile.dispatch = median_over(samples, [](const StepSample& step) { return step.dispatch; });
+    profile.dispatch = mean_over(samples, [](const StepSample& step) { return step.dispatch; });
     std::vector<double> host_rates;
     std::ranges::transform(samples, std::back_inserter(host_rates), &StepSample::host_rate);
     std::ranges::sort(host_rates);

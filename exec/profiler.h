@@ -42,7 +42,7 @@ struct ProfilerOptions {
 /// fast.) For costs that hold for other plans than this one see exec/calibrate.h.
 ///
 /// The cost of a layer in a step is its mean over the micro-batches, since the first of them may
-/// find colder caches; the cost in the profile is the median of that over the steps that nothing
+/// find colder caches; the cost in the profile is the mean of that over the steps that nothing
 /// disturbed (exec/quiet.h), and `calibration` says how many were clean and how far they spread. On
 /// a restless machine it measures longer, so that there are some. What
 /// is left of a rank's step when layers and waits are taken out is `dispatch`. The latency of a

@@ -35,7 +35,7 @@ struct GridOptions {
     GptSizes model{.layers = 4,
                    .d_model = 192,
                    .heads = 6,
-                   .context = 128,
+                   .context = 64,
                    .vocabulary = 256,
                    .feed_forward = 0};
     int batch = 16;
