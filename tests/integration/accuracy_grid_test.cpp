@@ -25,6 +25,7 @@ GridOptions small_grid() {
     options.clean_steps = 3;
     options.most_steps = 4;
     options.calibration_steps = 1;
+    options.insists_on_gate = false;
     options.precisions = {Precision::Fp32};
     return options;
 }
@@ -132,6 +133,19 @@ TEST(AccuracyGrid, AHundredthRunsStoresResumesAndPrints) {
     for (const GridCell& one : in_seeded_order(accuracy_grid(options).cells, options)) {
         EXPECT_THAT(more.str(), HasSubstr(to_string(one)));
     }
+}
+
+/// Of one clean step each, which is too few for the gate.
+TEST(AccuracyGrid, NoCellIsPredictedFromACalibrationThatTheGateRefuses) {
+    const tests::ScratchFolder folder;
+    GridOptions options = small_grid();
+    options.insists_on_gate = true;
+    options.store = folder / "grid.jsonl";
+    std::ostringstream out;
+    EXPECT_FALSE(run_grid(options, out));
+    EXPECT_FALSE(std::filesystem::exists(options.store));
+    EXPECT_THAT(out.str(), HasSubstr("the gate refuses its calibration"));
+    EXPECT_THAT(out.str(), HasSubstr("not measurable on this machine today"));
 }
 
 TEST(AccuracyGrid, NoCellBeginsAfterItsTime) {

@@ -46,6 +46,9 @@ struct GridOptions {
     int most_steps = 30;         ///< or at most so many in all
     int calibration_steps = 11;  ///< clean ones of each setting, or at most twice as many in all
     std::vector<Precision> precisions{Precision::Fp32, Precision::Bf16};
+    /// No cell is measured with a calibration that the gate refuses, and cells that it refused are
+    /// measured again by the next call. False: as they are, for tests on busy machines.
+    bool insists_on_gate = true;
     std::filesystem::path store;  ///< a JSON object per line: calibrations and cells
 };
 

@@ -304,7 +304,10 @@ class Store {
                 continue;
             }
             if (object.contains("cell")) {
-                cells.push_back(parse_cell(line));
+                CellResult cell = parse_cell(line);
+                std::erase_if(cells,
+                              [&](const CellResult& older) { return older.cell == cell.cell; });
+                cells.push_back(std::move(cell));
             } else if (object.contains("calibration")) {
                 calibrations[object.at("calibration")] = object;
             }
@@ -415,23 +418,31 @@ void print_row(const CellResult& cell, std::ostream& out) {
                cell.verdict.passes() ? "passes" : "-");
 }
 
+int refused_settings(const FittedCalibration& fitted) {
+    return static_cast<int>(
+        std::ranges::count_if(fitted.calibration.runs, [](const CalibrationRun& run) {
+            const exec::GateVerdict verdict{.clean = run.clean_steps,
+                                            .dropped = run.dropped_steps,
+                                            .p90_over_p10 = run.p90_over_p10};
+            return !verdict.passes();
+        }));
+}
+
+bool passes_gate(const FittedCalibration& fitted) {
+    const auto settings = static_cast<double>(fitted.calibration.runs.size());
+    return settings - refused_settings(fitted) >= least_passing_share * settings;
+}
+
 void print_calibration_row(const FittedCalibration& fitted,
                            Precision precision,
                            std::ostream& out) {
-    int failing = 0;
-    for (const CalibrationRun& run : fitted.calibration.runs) {
-        const exec::GateVerdict verdict{.clean = run.clean_steps,
-                                        .dropped = run.dropped_steps,
-                                        .p90_over_p10 = run.p90_over_p10};
-        failing += verdict.passes() ? 0 : 1;
-    }
     const Duration dispatch = fitted.calibration.runs.front().dispatch;
     fmt::print(out,
                "calibration {}: {} settings, {} of them beyond the gate; interference {:.1f} % "
                "fitted, {:.1f} % measured; dispatch {}, link {}\n",
                pipetwin::to_string(precision),
                fitted.calibration.runs.size(),
-               failing,
+               refused_settings(fitted),
                100 * fitted.calibration.interference,
                100 * fitted.measured_interference,
                format_duration(dispatch),
@@ -579,42 +590,38 @@ bool run_grid(const GridOptions& options, std::ostream& out) {
     }
     Store store(options.store);
     std::map<Precision, FittedCalibration> calibrations;
-    const auto calibration_for = [&](Precision precision) -> const FittedCalibration& {
-        const auto known = calibrations.find(precision);
-        if (known != calibrations.end()) {
-            return known->second;
-        }
+    for (const Precision precision : possible.precisions) {
         const std::string name(pipetwin::to_string(precision));
         const auto stored = store.calibrations.find(name);
+        const bool known = stored != store.calibrations.end();
         FittedCalibration fitted =
-            stored != store.calibrations.end()
-                ? parse_calibration(stored->second, model, options, precision)
-                : calibrated(model, options, precision);
-        if (stored == store.calibrations.end()) {
-            store.add(print_calibration(fitted, precision));
-        }
+            known ? parse_calibration(stored->second, model, options, precision)
+                  : calibrated(model, options, precision);
         print_calibration_row(fitted, precision, out);
-        return calibrations.emplace(precision, std::move(fitted)).first->second;
-    };
-    std::vector<CellResult> results;
-    const std::vector<GridCell> order = in_seeded_order(grid.cells, possible);
-    for (const GridCell& cell : order) {
-        calibration_for(
-            cell.precision);  // before the first cell, so that the table is in one piece
-    }
-    print_head(out);
-    for (const GridCell& cell : order) {
-        const CellResult* const known = store.find(to_string(cell));
-        const bool late =
-            options.minutes > 0 && to_seconds(Clock::now() - begin) > 60 * options.minutes;
-        if (known == nullptr && late) {
+        if (options.insists_on_gate && !passes_gate(fitted)) {
+            fmt::print(out, "{} is left out: the gate refuses its calibration\n", name);
             continue;
         }
-        results.push_back(
-            known != nullptr
-                ? *known
-                : measured_cell(cell, model, calibration_for(cell.precision), options));
-        if (known == nullptr) {
+        if (!known) {
+            store.add(print_calibration(fitted, precision));
+        }
+        calibrations.emplace(precision, std::move(fitted));
+    }
+    std::vector<CellResult> results;
+    print_head(out);
+    for (const GridCell& cell : in_seeded_order(grid.cells, possible)) {
+        const auto calibration = calibrations.find(cell.precision);
+        const CellResult* const known = store.find(to_string(cell));
+        const bool is_done =
+            known != nullptr && (known->verdict.passes() || !options.insists_on_gate);
+        const bool late =
+            options.minutes > 0 && to_seconds(Clock::now() - begin) > 60 * options.minutes;
+        if (is_done || ((late || calibration == calibrations.end()) && known != nullptr)) {
+            results.push_back(*known);
+        } else if (late || calibration == calibrations.end()) {
+            continue;
+        } else {
+            results.push_back(measured_cell(cell, model, calibration->second, options));
             store.add(print_cell(results.back()));
         }
         print_row(results.back(), out);
