@@ -4,11 +4,13 @@
 
 /// Compiles a function once for each of these instruction sets; the best one is chosen when the
 /// program starts. Every clone gives the same bits: without contraction and reassociation the width
-/// of a vector changes nothing. GCC only, and not under sanitizers, whose run time is not there yet
-/// when the choice is made.
+/// of a vector changes nothing, and where a multiply-add is asked for, the oldest machine, which
+/// has none, calls a function that rounds once as well. GCC only, and not under sanitizers, whose
+/// run time is not there yet when the choice is made.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define PIPETWIN_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
+#define PIPETWIN_CLONES \
+    __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define PIPETWIN_CLONES
 #endif

@@ -48,7 +48,7 @@ PIPETWIN_CLONES void gelu_forward(const T* x, T* y, std::size_t size) {
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
         const Computed<T> value = computed(x[i]);
-        y[i] = stored<T>(value * normal(value).distribution);
+        y[i] = stored<T>(value * normal_distribution(value));
     }
 }
 
@@ -57,9 +57,7 @@ template <class T>
 PIPETWIN_CLONES void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size) {
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
-        const Computed<T> value = computed(x[i]);
-        const Normal<Computed<T>> at = normal(value);
-        dx[i] = stored<T>(computed(dy[i]) * (at.distribution + value * at.density));
+        dx[i] = stored<T>(computed(dy[i]) * gelu_slope(computed(x[i])));
     }
 }
 
