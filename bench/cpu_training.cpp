@@ -173,9 +173,11 @@ struct Gemm {
     exec::Transposed a;
     exec::Transposed b;
     int times;
+    std::vector<double> own{};   ///< seconds
+    std::vector<double> blas{};  ///< seconds
 };
 
-/// All products of weights in one step, M = 1.
+/// All products of weights in one step, M = 1. Those of the attention are `attention_products`.
 std::vector<Gemm> products() {
     using exec::Transposed;
     const int rows = sizes.batch * sizes.positions;
@@ -193,24 +195,11 @@ std::vector<Gemm> products() {
     return all;
 }
 
-/// Seconds of processor time, the median of some.
-double time_of(const std::function<void()>& call, int repetitions) {
-    std::vector<double> times;
-    for (int i = 0; i < repetitions; ++i) {
-        const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-        call();
-        times.push_back(seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin);
-    }
-    return median(times);
+double time_of(const std::function<void()>& call) {
+    const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    call();
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
 }
-
-struct Ceiling {
-    double products = 0;  ///< seconds, by the faster one
-    double ours = 0;
-    double blas = 0;
-    double passes = 0;  ///< seconds, the rest at the memory's bandwidth
-    double bytes_per_second = 0;
-};
 
 /// Bytes that a step must move beside its products, each tensor once, all in fp32 and far from any
 /// cache: GELU 2 + 3 of 4 d, two layer norms 2 + 3 (with the skip) of d each, softmax and
@@ -224,20 +213,132 @@ double bytes_of_passes(long parameters) {
                 7.0 * static_cast<double>(parameters));
 }
 
-Ceiling measure_ceiling(long parameters, int repetitions) {
-    exec::prepare_cpu_thread();
-    constexpr std::size_t room = std::size_t{1} << 24U;
-    std::vector<float> a(room, 0.5F);
-    std::vector<float> b(room, 0.25F);
-    std::vector<float> c(room, 0);
-    const Sgemm sgemm = open_blas();
-    Ceiling ceiling;
-    fmt::print("{:<22} {:>10} {:>10} {:>8}   GFLOP/s, one thread\n",
-               "product",
-               "OpenBLAS",
-               "ours",
-               "ratio");
-    for (const Gemm& p : products()) {
+/// Seconds of one layer's products of scores, probabilities and their gradients, head by head, of
+/// which only the half below the diagonal is computed.
+double attention_products(float* qkv, float* scores, float* dscores) {
+    using exec::Causal;
+    using exec::Factor;
+    using exec::Transposed;
+    const int positions = sizes.positions;
+    const int size = sizes.width / sizes.heads;
+    const int stride = 3 * sizes.width;
+    const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    for (int sample = 0; sample < sizes.batch; ++sample) {
+        for (int head = 0; head < sizes.heads; ++head) {
+            float* const q = qkv + std::ptrdiff_t{sample} * positions * stride + head * size;
+            float* const k = q + sizes.width;
+            float* const v = k + sizes.width;
+            float* const p =
+                scores + (std::ptrdiff_t{sample} * sizes.heads + head) * positions * positions;
+            const auto of_head = [&](float* data, Transposed transposed = Transposed::No) {
+                return Factor{data, exec::DType::F32, stride, transposed};
+            };
+            const auto of_positions = [&](float* data, Transposed transposed = Transposed::No) {
+                return Factor{data, exec::DType::F32, positions, transposed};
+            };
+            const auto to_scores = [&](const Factor& a, const Factor& b, float* c) {
+                exec::compute({.m = positions,
+                               .n = positions,
+                               .k = size,
+                               .a = a,
+                               .b = b,
+                               .c = c,
+                               .c_stride = positions,
+                               .causal = Causal::Result});
+            };
+            const auto to_head = [&](const Factor& a, const Factor& b, Causal causal, float* c) {
+                exec::compute({.m = positions,
+                               .n = size,
+                               .k = positions,
+                               .a = a,
+                               .b = b,
+                               .c = c,
+                               .c_stride = stride,
+                               .causal = causal});
+            };
+            to_scores(of_head(q), of_head(k, Transposed::Yes), p);
+            to_head(of_positions(p), of_head(v), Causal::A, q);
+            to_scores(of_head(q), of_head(v, Transposed::Yes), dscores);
+            to_head(of_positions(p, Transposed::Yes), of_head(q), Causal::ATransposed, v);
+            to_head(of_positions(dscores), of_head(k), Causal::A, q);
+            to_head(of_positions(dscores, Transposed::Yes), of_head(q), Causal::ATransposed, k);
+        }
+    }
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
+}
+
+/// What a step's products take when they are called bare, and its other passes at the bandwidth of
+/// a copy. Measured round by round among the steps, so that all see the same machine.
+class Ceiling {
+  public:
+    explicit Ceiling(long parameters)
+        : bytes_(bytes_of_passes(parameters)), sgemm_(open_blas()), gemms_(products()) {
+        exec::prepare_cpu_thread();
+    }
+
+    void measure() {
+        for (Gemm& gemm : gemms_) {
+            measure(gemm);
+        }
+        std::ranges::fill(a_, 1e-3F);  // numbers that products of products keep in range
+        std::ranges::fill(b_, 1e-3F);
+        attention_.push_back(sizes.layers * attention_products(a_.data(), b_.data(), c_.data()));
+        copy_.push_back(time_of([&] { std::memcpy(c_.data(), a_.data(), room * sizeof(float)); }));
+    }
+
+    /// Seconds of processor time.
+    double step() const {
+        double sum = median(attention_) + passes();
+        for (const Gemm& gemm : gemms_) {
+            const double own = median(gemm.own);
+            sum += gemm.times * (gemm.blas.empty() ? own : std::min(own, median(gemm.blas)));
+        }
+        return sum;
+    }
+
+    void print() const {
+        fmt::print("{:<22} {:>10} {:>10} {:>8}   GFLOP/s, one thread\n",
+                   "product",
+                   "OpenBLAS",
+                   "ours",
+                   "ratio");
+        double all_own = 0;
+        double all_blas = 0;
+        for (const Gemm& p : gemms_) {
+            const double own = median(p.own);
+            const double blas = p.blas.empty() ? own : median(p.blas);
+            const double operations = 2e-9 * p.m * p.n * p.k;
+            fmt::print("{:<22} {:>10.1f} {:>10.1f} {:>8.3f}\n",
+                       fmt::format("{} {} {}x{}x{}", p.name, direction(p), p.m, p.n, p.k),
+                       operations / blas,
+                       operations / own,
+                       blas / own);
+            all_own += p.times * own;
+            all_blas += p.times * blas;
+        }
+        fmt::print(
+            "all of them in a step: OpenBLAS {:.3f} s, ours {:.3f} s ({:.3f} x); those of "
+            "the attention {:.3f} s; other passes {:.3f} s at {:.1f} GB/s\n",
+            all_blas,
+            all_own,
+            all_blas / all_own,
+            median(attention_),
+            passes(),
+            bytes_ / passes() / 1e9);
+    }
+
+  private:
+    static constexpr std::size_t room = std::size_t{1} << 24U;
+
+    static const char* direction(const Gemm& p) {
+        return p.a == exec::Transposed::Yes ? "dw" : p.b == exec::Transposed::Yes ? "dx" : "y";
+    }
+
+    double passes() const {
+        return bytes_ * median(copy_) / (2 * static_cast<double>(room * sizeof(float)));
+    }
+
+    void measure(Gemm& p) {
         const bool a_turned = p.a == exec::Transposed::Yes;
         const bool b_turned = p.b == exec::Transposed::Yes;
         const int a_stride = a_turned ? p.m : p.k;
@@ -245,58 +346,45 @@ Ceiling measure_ceiling(long parameters, int repetitions) {
         const exec::Product product{.m = p.m,
                                     .n = p.n,
                                     .k = p.k,
-                                    .a = {a.data(), exec::DType::F32, a_stride, p.a},
-                                    .b = {b.data(), exec::DType::F32, b_stride, p.b},
-                                    .c = c.data(),
+                                    .a = {a_.data(), exec::DType::F32, a_stride, p.a},
+                                    .b = {b_.data(), exec::DType::F32, b_stride, p.b},
+                                    .c = c_.data(),
                                     .c_stride = p.n,
-                                    .skip = a_turned ? c.data() : nullptr};
-        std::vector<double> own;
-        std::vector<double> blas;
-        exec::compute(product);
-        for (int i = 0; i < repetitions; ++i) {
-            own.push_back(time_of([&] { exec::compute(product); }, 1));
-            if (sgemm != nullptr) {
-                constexpr int row_major = 101;
-                constexpr int plain = 111;
-                constexpr int turned = 112;
-                blas.push_back(time_of(
-                    [&] {
-                        sgemm(row_major,
-                              a_turned ? turned : plain,
-                              b_turned ? turned : plain,
-                              p.m,
-                              p.n,
-                              p.k,
-                              1,
-                              a.data(),
-                              a_stride,
-                              b.data(),
-                              b_stride,
-                              a_turned ? 1.0F : 0.0F,
-                              c.data(),
-                              p.n);
-                    },
-                    1));
-            }
+                                    .skip = a_turned ? c_.data() : nullptr};
+        p.own.push_back(time_of([&] { exec::compute(product); }));
+        if (sgemm_ == nullptr) {
+            return;
         }
-        const double ours = median(own);
-        const double theirs = blas.empty() ? ours : median(blas);
-        const double operations = 2e-9 * p.m * p.n * p.k;
-        const char* const what = a_turned ? "dw" : b_turned ? "dx" : "y";
-        fmt::print("{:<22} {:>10.1f} {:>10.1f} {:>8.3f}\n",
-                   fmt::format("{} {} {}x{}x{}", p.name, what, p.m, p.n, p.k),
-                   operations / theirs,
-                   operations / ours,
-                   theirs / ours);
-        ceiling.ours += p.times * ours;
-        ceiling.blas += p.times * theirs;
-        ceiling.products += p.times * std::min(ours, theirs);
+        constexpr int row_major = 101;
+        constexpr int plain = 111;
+        constexpr int turned = 112;
+        p.blas.push_back(time_of([&] {
+            sgemm_(row_major,
+                   a_turned ? turned : plain,
+                   b_turned ? turned : plain,
+                   p.m,
+                   p.n,
+                   p.k,
+                   1,
+                   a_.data(),
+                   a_stride,
+                   b_.data(),
+                   b_stride,
+                   a_turned ? 1.0F : 0.0F,
+                   c_.data(),
+                   p.n);
+        }));
     }
-    const double copy = time_of([&] { std::memcpy(c.data(), a.data(), room * sizeof(float)); }, 9);
-    ceiling.bytes_per_second = 2 * static_cast<double>(room * sizeof(float)) / copy;
-    ceiling.passes = bytes_of_passes(parameters) / ceiling.bytes_per_second;
-    return ceiling;
-}
+
+    double bytes_;
+    Sgemm sgemm_;
+    std::vector<Gemm> gemms_;
+    std::vector<float> a_ = std::vector<float>(room, 0.5F);
+    std::vector<float> b_ = std::vector<float>(room, 0.25F);
+    std::vector<float> c_ = std::vector<float>(room, 0);
+    std::vector<double> attention_;  ///< seconds
+    std::vector<double> copy_;       ///< seconds
+};
 
 // ---- the step ----
 
@@ -338,7 +426,7 @@ Runner ours(const test::Shape& shape) {
             .step = step};
 }
 
-void take_turns(std::vector<Runner>& runners, int rounds) {
+void take_turns(std::vector<Runner>& runners, int rounds, const std::function<void()>& after = {}) {
     for (int round = -1; round < rounds; ++round) {  // the first warms up
         for (Runner& runner : runners) {
             const Times times = runner.step();
@@ -346,6 +434,9 @@ void take_turns(std::vector<Runner>& runners, int rounds) {
                 runner.wall.push_back(times.wall);
                 runner.processor.push_back(times.processor);
             }
+        }
+        if (after && round >= 0) {
+            after();
         }
     }
 }
@@ -382,15 +473,7 @@ struct Arguments {
 
 void one_thread(const Arguments& arguments) {
     const auto plain = std::make_shared<Peer>(arguments.peer, 1, false);
-    const Ceiling ceiling = measure_ceiling(plain->parameters, arguments.rounds);
-    fmt::print(
-        "all products of a step: OpenBLAS {:.3f} s, ours {:.3f} s ({:.3f} x); other passes {:.3f} "
-        "s at {:.1f} GB/s\n",
-        ceiling.blas,
-        ceiling.ours,
-        ceiling.blas / ceiling.ours,
-        ceiling.passes,
-        ceiling.bytes_per_second / 1e9);
+    Ceiling ceiling(plain->parameters);
     std::vector<Runner> runners;
     runners.push_back(torch(plain, "PyTorch fp32, 1 thread"));
     for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
@@ -406,10 +489,11 @@ void one_thread(const Arguments& arguments) {
         runners.push_back(
             torch(std::make_shared<Peer>(arguments.peer, 1, true), "PyTorch bf16, 1 thread"));
     }
-    take_turns(runners, arguments.rounds);
+    take_turns(runners, arguments.rounds, [&ceiling] { ceiling.measure(); });
+    ceiling.print();
     fmt::print("\none thread, processor time, times PyTorch fp32\n");
     print(runners, &Runner::processor, runners.front());
-    const double best = ceiling.products + ceiling.passes;
+    const double best = ceiling.step();
     fmt::print("{:<46} {:>8.3f} s {:>41.2f} x\n",
                "ceiling (fp32)",
                best,
