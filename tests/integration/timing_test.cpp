@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
-#include <iostream>
+#include <functional>
 #include <limits>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -10,6 +12,7 @@
 #include "core/timeline.h"
 #include "exec/cores.h"
 #include "exec/executor.h"
+#include "exec/paced_device.h"
 #include "exec/profiler.h"
 #include "exec/random_batch.h"
 #include "sim/simulate.h"
@@ -24,17 +27,41 @@ namespace {
 using std::chrono::milliseconds;
 using test::Shape;
 
+/// Sleeps a millisecond; how much longer it took.
+Duration late_sleep() {
+    const auto until = std::chrono::steady_clock::now() + milliseconds(1);
+    std::this_thread::sleep_until(until);
+    return std::chrono::steady_clock::now() - until;
+}
+
 /// Whether sleeping threads are woken in time: what every test here needs. 9 of 10 sleeps within
 /// half a millisecond.
 bool machine_is_calm() {
     std::vector<Duration> late;
     for (int sleep = 0; sleep < 40; ++sleep) {
-        const auto until = std::chrono::steady_clock::now() + milliseconds(1);
-        std::this_thread::sleep_until(until);
-        late.push_back(std::chrono::steady_clock::now() - until);
+        late.push_back(late_sleep());
     }
     std::ranges::sort(late);
     return late[36] < std::chrono::microseconds(500);
+}
+
+/// The latest that threads were woken that slept beside the call, one for each core.
+Duration lateness_beside(const std::function<void()>& call) {
+    std::atomic<bool> over = false;
+    std::vector<Duration> latest(allowed_cores().size());
+    {
+        std::vector<std::jthread> witnesses;
+        for (Duration& late : latest) {
+            witnesses.emplace_back([&late, &over] {
+                do {
+                    late = std::max(late, late_sleep());
+                } while (!over);
+            });
+        }
+        call();
+        over = true;
+    }
+    return std::ranges::max(latest);
 }
 
 /// A busy machine is no judge: the test then says so and skips.
@@ -77,10 +104,10 @@ TEST_F(Overlap, C34EachRankHasItsOwnWorker) {
     EXPECT_LT(best, 10 * milliseconds(5));
 }
 
-/// Milliseconds per action are far above what a sleeping thread wakes up late (50 to 100 us), and
-/// lateness does not add up along a row; 4 % leaves room for two such delays per message. Other
-/// work on the machine only ever makes a step longer, so the nearest of several is the least
-/// disturbed.
+/// A paced device that is woken less than `paced_lateness` late is on time; what is left are the
+/// messages, some 50 us each, far below an action's milliseconds. So 4 % is ample while nobody is
+/// woken later than that, and no step tells anything in which somebody was: only those count in
+/// which sleepers beside it were woken in half of that. Five such steps are a verdict.
 TEST_F(PacedAgreement, C40AgreesWithItsPredictionWithin4PercentFor4And8DevicesOnFewCores) {
     const Model model = test::small_mlp();
     for (const int stages : {4, 8}) {
@@ -97,15 +124,27 @@ TEST_F(PacedAgreement, C40AgreesWithItsPredictionWithin4PercentFor4And8DevicesOn
             Executor executor(plan, model, test::options_of(shape));
             double best = std::numeric_limits<double>::infinity();
             Timeline nearest;
-            for (int step = 0; step < 20 && std::abs(best) > 0.04; ++step) {
-                const Timeline emulated =
-                    executor.run_step(random_batch(model, shape.batch, 1), step).timeline;
+            int judges = 0;
+            for (int step = 0; step < 40 && judges < 20 && std::abs(best) > 0.04; ++step) {
+                Timeline emulated;
+                const Duration late = lateness_beside([&] {
+                    emulated =
+                        executor.run_step(random_batch(model, shape.batch, 1), step).timeline;
+                });
+                if (late > paced_lateness / 2) {
+                    continue;
+                }
+                ++judges;
                 const double error = to_seconds(step_time(predicted) - step_time(emulated)) /
                                      to_seconds(step_time(emulated));
                 if (std::abs(error) < std::abs(best)) {
                     best = error;
                     nearest = emulated;
                 }
+            }
+            if (judges < 5 && std::abs(best) > 0.04) {
+                GTEST_SKIP() << "the machine is busy: in " << judges
+                             << " of 40 steps all sleepers were woken within a millisecond";
             }
             EXPECT_LE(std::abs(best), 0.04)
                 << test::to_string(shape) << "\npredicted\n"
