@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +35,7 @@
 #include "exec/cpu/products.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
+#include "sim/simulate.h"
 #include "tests/support/small_training.h"
 
 namespace {
@@ -77,6 +79,7 @@ struct Runner {
     std::vector<double> wall{};
     std::vector<double> processor{};
     double loss = 0;
+    std::function<double()> bound{};  ///< seconds; none: of no pipeline
 };
 
 /// PyTorch in a process of its own.
@@ -397,21 +400,46 @@ Model model() {
                       .feed_forward = 4 * sizes.width});
 }
 
+/// The seconds of a step whose actions last as long as theirs did in the middle one of these steps,
+/// with nothing between them: what the schedule allows.
+double schedule_bound(const Plan& plan, const std::vector<Timeline>& steps) {
+    std::vector<sim::Conditions> of_steps;
+    for (const Timeline& step : steps) {
+        of_steps.push_back(sim::conditions_of(plan, step));
+    }
+    sim::Conditions middle = sim::without_communication(of_steps.front());
+    for (std::size_t rank = 0; rank < middle.durations.size(); ++rank) {
+        for (std::size_t cell = 0; cell < middle.durations[rank].size(); ++cell) {
+            std::vector<double> nanoseconds;
+            for (const sim::Conditions& step : of_steps) {
+                nanoseconds.push_back(static_cast<double>(step.durations[rank][cell].count()));
+            }
+            middle.durations[rank][cell] = Duration{std::llround(median(nanoseconds))};
+        }
+    }
+    return to_seconds(sim::replayed_step(plan, middle));
+}
+
 Runner ours(const test::Shape& shape) {
     const Model gpt = model();
     exec::ExecutorOptions options = test::options_of(shape);
     options.optimizer.learning_rate = 3e-4;
-    const std::shared_ptr<exec::Executor> executor =
-        std::make_shared<exec::Executor>(test::plan_of(gpt, shape), gpt, options);
+    const Plan plan = test::plan_of(gpt, shape);
+    const auto executor = std::make_shared<exec::Executor>(plan, gpt, options);
+    const auto timelines = std::make_shared<std::vector<Timeline>>();
     const auto batch = std::make_shared<exec::Batch>(exec::random_batch(gpt, sizes.batch, 1));
     const auto result = std::make_shared<exec::StepResult>();
     const auto count = std::make_shared<int>(0);
-    const auto step = [executor, batch, result, count] {
+    const auto step = [executor, batch, result, count, timelines] {
         const double wall = seconds_of(CLOCK_MONOTONIC);
         const double processor = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-        executor->run_step(*batch, (*count)++, *result);
-        return Times{seconds_of(CLOCK_MONOTONIC) - wall,
-                     seconds_of(CLOCK_PROCESS_CPUTIME_ID) - processor};
+        executor->run_step(*batch, *count, *result);
+        const Times times{seconds_of(CLOCK_MONOTONIC) - wall,
+                          seconds_of(CLOCK_PROCESS_CPUTIME_ID) - processor};
+        if ((*count)++ > 0) {  // the first warms up
+            timelines->push_back(result->timeline);
+        }
+        return times;
     };
     std::string cut = "-";
     if (shape.partition) {
@@ -423,7 +451,8 @@ Runner ours(const test::Shape& shape) {
                                 shape.schedule,
                                 shape.micro_batches,
                                 cut),
-            .step = step};
+            .step = step,
+            .bound = [plan, timelines] { return schedule_bound(plan, *timelines); }};
 }
 
 void take_turns(std::vector<Runner>& runners, int rounds, const std::function<void()>& after = {}) {
@@ -527,6 +556,16 @@ void two_threads(const Arguments& arguments) {
     take_turns(runners, arguments.rounds);
     fmt::print("\ntwo threads, wall time, times PyTorch fp32\n");
     print(runners, &Runner::wall, runners.front());
+    fmt::print(
+        "\nthe schedule's bound by the actions of the same steps, and the share of the step "
+        "that it is\n");
+    for (const Runner& runner : runners) {
+        if (runner.bound) {
+            const double bound = runner.bound();
+            fmt::print(
+                "{:<46} {:>8.3f} s {:>8.3f}\n", runner.name, bound, bound / median(runner.wall));
+        }
+    }
 }
 
 }  // namespace
