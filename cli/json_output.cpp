@@ -215,6 +215,8 @@ Json step_json(const exec::StepReport& step) {
     Json json = {{"step", step.step},
                  {"loss", step.loss},
                  {"grad_norm", step.grad_norm},
+                 {"learning_rate", step.learning_rate},
+                 {"validation_loss", or_null(step.validation_loss)},
                  {"step_ms", step.step_ms},
                  {"samples_per_second", or_null(step.samples_per_second)},
                  {"peak_bytes", Json::array()}};

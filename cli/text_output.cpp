@@ -308,6 +308,9 @@ std::string step_text(const exec::StepReport& step) {
     if (step.samples_per_second) {
         text += fmt::format("  {:>8.1f} samples/s", *step.samples_per_second);
     }
+    if (step.validation_loss) {
+        text += fmt::format("  validation {:>8.4f}", *step.validation_loss);
+    }
     return text;
 }
 

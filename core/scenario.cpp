@@ -42,6 +42,10 @@ std::string_view to_string(Precision precision) {
     return word_of(precision, words::precisions);
 }
 
+std::string_view to_string(RateSchedule schedule) {
+    return word_of(schedule, words::rate_schedules);
+}
+
 std::string_view to_string(Backend backend) {
     return word_of(backend, words::backends);
 }

@@ -23,6 +23,9 @@ enum class ModelKind { Gpt, Mlp, Layers, Profile };
 enum class DataKind { Text, Tokens, Mnist, Synthetic };
 enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
 enum class Precision { Fp32, Fp64, Bf16 };
+
+/// How the learning rate goes on behind its warm-up.
+enum class RateSchedule { Constant, Linear, Cosine };
 enum class Backend { Cpu, Paced, Cuda };
 
 /// What goes to host memory between a forward and its backward.
@@ -39,6 +42,7 @@ std::string_view to_string(ModelKind kind);
 std::string_view to_string(DataKind kind);
 std::string_view to_string(OptimizerKind kind);
 std::string_view to_string(Precision precision);
+std::string_view to_string(RateSchedule schedule);
 std::string_view to_string(Backend backend);
 std::string_view to_string(GpuShares shares);
 std::string_view to_string(Placement placement);
@@ -67,6 +71,11 @@ struct Scenario {
     struct DataPart {
         DataKind kind = DataKind::Synthetic;
         std::filesystem::path path;  ///< text, tokens, mnist; empty if none was given
+        /// What validation reads: a place of its own, or this share of the data's end.
+        std::filesystem::path validation_path{};
+        double validation_share = 0;
+
+        bool has_validation() const { return !validation_path.empty() || validation_share > 0; }
 
         bool operator==(const DataPart&) const = default;
     } data;
@@ -75,8 +84,13 @@ struct Scenario {
         int steps = 50;
         OptimizerKind optimizer = OptimizerKind::AdamW;
         double learning_rate = 3e-4;
+        RateSchedule learning_rate_schedule = RateSchedule::Constant;
+        int warmup_steps = 0;
+        double final_learning_rate = 0;  ///< towards which linear and cosine go
         Precision precision = Precision::Fp32;
         std::uint64_t seed = 1;
+        int validate_every = 0;  ///< steps; 0: never
+        int validation_batches = 8;
 
         bool operator==(const TrainingPart&) const = default;
     } training;

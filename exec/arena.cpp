@@ -17,13 +17,18 @@ std::size_t Arena::capacity_for(Bytes bytes) {
     return (least + cache_line - 1) / cache_line * cache_line;
 }
 
-Arena::~Arena() {
-    workspace_ = {};
-    for (const auto& [capacity, blocks] : free_) {
+void Arena::give_back_free_blocks() {
+    for (auto& [capacity, blocks] : free_) {
         for (void* const block : blocks) {
             memory_.give_back(block, capacity);
         }
+        blocks.clear();
     }
+}
+
+Arena::~Arena() {
+    workspace_ = {};
+    give_back_free_blocks();
     if (room_ != nullptr) {
         memory_.give_back(room_, room_bytes_);
     }

@@ -85,6 +85,10 @@ class Arena {
     /// share none between threads.
     static std::size_t capacity_for(Bytes bytes);
 
+    /// Gives the blocks back that nobody uses. Those of an evaluation go from rank to rank in one
+    /// direction only, and would pile up at its end.
+    void give_back_free_blocks();
+
     /// Deals the free blocks of arenas with the same memory out anew, to each as many of a size as
     /// it has, in the order of their addresses. Tensors that went from rank to rank have mixed
     /// them; a step that begins with this gets the addresses of the step before.

@@ -137,6 +137,11 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
 }
 
+/// All that an evaluation does of a row.
+bool is_of_forward(Op op) {
+    return op == Op::Forward || op == Op::SendForward || op == Op::RecvForward;
+}
+
 /// What other ranks had on a device that failed for good.
 std::string others_text(const StepFailures& failures) {
     const std::vector<StepFailures::One> causes = failures.causes();
@@ -218,6 +223,8 @@ struct Executor::Impl {
     void stop_all(const Hang& hang);
     void await_stragglers();
     void tell(StepResult& result);
+    void walk(const Batch& data, int step, bool evaluation);
+    double loss() const;
     double grad_norm() const;
     void clean_up();
     [[noreturn]] void clean_up_and_throw();
@@ -453,7 +460,7 @@ void Executor::Impl::walk_rows() {
 void Executor::Impl::work(std::size_t rank) {
     Worker& worker = *workers[rank];
     try {
-        worker.prepare();
+        worker.prepare(input.evaluation);
     } catch (...) {
         failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
     }
@@ -476,11 +483,18 @@ bool Executor::Impl::walk_row(std::size_t rank) {
             return false;
         }
         at[rank].cell = static_cast<int>(cell);
+        if (input.evaluation && !is_of_forward(row[cell].op)) {
+            continue;
+        }
         try {
             if (options.before_action) {
                 options.before_action(static_cast<int>(rank), row[cell]);
             }
-            workers[rank]->perform(cell, input);
+            if (input.evaluation) {
+                workers[rank]->evaluate(row[cell], input);
+            } else {
+                workers[rank]->perform(cell, input);
+            }
         } catch (const ChannelClosed&) {
             return false;  // the failure is its neighbour's
         } catch (...) {
@@ -530,11 +544,34 @@ void Executor::Impl::await_stragglers() {
     clean_up();
 }
 
-void Executor::Impl::tell(StepResult& result) {
-    result.loss = 0;
-    for (int stage = 0; stage < plan.stage_count(); ++stage) {
-        result.loss += worker_of(stage).stage(stage).loss();  // of last stages; 0 of all others
+/// All rows from begin to end.
+void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
+    await_stragglers();
+    last_failure.reset();
+    refuse_lost_device();
+    PIPETWIN_EXPECT(data.samples == plan.samples(), "a batch of the plan's size");
+    batch = data;
+    split(batch, plan->micro_batch_sizes, input.data);
+    input.optimizer = options.optimizer;
+    input.step = step;
+    input.evaluation = evaluation;
+    repeat_addresses();
+    walk_rows();
+    if (!failures.empty()) {
+        clean_up_and_throw();
     }
+}
+
+double Executor::Impl::loss() const {
+    double sum = 0;
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        sum += worker_of(stage).stage(stage).loss();  // of last stages; 0 of all others
+    }
+    return sum;
+}
+
+void Executor::Impl::tell(StepResult& result) {
+    result.loss = loss();
     result.grad_norm = grad_norm();
     result.timeline.origin =
         options.backend == Backend::Paced ? Origin::Emulated : Origin::Measured;
@@ -652,11 +689,11 @@ std::string Executor::Impl::first_not_finite(const Action& forward) {
                            boundary = worker.adopt(std::move(boundary));
                        }
                        worker.stage(stage).watch_outputs(watch);
-                       boundary = worker.stage(stage).forward(
-                           micro_batch,
-                           std::move(boundary),
-                           input.data[static_cast<std::size_t>(micro_batch)],
-                           false);
+                       const MicroBatch& data = input.data[static_cast<std::size_t>(micro_batch)];
+                       Stage& here = worker.stage(stage);
+                       boundary = input.evaluation
+                                      ? here.evaluate(micro_batch, std::move(boundary), data)
+                                      : here.forward(micro_batch, std::move(boundary), data, false);
                        worker.stage(stage).watch_outputs({});
                        worker.device().leave_thread();
                    }
@@ -706,21 +743,16 @@ StepResult Executor::run_step(const Batch& batch, int step) {
 }
 
 void Executor::run_step(const Batch& batch, int step, StepResult& result) {
-    Impl& impl = *impl_;
-    impl.await_stragglers();
-    impl.last_failure.reset();
-    impl.refuse_lost_device();
-    PIPETWIN_EXPECT(batch.samples == impl.plan.samples(), "a batch of the plan's size");
-    impl.batch = batch;
-    split(impl.batch, impl.plan->micro_batch_sizes, impl.input.data);
-    impl.input.optimizer = impl.options.optimizer;
-    impl.input.step = step;
-    impl.repeat_addresses();
-    impl.walk_rows();
-    if (!impl.failures.empty()) {
-        impl.clean_up_and_throw();
+    impl_->walk(batch, step, false);
+    impl_->tell(result);
+}
+
+double Executor::evaluate(const Batch& batch, int step) {
+    impl_->walk(batch, step, true);
+    for (const auto& worker : impl_->workers) {
+        worker->arena().give_back_free_blocks();
     }
-    impl.tell(result);
+    return impl_->loss();
 }
 
 std::optional<Failure> Executor::last_failure() const {

@@ -1,6 +1,8 @@
 #include "exec/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "core/error.h"
@@ -11,23 +13,48 @@ namespace pipetwin::exec {
 namespace {
 
 AdamFactors adam_factors(const OptimizerSettings& settings, int step) {
+    const double rate = learning_rate(settings, step - 1);
     return {.beta1 = settings.beta1,
             .beta2 = settings.beta2,
             .epsilon = settings.epsilon,
-            .rate = settings.learning_rate / (1 - std::pow(settings.beta1, step)),
+            .rate = rate / (1 - std::pow(settings.beta1, step)),
             .root_scale = 1 / std::sqrt(1 - std::pow(settings.beta2, step)),
-            .decay_factor = settings.kind == OptimizerKind::AdamW
-                                ? 1 - settings.learning_rate * settings.weight_decay
-                                : 1.0};
+            .decay_factor =
+                settings.kind == OptimizerKind::AdamW ? 1 - rate * settings.weight_decay : 1.0};
 }
 
 }  // namespace
 
 OptimizerSettings optimizer_settings(const Scenario& scenario) {
+    const Scenario::TrainingPart& training = scenario.training;
     OptimizerSettings settings;
-    settings.kind = scenario.training.optimizer;
-    settings.learning_rate = scenario.training.learning_rate;
+    settings.kind = training.optimizer;
+    settings.learning_rate = training.learning_rate;
+    settings.schedule = training.learning_rate_schedule;
+    settings.warmup_steps = training.warmup_steps;
+    settings.final_learning_rate = training.final_learning_rate;
+    settings.steps = training.steps;
     return settings;
+}
+
+double learning_rate(const OptimizerSettings& settings, int step) {
+    const double rate = settings.learning_rate;
+    const int warmup = settings.warmup_steps;
+    if (step < warmup) {
+        return rate * (step + 1) / warmup;
+    }
+    const double rest = std::max(1, settings.steps - warmup);
+    const double done = std::min(1.0, (step - warmup) / rest);
+    const double end = settings.final_learning_rate;
+    switch (settings.schedule) {
+        case RateSchedule::Constant:
+            return rate;
+        case RateSchedule::Linear:
+            return rate + (end - rate) * done;
+        case RateSchedule::Cosine:
+            return end + (rate - end) * (1 + std::cos(std::numbers::pi * done)) / 2;
+    }
+    throw InternalError("a schedule of the learning rate");
 }
 
 int optimizer_slots(OptimizerKind kind) {
@@ -52,6 +79,7 @@ void update(Device& device,
     PIPETWIN_EXPECT(step >= 1, "steps of an optimizer count from 1");
     PIPETWIN_EXPECT(squares.size() == parameters.size(), "one result for each parameter");
     const Kernels& kernels = device.kernels();
+    const double rate = learning_rate(settings, step - 1);
     thread_local std::vector<UpdateView> views;  // as long as its thread, which does this again
     views.clear();
     for (std::size_t index = 0; index < parameters.size(); ++index) {
@@ -65,11 +93,11 @@ void update(Device& device,
     }
     switch (settings.kind) {
         case OptimizerKind::Sgd:
-            return kernels.sgd(views, settings.learning_rate);
+            return kernels.sgd(views, rate);
         case OptimizerKind::Momentum:
-            return kernels.momentum(views, settings.learning_rate, settings.momentum);
+            return kernels.momentum(views, rate, settings.momentum);
         case OptimizerKind::RmsProp:
-            return kernels.rmsprop(views, settings.learning_rate, settings.decay, settings.epsilon);
+            return kernels.rmsprop(views, rate, settings.decay, settings.epsilon);
         case OptimizerKind::Adam:
         case OptimizerKind::AdamW:
             return kernels.adam(views, adam_factors(settings, step));

@@ -19,7 +19,22 @@ struct OptimizerSettings {
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 0.01;  ///< adamw, on every parameter
+    RateSchedule schedule = RateSchedule::Constant;
+    int warmup_steps = 0;
+    double final_learning_rate = 0;
+    int steps = 0;  ///< of the whole run; Linear and Cosine end there
 };
+
+/// The learning rate of a step, which counts from 0: a function of it alone. With r the rate, f the
+/// final one, w the steps of the warm-up, n those of the run, t = (step - w) / (n - w):
+///
+///   step < w    r (step + 1) / w
+///   constant    r
+///   linear      r + (f - r) t
+///   cosine      f + (r - f) (1 + cos(pi t)) / 2
+///
+/// From step n on, linear and cosine stay at f. As torch's LinearLR, then CosineAnnealingLR.
+double learning_rate(const OptimizerSettings& settings, int step);
 
 OptimizerSettings optimizer_settings(const Scenario& scenario);
 
@@ -40,7 +55,7 @@ int optimizer_slots(OptimizerKind kind);
 
 /// One update of each parameter; `step` counts from 1 (Adam's bias correction). `squares`, memory
 /// of `Device::results`, gets the sum of the squares of every gradient, in double and in a fixed
-/// order: the norm costs no pass of its own. With g the gradient:
+/// order: the norm costs no pass of its own. With g the gradient, and the rate that of the step:
 ///
 ///   sgd        w -= rate g
 ///   momentum   v = momentum v + g;  w -= rate v

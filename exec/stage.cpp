@@ -95,6 +95,7 @@ struct Stage::Impl {
     Stash& stash(int micro_batch);
     LayerCall call(int micro_batch, const Stash& stash);
     Tensor load(const MicroBatch& data);
+    Tensor take_in(Stash& stash, Tensor input, const MicroBatch& data);
     Boundary boundary(const SampleShape& shape, int samples) const;
     void check(const Tensor& tensor, bool output, int samples) const;
     Tensor allocate_output(std::size_t index, int samples);
@@ -314,22 +315,40 @@ Tensor Stage::Impl::run_forward(
     return x;
 }
 
-Tensor Stage::forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep) {
-    Impl& impl = *impl_;
-    Stash& stash = impl.stash(micro_batch);
+/// The stage's input as a part of its stash.
+Tensor Stage::Impl::take_in(Stash& stash, Tensor input, const MicroBatch& data) {
     PIPETWIN_EXPECT(!stash.alive, "F of a micro-batch comes once");
-    if (impl.first()) {
-        input = impl.load(data);
+    if (first()) {
+        input = load(data);
     } else {
-        impl.check(input, false, data.samples);
+        check(input, false, data.samples);
         input.move_to(MemoryKind::Stash);
     }
     stash.alive = true;
     stash.samples = data.samples;
     stash.batch_samples = data.batch->samples;
+    return input;
+}
+
+Tensor Stage::forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    input = impl.take_in(stash, std::move(input), data);
     LayerCall call = impl.call(micro_batch, stash);
     call.data = &data;
     return impl.run_forward(micro_batch, stash, std::move(input), call, keep);
+}
+
+Tensor Stage::evaluate(int micro_batch, Tensor input, const MicroBatch& data) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    input = impl.take_in(stash, std::move(input), data);
+    LayerCall call = impl.call(micro_batch, stash);
+    call.data = &data;
+    call.evaluation = true;
+    Tensor output = impl.run_forward(micro_batch, stash, std::move(input), call, false);
+    stash.clear();
+    return output;
 }
 
 void Stage::recompute(int micro_batch, const MicroBatch& data) {
@@ -414,6 +433,10 @@ void Stage::zero_gradients() {
             impl_->kernels->fill_zero(parameter->received);
         }
     }
+    zero_losses();
+}
+
+void Stage::zero_losses() {
     std::ranges::fill(impl_->loss_sums, 0.0);
     std::ranges::fill(impl_->loss_scales, 0.0);
 }

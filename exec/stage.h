@@ -47,6 +47,9 @@ class Stage {
     /// the input's shape or type is not the expected one (C36).
     Tensor forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep);
 
+    /// F of an evaluation: nothing stays.
+    Tensor evaluate(int micro_batch, Tensor input, const MicroBatch& data);
+
     /// R: forward again from the kept input; the layers are told that it is a recomputation (C19).
     void recompute(int micro_batch, const MicroBatch& data);
 
@@ -62,6 +65,8 @@ class Stage {
 
     /// Clears gradients and losses: a new mini-batch begins.
     void zero_gradients();
+    /// Clears the losses alone.
+    void zero_losses();
     /// REDUCE_GRAD: the gradients of a complete backward, to the stage with the same weights.
     void hand_gradients_to(Stage& twin);
     /// The same as copies, where the twin's device has another memory.

@@ -16,11 +16,15 @@
 namespace pipetwin::exec {
 namespace {
 
-StepReport report_of(const StepResult& result, int step, int samples) {
+StepReport report_of(const StepResult& result,
+                     const OptimizerSettings& optimizer,
+                     int step,
+                     int samples) {
     const Duration time = step_time(result.timeline);
     StepReport report{.step = step,
                       .loss = result.loss,
                       .grad_norm = result.grad_norm,
+                      .learning_rate = learning_rate(optimizer, step),
                       .step_ms = to_milliseconds(time),
                       .samples_per_second = {},
                       .peak_bytes = {}};
@@ -122,9 +126,13 @@ void save(const Checkpoints& checkpoints,
 
 }  // namespace
 
-StepResult training_step(Executor& executor, const Batch& batch, int step) {
+namespace {
+
+/// What a worker throws in `work`, as the trainer tells it.
+template <class Work>
+auto as_worker_failure(const Executor& executor, const Work& work) {
     try {
-        return executor.run_step(batch, step);
+        return work();
     } catch (const Error& error) {
         const bool has_own_kind =
             error.kind() == ErrorKind::NotFinite || error.kind() == ErrorKind::Hang;
@@ -141,11 +149,50 @@ StepResult training_step(Executor& executor, const Batch& batch, int step) {
     }
 }
 
+/// Held-out mini-batches, and when it is their turn.
+class Validation {
+  public:
+    Validation(const Scenario& scenario, const Model& model)
+        : every_(scenario.training.validate_every),
+          batches_(scenario.training.validation_batches),
+          samples_(scenario.training.batch) {
+        if (every_ > 0) {
+            data_ = open_data(scenario, model, DataUse::Validation);
+        }
+    }
+
+    std::optional<double> after(int step, Executor& executor) const {
+        if (every_ == 0 || (step + 1) % every_ != 0) {
+            return std::nullopt;
+        }
+        double sum = 0;
+        for (int batch = 0; batch < batches_; ++batch) {
+            sum += as_worker_failure(
+                executor, [&] { return executor.evaluate(data_->batch(batch, samples_), step); });
+        }
+        return sum / batches_;
+    }
+
+  private:
+    int every_;
+    int batches_;
+    int samples_;
+    std::unique_ptr<DataSource> data_;
+};
+
+}  // namespace
+
+StepResult training_step(Executor& executor, const Batch& batch, int step) {
+    return as_worker_failure(executor, [&] { return executor.run_step(batch, step); });
+}
+
 TrainingResult train(const Scenario& scenario,
                      const Model& model,
                      const Plan& plan,
                      const TrainingOptions& options) {
     const std::unique_ptr<DataSource> data = open_data(scenario, model);
+    const Validation validation(scenario, model);
+    const OptimizerSettings optimizer = optimizer_settings(scenario);
     Executor executor(plan, model, executor_options(scenario));
     const CheckpointManifest about = manifest_of(scenario, *data);
     const Checkpoints checkpoints(options.checkpoints);
@@ -164,7 +211,8 @@ TrainingResult train(const Scenario& scenario,
     for (int step = first; step < steps && goes_on; ++step) {
         const StepResult result = training_step(executor, data->batch(step, samples), step);
         gate.add(result);
-        training.steps.push_back(report_of(result, step, samples));
+        training.steps.push_back(report_of(result, optimizer, step, samples));
+        training.steps.back().validation_loss = validation.after(step, executor);
         training.steps.back().notes = notes.of_step(executor);
         std::ranges::move(slow.add(result.timeline),
                           std::back_inserter(training.steps.back().notes));

@@ -17,6 +17,8 @@ struct StepReport {
     int step = 0;
     double loss = 0;
     double grad_norm = 0;
+    double learning_rate = 0;
+    std::optional<double> validation_loss{};  ///< where this step was followed by a validation
     double step_ms = 0;
     std::optional<double> samples_per_second;
     std::vector<Bytes> peak_bytes;     ///< per rank
@@ -51,6 +53,9 @@ struct TrainingOptions {
 /// Opens the data, builds the executor and runs the steps of the scenario, from the first or from
 /// where the newest checkpoint ends. The result holds what was measured until the end or until
 /// `on_step` stopped it; nothing where no step was left.
+///
+/// Every `training.validate_every` steps the mean loss over `training.validation_batches` held-out
+/// mini-batches follows, the same ones every time.
 ///
 /// A checkpoint is written every `output.checkpoint_every` steps and, unless that is 0, at the end;
 /// and where `on_step` stops. One that cannot be written is a warning; the last one is an error.

@@ -152,7 +152,7 @@ void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& re
     tensor.vanish();
 }
 
-void Worker::prepare() {
+void Worker::prepare(bool evaluation) {
     if (!cores_.empty()) {
         pin_to(cores_[static_cast<std::size_t>(rank_) % cores_.size()]);
     }
@@ -161,7 +161,11 @@ void Worker::prepare() {
         for (Slot& slot : home.slots) {
             slot.gradient = {};  // of the model's input, kept since the last step
         }
-        home.stage->zero_gradients();
+        if (evaluation) {
+            home.stage->zero_losses();
+        } else {
+            home.stage->zero_gradients();
+        }
     }
     device_->finish();
     recorder_.restart();
@@ -173,8 +177,11 @@ void Worker::prepare() {
         wait_for_departures();
         copies_->restart();
     }
-    arena_.reset_peak();
-    arena_.begin_step();
+    if (!evaluation) {
+        arena_.reset_peak();
+        arena_.begin_step();
+    }
+    evaluates_ = evaluation;
 }
 
 void Worker::start(TimePoint start) {
@@ -240,6 +247,34 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
     refuse_what_is_not_finite(action);
 }
 
+void Worker::evaluate(const Action& action, const StepInput& step) {
+    forget_what_has_left();
+    Tensor& activation = slot(action.stage, action.micro_batch).activation;
+    switch (action.op) {
+        case Op::RecvForward:
+            receive(edges_.forward[static_cast<std::size_t>(action.stage - 1)], activation);
+            break;
+        case Op::SendForward:
+            send(edges_.forward[static_cast<std::size_t>(action.stage)],
+                 action.micro_batch,
+                 std::move(activation));
+            break;
+        default:
+            activation =
+                home(action.stage)
+                    .stage->evaluate(action.micro_batch,
+                                     std::move(activation),
+                                     step.data[static_cast<std::size_t>(action.micro_batch)]);
+            pass_activation_on(action);
+            break;
+    }
+    device_->complete(action, device_->now(), plan_.duration(action));
+    if (action.op == Op::Forward) {
+        room_.settle();
+        refuse_what_is_not_finite(action);
+    }
+}
+
 /// Sees to the stashes in host memory; when the one that the action needs has come.
 TimePoint Worker::turn_to(std::size_t cell, const Action& action, TimePoint begin) {
     offload_->retire();
@@ -283,8 +318,14 @@ void Worker::forward(const Action& action, const StepInput& step) {
                                            std::move(place.activation),
                                            step.data[static_cast<std::size_t>(action.micro_batch)],
                                            !place.recomputed);
+    pass_activation_on(action);
+}
+
+/// To the next stage, where it lives on this rank; else it waits for its SEND.
+void Worker::pass_activation_on(const Action& action) {
     if (!is_last(action.stage) && !edges_.forward[static_cast<std::size_t>(action.stage)].channel) {
-        slot(action.stage + 1, action.micro_batch).activation = std::move(place.activation);
+        slot(action.stage + 1, action.micro_batch).activation =
+            std::move(slot(action.stage, action.micro_batch).activation);
     }
 }
 
@@ -361,7 +402,7 @@ Message Worker::send_copy(Edge& edge, Message message) {
     wait_for_departures(&edge);  // by now the plan may use the place of the one before again
     Tensor& tensor = message.tensor;
     Tensor there =
-        edge.places.empty()
+        edge.places.empty() || evaluates_
             ? Tensor::detached(*edge.room, tensor.dtype(), tensor.rows(), tensor.columns())
             : Tensor::placed(edge.room->memory(),
                              edge.places.at(static_cast<std::size_t>(message.micro_batch)),

@@ -48,7 +48,8 @@ struct Edges {
 struct StepInput {
     std::vector<MicroBatch> data;
     OptimizerSettings optimizer;
-    int step = 0;  ///< counts from 0
+    int step = 0;             ///< counts from 0
+    bool evaluation = false;  ///< forwards alone
 };
 
 /// One rank: its device, its memory, its stages, and what lies between two of its actions. Lives as
@@ -70,8 +71,8 @@ class Worker {
     /// first.
     RowNeeds rehearse(const StepInput& step);
 
-    /// On the rank's thread, before the step begins.
-    void prepare();
+    /// On the rank's thread, before the step or the evaluation begins.
+    void prepare(bool evaluation);
 
     /// The step begins at `start`, which every worker of the step knows; returns when that moment
     /// has come.
@@ -79,6 +80,9 @@ class Worker {
 
     /// The action in a cell of the row, from turning to it until its result is complete.
     void perform(std::size_t cell, const StepInput& step);
+
+    /// The same in an evaluation, for F, SEND_F and RECV_F.
+    void evaluate(const Action& action, const StepInput& step);
 
     /// This rank sends and receives no more in this step.
     void close_channels();
@@ -124,6 +128,7 @@ class Worker {
     TimePoint turn_to(std::size_t cell, const Action& action, TimePoint begin);
     void compute(const Action& action, const StepInput& step);
     void forward(const Action& action, const StepInput& step);
+    void pass_activation_on(const Action& action);
     void pass_gradient_on(const Action& action);
     void hand_gradients_over(int stage);
     TimePoint receive_gradients(int stage);
@@ -145,6 +150,7 @@ class Worker {
     MessageRoom room_;
     std::vector<Home> homes_;  ///< the rank's stages, ascending
     Recorder recorder_;
+    bool evaluates_ = false;
     std::unique_ptr<StashOffload> offload_;
     std::unique_ptr<CopyEngine> copies_;  ///< to other memories; null: all share one
     struct Departure {

@@ -206,10 +206,30 @@ int vocabulary(const Scenario::ModelPart& model) {
     return first->vocabulary;
 }
 
+/// A path, or a share of the data's end.
+void read_validation(const TomlTable& table, Scenario& scenario) {
+    if (!table.is_text("validation")) {
+        scenario.data.validation_share = table.number("validation", {0, 1}).value_or(0);
+        if (scenario.data.validation_share == 1) {
+            table.refuse("validation",
+                         "a path, or a number from 0 up to, but not, 1",
+                         "with 1 nothing would be left to train on");
+        }
+        return;
+    }
+    const std::string path = *table.text("validation");
+    if (scenario.data.kind == DataKind::Synthetic || path.empty()) {
+        table.refuse("validation",
+                     path.empty() ? "a path, or a share of the data" : "a share of the data",
+                     "as in validation = 0.1");
+    }
+    scenario.data.validation_path = resolve(scenario.file, path);
+}
+
 }  // namespace
 
 void read_data(const TomlTable& table, Scenario& scenario) {
-    table.expect_keys(std::array<string_view, 2>{"kind", "path"});
+    table.expect_keys(std::array<string_view, 3>{"kind", "path", "validation"});
     const bool tokens = reads_tokens(scenario.model);
     const auto kind = table.choice("kind", words::data_kinds, words::later_data_kinds);
     scenario.data.kind = kind     ? static_cast<DataKind>(*kind)
@@ -218,6 +238,7 @@ void read_data(const TomlTable& table, Scenario& scenario) {
     if (const std::optional<std::string> path = table.text("path"); path && !path->empty()) {
         scenario.data.path = resolve(scenario.file, *path);
     }
+    read_validation(table, scenario);
     if (!kind) {
         return;
     }

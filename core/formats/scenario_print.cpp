@@ -134,13 +134,18 @@ void print_model(Writer& writer, const Scenario::ModelPart& model) {
 }
 
 void print_data(Writer& writer, const Scenario::DataPart& data) {
-    if (data.path.empty() && data.kind != DataKind::Synthetic) {
-        return;  // no data was named: the kind is the model's own, and stays so
-    }
     writer.table("data");
-    writer.string("kind", to_string(data.kind));
+    // Where no data was named, the kind is the model's own, and stays so.
+    if (!data.path.empty() || data.kind == DataKind::Synthetic) {
+        writer.string("kind", to_string(data.kind));
+    }
     if (!data.path.empty()) {
         writer.string("path", data.path.string());
+    }
+    if (data.validation_path.empty()) {
+        writer.number("validation", data.validation_share);
+    } else {
+        writer.string("validation", data.validation_path.string());
     }
 }
 
@@ -150,8 +155,13 @@ void print_training(Writer& writer, const Scenario::TrainingPart& training) {
     writer.number("steps", training.steps);
     writer.string("optimizer", to_string(training.optimizer));
     writer.number("learning_rate", training.learning_rate);
+    writer.string("learning_rate_schedule", to_string(training.learning_rate_schedule));
+    writer.number("warmup_steps", training.warmup_steps);
+    writer.number("final_learning_rate", training.final_learning_rate);
     writer.string("precision", to_string(training.precision));
     writer.number("seed", training.seed);
+    writer.number("validate_every", training.validate_every);
+    writer.number("validation_batches", training.validation_batches);
 }
 
 void print_pipeline(Writer& writer, const Scenario::PipelinePart& pipeline) {

@@ -33,23 +33,60 @@ constexpr Range stage_range{1, 4096};
 constexpr Range micro_batch_range{1, 65'536};
 constexpr std::size_t largest_file = std::size_t{16} << 20;
 
-void read_training(const TomlTable& table, Scenario::TrainingPart& training) {
-    table.expect_keys(std::array<string_view, 6>{
-        "batch", "steps", "optimizer", "learning_rate", "precision", "seed"});
+void read_validation(const TomlTable& table,
+                     const Scenario::DataPart& data,
+                     Scenario::TrainingPart& training) {
+    training.validate_every = as_int(table.integer("validate_every", {0, any_size.high}), 0);
+    if (training.validate_every > 0 && !data.has_validation()) {
+        table.refuse("validate_every",
+                     "0, as there is nothing to validate on",
+                     "set data.validation = 0.1, a share of the data, or a path");
+    }
+    training.validation_batches =
+        as_int(table.integer("validation_batches", any_size), training.validation_batches);
+}
+
+void read_training(const TomlTable& table,
+                   const Scenario::DataPart& data,
+                   Scenario::TrainingPart& training) {
+    table.expect_keys(std::array<string_view, 11>{"batch",
+                                                  "steps",
+                                                  "optimizer",
+                                                  "learning_rate",
+                                                  "learning_rate_schedule",
+                                                  "warmup_steps",
+                                                  "final_learning_rate",
+                                                  "precision",
+                                                  "seed",
+                                                  "validate_every",
+                                                  "validation_batches"});
     constexpr std::int64_t exact_in_json = std::int64_t{1} << 53;
     training.batch = as_int(table.integer("batch", {1, 1 << 24}), training.batch);
     training.steps = as_int(table.integer("steps", any_size), training.steps);
     if (const auto optimizer = table.choice("optimizer", words::optimizers)) {
         training.optimizer = static_cast<OptimizerKind>(*optimizer);
     }
-    training.learning_rate =
-        table.number("learning_rate", {0, 1'000'000}).value_or(training.learning_rate);
+    constexpr Range rates{0, 1'000'000};
+    training.learning_rate = table.number("learning_rate", rates).value_or(training.learning_rate);
+    if (const auto schedule = table.choice("learning_rate_schedule", words::rate_schedules)) {
+        training.learning_rate_schedule = static_cast<RateSchedule>(*schedule);
+    }
+    training.warmup_steps = as_int(table.integer("warmup_steps", {0, any_size.high}), 0);
+    training.final_learning_rate = table.number("final_learning_rate", rates).value_or(0);
+    if (training.final_learning_rate > 0 &&
+        training.learning_rate_schedule == RateSchedule::Constant) {
+        table.refuse("final_learning_rate",
+                     "0",
+                     "a constant rate does not go anywhere; set learning_rate_schedule = "
+                     "\"linear\" or \"cosine\"");
+    }
     if (const auto precision = table.choice("precision", words::precisions)) {
         training.precision = static_cast<Precision>(*precision);
     }
     if (const auto seed = table.integer("seed", {0, exact_in_json})) {
         training.seed = static_cast<std::uint64_t>(*seed);
     }
+    read_validation(table, data, training);
 }
 
 /// A number of [pipeline], or none for "auto".
@@ -259,7 +296,7 @@ Scenario parse_scenario(std::string_view text,
     }
     read_model(root.table("model"), scenario);
     read_data(root.table("data"), scenario);
-    read_training(root.table("training"), scenario.training);
+    read_training(root.table("training"), scenario.data, scenario.training);
     read_pipeline(root.table("pipeline"), file, scenario.pipeline);
     read_cluster(root.table("cluster"), scenario);
     expect_host_link(root.table("pipeline"), scenario);

@@ -17,6 +17,8 @@ inline constexpr std::array<Word, 1> later_data_kinds{"cifar10"};
 
 inline constexpr std::array<Word, 5> optimizers{"sgd", "momentum", "rmsprop", "adam", "adamw"};
 
+inline constexpr std::array<Word, 3> rate_schedules{"constant", "linear", "cosine"};
+
 inline constexpr std::array<Word, 3> precisions{"fp32", "fp64", "bf16"};
 
 inline constexpr std::array<Word, 3> backends{"cpu", "paced", "cuda"};

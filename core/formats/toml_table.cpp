@@ -343,6 +343,11 @@ std::optional<std::int64_t> TomlTable::integer(std::string_view key, Range range
     return value;
 }
 
+bool TomlTable::is_text(std::string_view key) const {
+    const toml::node* const node = find(key);
+    return node != nullptr && node->is_string();
+}
+
 bool TomlTable::is_list(std::string_view key) const {
     const toml::node* const node = find(key);
     return node != nullptr && node->is_array();

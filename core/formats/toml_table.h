@@ -77,6 +77,7 @@ class TomlTable {
     std::optional<Bytes> bytes(std::string_view key) const;  ///< "4 GiB", or a number of bytes
 
     bool is_list(std::string_view key) const;
+    bool is_text(std::string_view key) const;
     std::optional<std::vector<Bytes>> all_bytes(std::string_view key) const;  ///< a list of them
 
     /// The index in `built` of the word that the key has. A word in `later` is refused as not built

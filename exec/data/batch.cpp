@@ -1,5 +1,7 @@
 #include "exec/data/batch.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -56,8 +58,26 @@ int width_before_loss(const LayerSpec& spec, int input_width) {
 
 }  // namespace
 
-std::filesystem::path data_path(const Scenario& scenario) {
-    return scenario.file.parent_path() / scenario.data.path;  // an absolute path stays what it is
+std::size_t DataRange::begin_in(std::size_t count) const {
+    return static_cast<std::size_t>(std::floor(begin * static_cast<double>(count)));
+}
+
+std::size_t DataRange::end_in(std::size_t count) const {
+    return end == 1 ? count
+                    : static_cast<std::size_t>(std::floor(end * static_cast<double>(count)));
+}
+
+DataRange data_range(const Scenario& scenario, DataUse use) {
+    const Scenario::DataPart& data = scenario.data;
+    const std::filesystem::path folder = scenario.file.parent_path();
+    const double held_out = 1 - data.validation_share;
+    // An absolute path stays what it is.
+    if (use == DataUse::Training) {
+        return {.path = folder / data.path, .begin = 0, .end = held_out};
+    }
+    return data.validation_path.empty()
+               ? DataRange{.path = folder / data.path, .begin = held_out, .end = 1}
+               : DataRange{.path = folder / data.validation_path, .begin = 0, .end = 1};
 }
 
 int vocabulary_of(const Model& model) {
@@ -113,16 +133,16 @@ std::span<const std::int32_t> targets_of(const MicroBatch& slice, int positions,
     return targets;
 }
 
-std::unique_ptr<DataSource> open_data(const Scenario& scenario, const Model& model) {
+std::unique_ptr<DataSource> open_data(const Scenario& scenario, const Model& model, DataUse use) {
     switch (scenario.data.kind) {
         case DataKind::Text:
-            return open_text(scenario, model);
+            return open_text(scenario, model, use);
         case DataKind::Tokens:
-            return open_tokens(scenario, model);
+            return open_tokens(scenario, model, use);
         case DataKind::Mnist:
-            return open_mnist(scenario, model);
+            return open_mnist(scenario, model, use);
         case DataKind::Synthetic:
-            return make_synthetic(scenario, model);
+            return make_synthetic(scenario, model, use);
     }
     throw InternalError("a kind of data");
 }

@@ -53,7 +53,12 @@ class DataSource {
     virtual std::string description() const = 0;
 };
 
+/// Training and validation have no sample in common, unless two files of the user's do.
+enum class DataUse { Training, Validation };
+
 /// Throws Error(BadInput), naming path, what was found and what was expected; Error(Io).
-std::unique_ptr<DataSource> open_data(const Scenario& scenario, const Model& model);
+std::unique_ptr<DataSource> open_data(const Scenario& scenario,
+                                      const Model& model,
+                                      DataUse use = DataUse::Training);
 
 }  // namespace pipetwin::exec

@@ -124,10 +124,17 @@ class IdxReader {
 
 class Mnist final : public DataSource {
   public:
-    Mnist(const fs::path& folder, int inputs, int classes, std::uint64_t seed)
+    Mnist(const DataRange& range, int inputs, int classes, std::uint64_t seed)
         : inputs_(static_cast<std::size_t>(inputs)), random_(seed) {
-        read_images(find_file(folder, "train-images-idx3-ubyte"));
-        read_labels(find_file(folder, "train-labels-idx1-ubyte"), classes);
+        read_images(find_file(range.path, "train-images-idx3-ubyte"));
+        read_labels(find_file(range.path, "train-labels-idx1-ubyte"), classes);
+        first_ = range.begin_in(labels_.size());
+        count_ = range.end_in(labels_.size()) - first_;
+        if (count_ == 0) {
+            refuse(range.path,
+                   fmt::format("no image is left of {}", labels_.size()),
+                   "change data.validation, the share that is held out");
+        }
     }
 
     Batch batch(int step, int samples) const override {
@@ -141,7 +148,7 @@ class Mnist final : public DataSource {
         const RandomStream choice = random_.of(static_cast<std::uint64_t>(step));
         batch.values.reserve(static_cast<std::size_t>(samples) * inputs_);
         for (int s = 0; s < samples; ++s) {
-            const std::size_t image = choice.below(static_cast<std::uint64_t>(s), labels_.size());
+            const std::size_t image = first_ + choice.below(static_cast<std::uint64_t>(s), count_);
             for (const unsigned char pixel : std::span(pixels_).subspan(image * inputs_, inputs_)) {
                 batch.values.push_back(static_cast<float>(pixel) / 255.0F);
             }
@@ -150,9 +157,7 @@ class Mnist final : public DataSource {
         return batch;
     }
 
-    std::string description() const override {
-        return fmt::format("mnist, {} images", labels_.size());
-    }
+    std::string description() const override { return fmt::format("mnist, {} images", count_); }
 
   private:
     void read_images(const fs::path& path) {
@@ -201,11 +206,13 @@ class Mnist final : public DataSource {
     RandomStream random_;
     std::vector<unsigned char> pixels_;
     std::vector<unsigned char> labels_;
+    std::size_t first_ = 0;  ///< of the images that are read
+    std::size_t count_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<DataSource> open_mnist(const Scenario& scenario, const Model& model) {
+std::unique_ptr<DataSource> open_mnist(const Scenario& scenario, const Model& model, DataUse use) {
     const SampleShape& input = model.layer(0).input;
     if (input.token_ids || input.positions != 1) {
         throw Error(ErrorKind::BadInput,
@@ -215,7 +222,7 @@ std::unique_ptr<DataSource> open_mnist(const Scenario& scenario, const Model& mo
                     "use model.kind = \"mlp\" with sizes = [784, ..., 10]");
     }
     return std::make_unique<Mnist>(
-        data_path(scenario), input.width, classes_of(model), scenario.training.seed);
+        data_range(scenario, use), input.width, classes_of(model), scenario.training.seed);
 }
 
 }  // namespace pipetwin::exec

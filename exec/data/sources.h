@@ -11,25 +11,38 @@ namespace pipetwin::exec {
 /// Bytes as tokens: sample = context + 1 consecutive bytes at a random place; targets are the
 /// inputs shifted by one. `data.path` is a file, or a folder whose regular files are read in byte
 /// order of their names (links are skipped).
-std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& model);
+std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& model, DataUse use);
 
 /// Files of tokens: llm.c's (GPT-2's 16 bits or Llama 3's 32, behind a header) and nanoGPT's (16
 /// bits without one). `data.path` as for text; nothing is read before it is needed. Samples are
 /// windows of the context's length, each once an epoch in an order that seed and epoch give. Throws
 /// Error(BadInput) for a header that does not fit its file, or fewer samples than a batch has.
-std::unique_ptr<DataSource> open_tokens(const Scenario& scenario, const Model& model);
+std::unique_ptr<DataSource> open_tokens(const Scenario& scenario, const Model& model, DataUse use);
 
 /// The handwritten digits: `data.path` is a folder with train-images-idx3-ubyte and
 /// train-labels-idx1-ubyte, plain or .gz. Pixels become values in [0, 1].
-std::unique_ptr<DataSource> open_mnist(const Scenario& scenario, const Model& model);
+std::unique_ptr<DataSource> open_mnist(const Scenario& scenario, const Model& model, DataUse use);
 
 /// Made from the seed alone, and learnable. Real inputs: one Gaussian cluster per class. Token
 /// inputs: sequences in which the next token follows from the two before it by a rule drawn from
 /// the seed, except where a tenth of them is noise.
-std::unique_ptr<DataSource> make_synthetic(const Scenario& scenario, const Model& model);
+std::unique_ptr<DataSource> make_synthetic(const Scenario& scenario,
+                                           const Model& model,
+                                           DataUse use);
 
-/// Where a scenario's data path leads: relative paths start at the scenario's folder.
-std::filesystem::path data_path(const Scenario& scenario);
+/// Which part of which files is read, each file or all together from share `begin` to `end`.
+struct DataRange {
+    std::filesystem::path path;
+    double begin = 0;
+    double end = 1;
+
+    /// Of so many elements, the first one and the one behind the last.
+    std::size_t begin_in(std::size_t count) const;
+    std::size_t end_in(std::size_t count) const;
+};
+
+/// Relative paths start at the scenario's folder.
+DataRange data_range(const Scenario& scenario, DataUse use);
 
 /// How many different token ids the model's embedding knows.
 int vocabulary_of(const Model& model);

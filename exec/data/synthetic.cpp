@@ -10,7 +10,7 @@ namespace pipetwin::exec {
 namespace {
 
 /// What the streams beneath the seed are for.
-enum class Use : std::uint64_t { Centres, Rule, Samples };
+enum class Use : std::uint64_t { Centres, Rule, Samples, HeldOut };
 
 RandomStream stream(std::uint64_t seed, Use use) {
     return RandomStream(seed).of(static_cast<std::uint64_t>(use));
@@ -21,8 +21,8 @@ RandomStream stream(std::uint64_t seed, Use use) {
 /// one a little more.
 class Clusters final : public DataSource {
   public:
-    Clusters(const SampleShape& input, int classes, std::uint64_t seed)
-        : input_(input), classes_(classes), seed_(seed) {}
+    Clusters(const SampleShape& input, int classes, std::uint64_t seed, Use samples)
+        : input_(input), classes_(classes), seed_(seed), samples_(samples) {}
 
     Batch batch(int step, int samples) const override {
         Batch batch{.samples = samples,
@@ -33,8 +33,7 @@ class Clusters final : public DataSource {
                     .values = {},
                     .targets = {}};
         const RandomStream centres = stream(seed_, Use::Centres);
-        const RandomStream random =
-            stream(seed_, Use::Samples).of(static_cast<std::uint64_t>(step));
+        const RandomStream random = stream(seed_, samples_).of(static_cast<std::uint64_t>(step));
         const RandomStream labels = random.of(0);
         const RandomStream noise = random.of(1);
         const auto rows =
@@ -60,6 +59,7 @@ class Clusters final : public DataSource {
     SampleShape input_;
     int classes_;
     std::uint64_t seed_;
+    Use samples_;
 };
 
 /// Sequences in which the next token follows from the one before it by a permutation-like rule
@@ -67,8 +67,8 @@ class Clusters final : public DataSource {
 /// ln(vocabulary) + 0.3 is as good as it gets.
 class Sequences final : public DataSource {
   public:
-    Sequences(int positions, int vocabulary, std::uint64_t seed)
-        : positions_(positions), vocabulary_(vocabulary), seed_(seed) {}
+    Sequences(int positions, int vocabulary, std::uint64_t seed, Use samples)
+        : positions_(positions), vocabulary_(vocabulary), seed_(seed), samples_(samples) {}
 
     Batch batch(int step, int samples) const override {
         Batch batch{.samples = samples,
@@ -79,8 +79,7 @@ class Sequences final : public DataSource {
                     .values = {},
                     .targets = {}};
         const RandomStream rule = stream(seed_, Use::Rule);
-        const RandomStream random =
-            stream(seed_, Use::Samples).of(static_cast<std::uint64_t>(step));
+        const RandomStream random = stream(seed_, samples_).of(static_cast<std::uint64_t>(step));
         const auto limit = static_cast<std::uint64_t>(vocabulary_);
         for (int s = 0; s < samples; ++s) {
             const RandomStream sample = random.of(static_cast<std::uint64_t>(s));
@@ -105,17 +104,21 @@ class Sequences final : public DataSource {
     int positions_;
     int vocabulary_;
     std::uint64_t seed_;
+    Use samples_;
 };
 
 }  // namespace
 
-std::unique_ptr<DataSource> make_synthetic(const Scenario& scenario, const Model& model) {
+std::unique_ptr<DataSource> make_synthetic(const Scenario& scenario,
+                                           const Model& model,
+                                           DataUse use) {
+    const Use samples = use == DataUse::Training ? Use::Samples : Use::HeldOut;
     const SampleShape& input = model.layer(0).input;
     const std::uint64_t seed = scenario.training.seed;
     if (input.token_ids) {
-        return std::make_unique<Sequences>(input.positions, vocabulary_of(model), seed);
+        return std::make_unique<Sequences>(input.positions, vocabulary_of(model), seed, samples);
     }
-    return std::make_unique<Clusters>(input, classes_of(model), seed);
+    return std::make_unique<Clusters>(input, classes_of(model), seed, samples);
 }
 
 }  // namespace pipetwin::exec

@@ -29,16 +29,19 @@ std::string read_file(const fs::path& path) {
 
 class Text final : public DataSource {
   public:
-    Text(const fs::path& path, int context, std::uint64_t seed) : context_(context), random_(seed) {
-        const std::vector<fs::path> files = data_files(path);
+    Text(const DataRange& range, int context, std::uint64_t seed)
+        : context_(context), random_(seed) {
+        const std::vector<fs::path> files = data_files(range.path);
         file_count_ = files.size();
         for (const fs::path& file : files) {
             bytes_ += read_file(file);
         }
+        const std::size_t begin = range.begin_in(bytes_.size());
+        bytes_ = bytes_.substr(begin, range.end_in(bytes_.size()) - begin);
         if (bytes_.size() <= static_cast<std::size_t>(context)) {
             throw Error(
                 ErrorKind::BadInput,
-                path.string(),
+                range.path.string(),
                 fmt::format(
                     "{} bytes, expected more than the context of {}", bytes_.size(), context),
                 "name a longer text, or set a smaller model.context");
@@ -85,7 +88,7 @@ class Text final : public DataSource {
 
 }  // namespace
 
-std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& model) {
+std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& model, DataUse use) {
     const SampleShape& input = model.layer(0).input;
     if (!input.token_ids) {
         throw Error(
@@ -103,7 +106,8 @@ std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& mod
                                 byte_values),
                     "set vocabulary = 256");
     }
-    return std::make_unique<Text>(data_path(scenario), input.positions, scenario.training.seed);
+    return std::make_unique<Text>(
+        data_range(scenario, use), input.positions, scenario.training.seed);
 }
 
 }  // namespace pipetwin::exec

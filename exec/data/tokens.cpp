@@ -37,7 +37,7 @@ std::int32_t number_at(std::span<const std::byte> bytes, std::size_t index) {
 /// A file of tokens, which are read when they are needed.
 class TokenFile {
   public:
-    explicit TokenFile(const fs::path& path) : file_(path) {
+    TokenFile(const fs::path& path, const DataRange& range) : file_(path) {
         const std::span<const std::byte> bytes = file_.bytes();
         const auto refuse = [&path](std::string text) {
             throw Error(ErrorKind::BadInput, path.string(), std::move(text));
@@ -64,6 +64,9 @@ class TokenFile {
             refuse(fmt::format(
                 "{} bytes, expected tokens of {} bytes each", tokens_.size(), token_bytes_));
         }
+        const std::size_t begin = range.begin_in(count());
+        tokens_ =
+            tokens_.subspan(begin * token_bytes_, (range.end_in(count()) - begin) * token_bytes_);
     }
 
     std::size_t count() const { return tokens_.size() / token_bytes_; }
@@ -87,17 +90,17 @@ class TokenFile {
 /// at its begin and end, elsewhere in each epoch.
 class Tokens final : public DataSource {
   public:
-    Tokens(const fs::path& path, int context, int batch, std::uint64_t seed)
+    Tokens(const DataRange& range, int context, int batch, std::uint64_t seed)
         : context_(static_cast<std::size_t>(context)), random_(seed) {
-        for (const fs::path& file : data_files(path)) {
-            TokenFile& tokens = files_.emplace_back(file);
+        for (const fs::path& file : data_files(range.path)) {
+            TokenFile& tokens = files_.emplace_back(file, range);
             token_count_ += tokens.count();
             window_count_ += windows_in(tokens);
             ends_.push_back(window_count_);
         }
         if (window_count_ < static_cast<std::uint64_t>(batch)) {
             throw Error(ErrorKind::BadInput,
-                        path.string(),
+                        range.path.string(),
                         fmt::format("{} samples of {} tokens and one more, expected at least the "
                                     "batch of {}",
                                     window_count_,
@@ -161,7 +164,7 @@ class Tokens final : public DataSource {
 
 }  // namespace
 
-std::unique_ptr<DataSource> open_tokens(const Scenario& scenario, const Model& model) {
+std::unique_ptr<DataSource> open_tokens(const Scenario& scenario, const Model& model, DataUse use) {
     const SampleShape& input = model.layer(0).input;
     if (!input.token_ids) {
         throw Error(
@@ -170,8 +173,10 @@ std::unique_ptr<DataSource> open_tokens(const Scenario& scenario, const Model& m
             fmt::format("\"tokens\" gives token ids, but the model reads {}", to_string(input)),
             "use kind = \"mnist\" or \"synthetic\", or a model that begins with an embedding");
     }
-    return std::make_unique<Tokens>(
-        data_path(scenario), input.positions, scenario.training.batch, scenario.training.seed);
+    return std::make_unique<Tokens>(data_range(scenario, use),
+                                    input.positions,
+                                    scenario.training.batch,
+                                    scenario.training.seed);
 }
 
 }  // namespace pipetwin::exec

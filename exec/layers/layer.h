@@ -24,6 +24,7 @@ struct LayerCall {
     int micro_batch = 0;
     int samples = 0;
     int batch_samples = 0;             ///< of the mini-batch: the loss is a mean over these
+    bool evaluation = false;           ///< forward only
     bool recomputation = false;        ///< forward again: side effects happened already (C19)
     const MicroBatch* data = nullptr;  ///< in forward only
     /// Where the loss layer puts the sum over its rows; null: not wanted. Read once the device is

@@ -175,6 +175,36 @@ TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
     expect_refused(cases, "not built yet");
 }
 
+TEST(ParseScenario, RefusesValidationOnNothing) {
+    const std::vector<Refusal> cases{
+        {gpt, "[training]\nvalidate_every = 5", "validate_every = 5, expected 0, as there is"},
+        {gpt, "[training]\nvalidate_every = -1", "validate_every = -1, expected a whole number"},
+        {gpt, "[training]\nvalidation_batches = 0", "validation_batches = 0, expected a whole"},
+        {gpt, "[data]\nvalidation = 1", "data.validation = 1, expected a path, or a number"},
+        {gpt, "[data]\nvalidation = 1.5", "data.validation = 1.5, expected a number from 0 to 1"},
+        {gpt, "[data]\nvalidation = true", "data.validation = true, expected a number"},
+        {gpt, "[data]\nvalidation = \"\"", "expected a path, or a share of the data"},
+        {mlp, "[data]\nvalidation = \"x\"", "expected a share of the data"},
+    };
+    expect_refused(cases);
+    EXPECT_EQ(refusal(with(gpt, "[training]\nvalidate_every = 5")).place(),
+              "/home/u/scenarios/s.toml:8:18");
+}
+
+TEST(ParseScenario, RefusesRatesThatAreNone) {
+    const std::vector<Refusal> cases{
+        {gpt, "[training]\nwarmup_steps = -1", "warmup_steps = -1, expected a whole number"},
+        {gpt, "[training]\nwarmup_steps = 0.5", "warmup_steps = 0.5, expected a whole number"},
+        {gpt,
+         "[training]\nlearning_rate_schedule = \"step\"",
+         "expected one of constant, linear, cosine"},
+        {gpt,
+         "[training]\nfinal_learning_rate = 1e-5",
+         "training.final_learning_rate = 1e-05, expected 0"},
+    };
+    expect_refused(cases);
+}
+
 TEST(ParseScenario, TextNeedsAVocabularyOfAllBytes) {
     const Error error =
         refusal(with(gpt, "vocabulary = 255\n[data]\nkind = \"text\"\npath = \"x\""));

@@ -38,8 +38,14 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.training.steps, 7);
     EXPECT_EQ(s.training.optimizer, OptimizerKind::RmsProp);
     EXPECT_EQ(s.training.learning_rate, 1e-3);
+    EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Cosine);
+    EXPECT_EQ(s.training.warmup_steps, 3);
+    EXPECT_EQ(s.training.final_learning_rate, 1e-5);
     EXPECT_EQ(s.training.precision, Precision::Fp64);
     EXPECT_EQ(s.training.seed, 42U);
+    EXPECT_EQ(s.data.validation_path, "/home/u/texts/c");
+    EXPECT_EQ(s.training.validate_every, 3);
+    EXPECT_EQ(s.training.validation_batches, 5);
     EXPECT_EQ(s.pipeline.stages, 2);
     EXPECT_EQ(s.pipeline.micro_batches, 8);
     EXPECT_EQ(s.pipeline.schedule, "1f1b");
@@ -83,6 +89,8 @@ TEST(ParseScenario, FillsInTheDefaults) {
     EXPECT_EQ(s.training.batch, 32);
     EXPECT_EQ(s.training.optimizer, OptimizerKind::AdamW);
     EXPECT_EQ(s.training.learning_rate, 3e-4);
+    EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Constant);
+    EXPECT_EQ(s.training.warmup_steps, 0);
     EXPECT_EQ(s.pipeline.stages, 1);
     EXPECT_EQ(s.pipeline.micro_batches, 1);
     EXPECT_EQ(s.pipeline.schedule, "gpipe");
@@ -91,6 +99,16 @@ TEST(ParseScenario, FillsInTheDefaults) {
     EXPECT_EQ(s.cluster.backend, Backend::Cpu);
     EXPECT_EQ(s.cluster.memory_limit, std::nullopt);
     EXPECT_EQ(parse(mlp).data.kind, DataKind::Synthetic);
+}
+
+TEST(ParseScenario, ValidationIsAPathOrAShareAndBothComeBack) {
+    const Scenario share = parse(with(gpt, "[data]\nvalidation = 0.25"));
+    EXPECT_EQ(share.data.validation_share, 0.25);
+    EXPECT_EQ(parse_scenario(print_scenario(share), "x.toml").data, share.data);
+    const Scenario path =
+        parse(with(gpt, "[data]\nkind = \"text\"\npath = \"a\"\nvalidation = \"b\""));
+    EXPECT_EQ(path.data.validation_path, "/home/u/scenarios/b");
+    EXPECT_EQ(parse_scenario(print_scenario(path), "x.toml").data, path.data);
 }
 
 TEST(ParseScenario, RecomputesAlwaysByDefaultInGpipeAndElsewhereNot) {

@@ -42,13 +42,19 @@ tied = false
 [data]
 kind = "text"
 path = "../texts/a b"
+validation = "../texts/c"
 [training]
 batch = 33
 steps = 7
 optimizer = "rmsprop"
 learning_rate = 1e-3
+learning_rate_schedule = "cosine"
+warmup_steps = 3
+final_learning_rate = 1e-5
 precision = "fp64"
 seed = 42
+validate_every = 3
+validation_batches = 5
 [pipeline]
 stages = 2
 micro_batches = 8

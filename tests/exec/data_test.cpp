@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ namespace pipetwin::exec {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -80,6 +83,15 @@ std::vector<std::uint32_t> counting(std::uint32_t begin, std::uint32_t end) {
 }
 
 /// The text of the Error that opening throws, with its place and hint.
+std::string refusal_of_validation(const Scenario& scenario, const Model& model) {
+    try {
+        open_data(scenario, model, DataUse::Validation);
+    } catch (const Error& error) {
+        return error.place() + ": " + error.text();
+    }
+    return "";
+}
+
 std::string refusal(const Scenario& scenario, const Model& model) {
     try {
         open_data(scenario, model);
@@ -322,6 +334,52 @@ TEST_F(Synthetic, ABatchDependsOnSeedAndStepAlone) {
     const auto data = open_data(scenario(DataKind::Synthetic, ""), mlp_model({6, 4}));
     EXPECT_EQ(data->batch(5, 8).values, data->batch(5, 8).values);
     EXPECT_NE(data->batch(5, 8).values, data->batch(6, 8).values);
+}
+
+// --- What is held out for validation. ---
+
+TEST_F(Text, AShareOfItsEndIsHeldOut) {
+    write("text", "aaaaaaaaaaaaaaaaaaaabbbbb");
+    Scenario described = scenario(DataKind::Text, "text");
+    described.data.validation_share = 0.2;
+    const auto training = open_data(described, small_gpt(3));
+    const auto held_out = open_data(described, small_gpt(3), DataUse::Validation);
+    for (int step = 0; step < 20; ++step) {
+        EXPECT_THAT(training->batch(step, 4).targets, Each('a'));
+        EXPECT_THAT(held_out->batch(step, 4).tokens, Each('b'));
+    }
+    described.data.validation_share = 0.1;
+    EXPECT_THAT(refusal_of_validation(described, small_gpt(3)),
+                AllOf(HasSubstr("text: 3 bytes, expected more than the context of 3")));
+}
+
+TEST_F(Text, ValidationMayHaveAPlaceOfItsOwn) {
+    write("text", "aaaaaaaa");
+    write("other", "cccccccc");
+    Scenario described = scenario(DataKind::Text, "text");
+    described.data.validation_path = "other";
+    EXPECT_THAT(open_data(described, small_gpt(3))->batch(0, 4).tokens, Each('a'));
+    EXPECT_THAT(open_data(described, small_gpt(3), DataUse::Validation)->batch(0, 4).tokens,
+                Each('c'));
+}
+
+TEST_F(Synthetic, HeldOutSamplesAreOthersOfTheSameKind) {
+    const Scenario described = scenario(DataKind::Synthetic, "");
+    const Model model = small_gpt(32, 50);
+    const Batch training = open_data(described, model)->batch(0, 4);
+    const Batch held_out = open_data(described, model, DataUse::Validation)->batch(0, 4);
+    EXPECT_NE(training.tokens, held_out.tokens);
+    // The rule is the same: most often what follows a token there follows it here, too.
+    std::map<int, int> after;
+    const Batch much = open_data(described, model)->batch(1, 200);
+    for (std::size_t i = 0; i < much.tokens.size(); ++i) {
+        after[much.tokens[i]] = much.targets[i];
+    }
+    int followed = 0;
+    for (std::size_t i = 0; i < held_out.tokens.size(); ++i) {
+        followed += after[held_out.tokens[i]] == held_out.targets[i] ? 1 : 0;
+    }
+    EXPECT_GT(followed, static_cast<int>(held_out.tokens.size()) / 2);
 }
 
 TEST(Batch, IsSplitIntoConsecutiveSlices) {

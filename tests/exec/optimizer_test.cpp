@@ -161,6 +161,73 @@ TEST_P(EveryOptimizer, RefusesAStepZero) {
         InternalError);
 }
 
+/// From torch 1.13, in fp64:
+///
+///   def alone(make, n):
+///       w = torch.nn.Parameter(torch.zeros(1)); opt = torch.optim.SGD([w], lr=0.01)
+///       s = make(opt); out = []
+///       for _ in range(n): out.append(opt.param_groups[0]['lr']); opt.step(); s.step()
+///       return out
+///   alone(lambda o: LinearLR(o, start_factor=0.25, total_iters=3), 4)
+///   alone(lambda o: CosineAnnealingLR(o, T_max=8, eta_min=0.001), 9)
+///   alone(lambda o: LinearLR(o, start_factor=1.0, end_factor=0.1, total_iters=8), 9)
+TEST(LearningRate, IsThatOfTorchsSchedulers) {
+    OptimizerSettings settings{
+        .learning_rate = 0.01, .warmup_steps = 4, .final_learning_rate = 0.001, .steps = 12};
+    const Numbers warm_up{0.0025, 0.005, 0.0075, 0.01};
+    const Numbers cosine{0.01,
+                         0.009657457896300792,
+                         0.008681980515339464,
+                         0.007222075445642905,
+                         0.0055000000000000005,
+                         0.0037779245543570965,
+                         0.0023180194846605367,
+                         0.0013425421036992098,
+                         0.001};
+    const Numbers linear{
+        0.01, 0.008875, 0.00775, 0.006625, 0.0055, 0.004375, 0.00325, 0.002125, 0.001};
+    const auto expect_rates = [&](RateSchedule schedule, const Numbers& after) {
+        settings.schedule = schedule;
+        for (std::size_t step = 0; step < warm_up.size() + after.size(); ++step) {
+            const double expected =
+                step < warm_up.size() ? warm_up[step] : after[step - warm_up.size()];
+            EXPECT_NEAR(learning_rate(settings, static_cast<int>(step)), expected, 1e-17) << step;
+        }
+    };
+    expect_rates(RateSchedule::Constant, Numbers(9, 0.01));
+    expect_rates(RateSchedule::Cosine, cosine);
+    expect_rates(RateSchedule::Linear, linear);
+}
+
+TEST(LearningRate, StaysAtItsEndBehindTheLastStepAndInAWarmUpThatIsLongerThanTheRun) {
+    OptimizerSettings settings{.learning_rate = 1,
+                               .schedule = RateSchedule::Cosine,
+                               .final_learning_rate = 0.25,
+                               .steps = 3};
+    EXPECT_EQ(learning_rate(settings, 0), 1);
+    EXPECT_EQ(learning_rate(settings, 3), 0.25);
+    EXPECT_EQ(learning_rate(settings, 1000), 0.25);
+    settings.warmup_steps = 10;
+    EXPECT_EQ(learning_rate(settings, 4), 0.5);
+    EXPECT_EQ(learning_rate(settings, 9), 1);
+}
+
+TEST(LearningRate, IsWhatTheUpdateUses) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    Arena arena;
+    Parameter parameter = make_parameter(arena, DType::F64, 0);
+    const Numbers gradient = random_numbers(size, 13);
+    cpu_kernels().upload(gradient, parameter.gradient);
+    Numbers expected = numbers_of(parameter.value);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        expected[i] -= 0.005 * gradient[i];
+    }
+    const OptimizerSettings settings{
+        .kind = OptimizerKind::Sgd, .learning_rate = 0.01, .warmup_steps = 4};
+    update(*device, std::array{&parameter}, settings, 2, device->results(1));
+    EXPECT_EQ(numbers_of(parameter.value), expected);
+}
+
 TEST(OptimizerSettings, ComeFromTheScenario) {
     Scenario scenario;
     scenario.training.optimizer = OptimizerKind::Momentum;

@@ -53,6 +53,75 @@ TEST(Trainer, ReportsEveryStepInItsOrder) {
     }
 }
 
+TEST(Trainer, TellsTheLearningRateOfEveryStep) {
+    const Model model = test::small_mlp();
+    Scenario scenario = training_of(two_stages, 4);
+    scenario.training.learning_rate = 0.01;
+    scenario.training.learning_rate_schedule = RateSchedule::Linear;
+    scenario.training.warmup_steps = 2;
+    std::vector<double> rates;
+    train(scenario, model, test::plan_of(model, two_stages), telling([&](const StepReport& step) {
+              rates.push_back(step.learning_rate);
+              return true;
+          }));
+    EXPECT_THAT(rates, testing::ElementsAre(0.005, 0.01, 0.01, 0.005));
+}
+
+/// Of a run with so many stages.
+std::vector<std::optional<double>> validation_losses(int stages, int every) {
+    const Model model = test::small_mlp();
+    const Shape shape{.stages = stages, .micro_batches = 3, .batch = 8};
+    Scenario scenario = training_of(shape, 5);
+    scenario.data.validation_share = 0.5;
+    scenario.training.validate_every = every;
+    scenario.training.validation_batches = 3;
+    std::vector<std::optional<double>> losses;
+    train(scenario, model, test::plan_of(model, shape), telling([&](const StepReport& step) {
+              losses.push_back(step.validation_loss);
+              return true;
+          }));
+    return losses;
+}
+
+TEST(Trainer, ValidatesEverySoManyStepsWhateverTheNumberOfStages) {
+    const auto losses = validation_losses(1, 2);
+    EXPECT_THAT(losses,
+                testing::ElementsAre(std::nullopt,
+                                     testing::Optional(testing::Gt(0)),
+                                     std::nullopt,
+                                     testing::Optional(testing::Gt(0)),
+                                     std::nullopt));
+    EXPECT_EQ(validation_losses(2, 2), losses);
+    EXPECT_EQ(validation_losses(4, 2), losses);
+    EXPECT_THAT(validation_losses(2, 0), testing::Each(std::nullopt));
+}
+
+/// The same held-out samples every time: with a learning rate of 0 nothing changes.
+TEST(Trainer, ValidatesOnTheSameSamplesAndChangesNothing) {
+    const Model model = test::small_mlp();
+    Scenario scenario = training_of(two_stages, 4);
+    const auto run = [&](int every, double rate) {
+        scenario.data.validation_share = 0.5;
+        scenario.training.validate_every = every;
+        scenario.training.learning_rate = rate;
+        return train(scenario,
+                     model,
+                     test::plan_of(model, two_stages),
+                     telling([](const StepReport&) { return true; }))
+            .steps;
+    };
+    std::vector<StepReport> still = run(1, 0);
+    EXPECT_EQ(still[0].validation_loss, still[3].validation_loss);
+    const std::vector<StepReport> with = run(1, 0.01);
+    const std::vector<StepReport> without = run(0, 0.01);
+    EXPECT_NE(with[0].validation_loss, with[3].validation_loss);
+    for (std::size_t step = 0; step < with.size(); ++step) {
+        EXPECT_EQ(with[step].loss, without[step].loss);
+        EXPECT_EQ(with[step].grad_norm, without[step].grad_norm);
+        EXPECT_EQ(with[step].peak_bytes, without[step].peak_bytes);
+    }
+}
+
 TEST(Trainer, TheMeasuredSetHoldsStepsOfThePlansRows) {
     const Model model = test::small_mlp();
     const Plan plan = test::plan_of(model, two_stages);
