@@ -29,6 +29,7 @@ constexpr std::array<OpWords, op_count> table{{
     {Op::ReduceGradient, "REDUCE_GRAD", "gradient reduction"},
     {Op::Unshard, "UNSHARD", "unshard"},
     {Op::Reshard, "RESHARD", "reshard"},
+    {Op::GradientNorm, "NORM", "gradient norm"},
     {Op::Optimizer, "OPT", "optimizer"},
 }};
 

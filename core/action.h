@@ -6,8 +6,8 @@
 
 namespace pipetwin {
 
-/// What a rank can do. In the text form: F, B, I, W, R, OPT, SEND_F, ... (PyTorch's words, plus R
-/// and OPT).
+/// What a rank can do. In the text form: F, B, I, W, R, NORM, OPT, SEND_F, ... (PyTorch's words,
+/// plus R, NORM and OPT).
 enum class Op {
     Forward,         ///< F
     Backward,        ///< B: both gradients
@@ -21,9 +21,10 @@ enum class Op {
     ReduceGradient,  ///< REDUCE_GRAD: over the replicas; no micro-batch
     Unshard,         ///< UNSHARD: no micro-batch
     Reshard,         ///< RESHARD: no micro-batch
+    GradientNorm,    ///< NORM: of the stage's summed gradients; no micro-batch
     Optimizer,       ///< OPT: update of the stage's weights; no micro-batch
 };
-constexpr int op_count = 13;
+constexpr int op_count = 14;
 
 /// "2F0": stage 2, forward, micro-batch 0.
 struct Action {
@@ -51,9 +52,13 @@ constexpr bool is_send(Op op) {
 constexpr bool is_receive(Op op) {
     return op == Op::RecvForward || op == Op::RecvBackward;
 }
-/// False for REDUCE_GRAD, UNSHARD, RESHARD and OPT.
+/// False for REDUCE_GRAD, UNSHARD, RESHARD, NORM and OPT.
 constexpr bool has_micro_batch(Op op) {
     return op < Op::ReduceGradient;
+}
+/// NORM and OPT: what needs the stage's gradients summed up, also with those from elsewhere.
+constexpr bool uses_gradients(Op op) {
+    return op == Op::GradientNorm || op == Op::Optimizer;
 }
 
 /// "2F0", "0SEND_F3", "1OPT".

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/footprint.h"
+#include "core/stage_costs.h"
 
 namespace pipetwin {
 
@@ -189,8 +190,11 @@ Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibra
     const CalibratedCosts costs(plain, calibration);
     PlanParts parts = plain.parts();
     parts.costs = costs.costs();
+    const int slots = optimizer_slots(to_string(scenario.training.optimizer));
     for (int stage = 0; stage < plain.stage_count(); ++stage) {
-        parts.states[static_cast<std::size_t>(stage)].optimizer = costs.optimizer(stage);
+        StageState& state = parts.states[static_cast<std::size_t>(stage)];
+        state.optimizer = costs.optimizer(stage);
+        state.norm = norm_time(state.optimizer, slots);
     }
     parts.dispatch = costs.dispatch();
     const auto ranks = static_cast<std::size_t>(plain.rank_count());

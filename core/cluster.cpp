@@ -268,13 +268,15 @@ std::optional<LinkCost> host_link(const Scenario::ClusterPart& part, const Profi
 
 std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& order) {
     std::vector<LinkCost> result;
+    bool any = false;
     for (int stage = 0; stage < order.stage_count(); ++stage) {
-        if (const auto twin = twin_of(order, stage)) {
-            result.push_back(cluster.link(order.rank_of_stage[static_cast<std::size_t>(stage)],
-                                          order.rank_of_stage[static_cast<std::size_t>(*twin)]));
-        }
+        const int rank = order.rank_of_stage[static_cast<std::size_t>(stage)];
+        const auto other = gradient_source(order, stage);
+        const int there = other ? order.rank_of_stage[static_cast<std::size_t>(*other)] : rank;
+        result.push_back(there == rank ? LinkCost{} : cluster.link(rank, there));
+        any = any || other;
     }
-    return result;
+    return any ? result : std::vector<LinkCost>{};
 }
 
 }  // namespace pipetwin

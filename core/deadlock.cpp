@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <optional>
 
@@ -46,6 +47,9 @@ class SymbolicRun {
           channels_(2 * schedule.rank_of_stage.size()),
           reduced_(schedule.rank_of_stage.size(), false),
           next_(schedule.ranks.size(), 0) {
+        for (const auto& row : schedule.ranks) {
+            norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
+        }
         for (int rank = 0; rank < schedule.rank_count(); ++rank) {
             runnable_.push_back(rank);
         }
@@ -69,8 +73,9 @@ class SymbolicRun {
     };
     std::optional<Awaited> awaited_by(int rank) const {
         const Action& waiting = current(rank);
-        if (waiting.op == Op::Optimizer) {
-            return reduction_awaited_by(waiting);
+        if (uses_gradients(waiting.op)) {
+            return has_gradients(waiting.stage) ? norm_awaited_by(rank)
+                                                : reduction_awaited_by(waiting);
         }
         const int channel = channel_of(waiting, schedule_.stage_count());
         if (channel < 0) {
@@ -91,12 +96,25 @@ class SymbolicRun {
     }
 
   private:
-    std::optional<Awaited> reduction_awaited_by(const Action& update) const {
-        const int twin = known_twin_of(update.stage).value();
-        const int peer = schedule_.rank_of_stage[static_cast<std::size_t>(twin)];
+    std::optional<Awaited> reduction_awaited_by(const Action& user) const {
+        const int source = known_source_of(user.stage).value();
+        const int peer = schedule_.rank_of_stage[static_cast<std::size_t>(source)];
         for (std::size_t cell = next(peer); cell < row(peer).size(); ++cell) {
-            if (row(peer)[cell].op == Op::ReduceGradient && row(peer)[cell].stage == twin) {
+            if (row(peer)[cell].op == Op::ReduceGradient && row(peer)[cell].stage == source) {
                 return Awaited{peer, cell};
+            }
+        }
+        return std::nullopt;
+    }
+
+    /// The first of those that an update waits for, its own rank's last.
+    std::optional<Awaited> norm_awaited_by(int rank) const {
+        for (int step = 1; step <= schedule_.rank_count(); ++step) {
+            const int peer = (rank + step) % schedule_.rank_count();
+            for (std::size_t cell = next(peer); cell < row(peer).size(); ++cell) {
+                if (row(peer)[cell].op == Op::GradientNorm) {
+                    return Awaited{peer, cell};
+                }
             }
         }
         return std::nullopt;
@@ -120,13 +138,14 @@ class SymbolicRun {
     }
 
     bool passes(int rank, const Action& action) {
-        if (action.op == Op::ReduceGradient || action.op == Op::Optimizer) {
-            const auto twin = known_twin_of(action.stage);
-            if (!twin) {
-                return true;
-            }
-            return action.op == Op::ReduceGradient ? reduces(action.stage, *twin)
-                                                   : reduced_[static_cast<std::size_t>(*twin)];
+        if (action.op == Op::ReduceGradient) {
+            return reduces(action.stage);
+        }
+        if (action.op == Op::GradientNorm) {
+            return has_gradients(action.stage) && knows_norm();
+        }
+        if (action.op == Op::Optimizer) {
+            return has_gradients(action.stage) && norms_left_ == 0;
         }
         if (!is_send(action.op) && !is_receive(action.op)) {
             return true;
@@ -142,24 +161,41 @@ class SymbolicRun {
         return is_send(action.op) ? sends(rank, channel) : receives(rank, channel);
     }
 
-    /// The stage with the same weights, if both are stages that some rank holds: the rows may be
-    /// of a schedule that breaks every rule.
-    std::optional<int> known_twin_of(int stage) const {
+    /// The stage whose gradients this one needs, if both are stages that some rank holds: the rows
+    /// may be of a schedule that breaks every rule.
+    std::optional<int> known_source_of(int stage) const {
         if (stage < 0 || stage >= schedule_.stage_count()) {
             return std::nullopt;
         }
-        const std::optional<int> twin = twin_of(schedule_, stage);
+        const std::optional<int> source = gradient_source(schedule_, stage);
         const auto held = [this](int held_stage) {
             const int rank = schedule_.rank_of_stage[static_cast<std::size_t>(held_stage)];
             return rank >= 0 && rank < schedule_.rank_count();
         };
-        return twin && held(*twin) ? twin : std::nullopt;
+        return source && held(*source) ? source : std::nullopt;
     }
 
-    /// An update on another rank may wait for these gradients.
-    bool reduces(int stage, int twin) {
-        reduced_[static_cast<std::size_t>(stage)] = true;
-        runnable_.push_back(schedule_.rank_of_stage[static_cast<std::size_t>(twin)]);
+    bool has_gradients(int stage) const {
+        const auto source = known_source_of(stage);
+        return !source || reduced_[static_cast<std::size_t>(*source)];
+    }
+
+    /// Another rank may wait for these gradients: where they come from, they go to.
+    bool reduces(int stage) {
+        if (const auto source = known_source_of(stage)) {
+            reduced_[static_cast<std::size_t>(stage)] = true;
+            runnable_.push_back(schedule_.rank_of_stage[static_cast<std::size_t>(*source)]);
+        }
+        return true;
+    }
+
+    /// The updates of any rank may wait for the last norm.
+    bool knows_norm() {
+        if (--norms_left_ == 0) {
+            for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
+                runnable_.push_back(rank);
+            }
+        }
         return true;
     }
 
@@ -207,6 +243,7 @@ class SymbolicRun {
     int capacity_;
     std::vector<Channel> channels_;
     std::vector<bool> reduced_;      ///< per stage: its gradients have been handed over
+    std::int64_t norms_left_ = 0;    ///< to be known before any update
     std::vector<std::size_t> next_;  ///< per rank: the cell that it has come to
     std::deque<int> runnable_;
 };

@@ -105,6 +105,7 @@ MemoryChange change_of(const StageCost& cost, const Action& action, bool first_s
         case Op::ReduceGradient:
         case Op::Unshard:
         case Op::Reshard:
+        case Op::GradientNorm:
         case Op::Optimizer:
             break;
     }

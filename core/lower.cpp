@@ -177,9 +177,9 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
 }
 
 Schedule add_reduction(Schedule schedule, bool replicas) {
-    if (piece_count(schedule) == schedule.stage_count() && !replicas) {
-        return schedule;
-    }
+    const auto reduces = [&](int stage) {
+        return replicas || gradient_source(schedule, stage).has_value();
+    };
     for (Row& row : schedule.ranks) {
         std::map<int, Action> last;  // of each stage: the action that completes its gradients
         for (const Action& action : row) {
@@ -187,8 +187,9 @@ Schedule add_reduction(Schedule schedule, bool replicas) {
                 last[action.stage] = action;
             }
         }
-        row = rebuild(row, nothing, [&last](const Action& action, Row& result) {
-            if (completes_gradient(action) && action == last.at(action.stage)) {
+        row = rebuild(row, nothing, [&](const Action& action, Row& result) {
+            if (completes_gradient(action) && action == last.at(action.stage) &&
+                reduces(action.stage)) {
                 result.push_back({.op = Op::ReduceGradient, .stage = action.stage});
             }
         });
@@ -196,16 +197,21 @@ Schedule add_reduction(Schedule schedule, bool replicas) {
     return schedule;
 }
 
-Schedule add_optimizer(Schedule schedule) {
+Schedule add_optimizer(Schedule schedule, bool norms) {
     if (is_forward_only(schedule)) {
         return schedule;
     }
-    for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-        const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
-        PIPETWIN_EXPECT(rank >= 0 && rank < schedule.rank_count(), "stage on no rank");
-        schedule.ranks[static_cast<std::size_t>(rank)].push_back(
-            {.op = Op::Optimizer, .stage = stage});
+    const auto append = [&schedule](Op op) {
+        for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+            const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+            PIPETWIN_EXPECT(rank >= 0 && rank < schedule.rank_count(), "stage on no rank");
+            schedule.ranks[static_cast<std::size_t>(rank)].push_back({.op = op, .stage = stage});
+        }
+    };
+    if (norms) {
+        append(Op::GradientNorm);
     }
+    append(Op::Optimizer);
     return schedule;
 }
 
@@ -355,7 +361,7 @@ Schedule lower(Schedule schedule, const Lowering& how, std::string_view place) {
                                  how.replicas);  // before the messages, which then go first
     }
     schedule = lower_messages(std::move(schedule), how);
-    return updates ? add_optimizer(std::move(schedule)) : schedule;
+    return updates ? add_optimizer(std::move(schedule), how.norms) : schedule;
 }
 
 }  // namespace pipetwin

@@ -37,14 +37,15 @@ Schedule add_recompute(Schedule schedule, const RecomputeRules& recompute);
 /// rank exchange nothing.
 Schedule add_communication(Schedule schedule, RecomputeTiming timing);
 
-/// Puts REDUCE_GRAD behind the last backward of every stage whose weights another pipeline has,
-/// too: it hands this stage's gradients over to its twin; the twin's OPT waits for them. With
-/// `replicas` of the whole pipeline every stage has one: it sums the gradients over them.
+/// Puts REDUCE_GRAD behind the last backward of every stage whose weights, or some of them, another
+/// stage has, too: it hands its gradients of them over; the other's NORM or OPT waits for them.
+/// With `replicas` of the whole pipeline every stage has one: it sums the gradients over them.
 Schedule add_reduction(Schedule schedule, bool replicas = false);
 
 /// Appends OPT for each stage of a rank, ascending, at the end of its row; nothing to a schedule
-/// without any backward, which has no gradients.
-Schedule add_optimizer(Schedule schedule);
+/// without any backward, which has no gradients. With `norms`, NORM of each of the rank's stages
+/// goes before: an OPT then waits for all NORMs of all ranks, and no NORM for any OPT.
+Schedule add_optimizer(Schedule schedule, bool norms = false);
 
 /// Where two neighbours each send and then receive, and neither would go on before the other has
 /// taken its message, the lower rank receives first:
@@ -70,8 +71,9 @@ struct Lowering {
     RecomputeRules recompute;
     RecomputeTiming timing = RecomputeTiming::Eager;
     MessageOrder messages = MessageOrder::Plain;
-    bool updates = false;   ///< reductions and OPT
+    bool updates = false;   ///< reductions, NORM and OPT
     bool replicas = false;  ///< every stage reduces its gradients, with a twin or without
+    bool norms = false;     ///< updates need the norm of all gradients
 };
 
 /// Everything that a valid schedule lacks before it can run. Recomputes, communication and updates

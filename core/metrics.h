@@ -42,7 +42,7 @@ struct Metrics {
 };
 
 /// Compute ends what it measures at compute spans: T runs from the first begin to the last end of
-/// the pipeline's actions (OPT and REDUCE_GRAD excluded).
+/// the pipeline's actions (NORM, OPT and REDUCE_GRAD excluded).
 Metrics measure(const Plan& plan, const Timeline& timeline);
 
 /// Where a step's time went: the mean over ranks; the parts sum to the step time exactly (in

@@ -120,9 +120,7 @@ class Placement {
         refuse(name, "is known by its costs only", "such a model can be planned, not executed");
     }
 
-    static Placed embedding(const LayerSpec& spec,
-                            const std::string& name,
-                            const SampleShape& input) {
+    Placed embedding(const LayerSpec& spec, const std::string& name, const SampleShape& input) {
         expect_positive(name, "outputs", spec.outputs);
         expect_positive(name, "vocabulary", spec.vocabulary);
         if (!input.token_ids) {
@@ -137,12 +135,23 @@ class Placement {
                                input.positions));
         }
         const std::int64_t rows = std::int64_t{spec.vocabulary} + spec.context;
+        table_ = {.positions = spec.vocabulary, .width = spec.outputs};
         return {{.positions = input.positions, .width = spec.outputs},
                 checked_product(name, rows, spec.outputs)};
     }
 
-    static Placed linear(const LayerSpec& spec, const std::string& name, const SampleShape& input) {
+    Placed linear(const LayerSpec& spec, const std::string& name, const SampleShape& input) const {
         expect_positive(name, "outputs", spec.outputs);
+        if (spec.tied &&
+            (spec.bias || input.width != table_.width || spec.outputs != table_.positions)) {
+            refuse(name,
+                   fmt::format("{} x {} is tied to a token table of {} x {}, expected the same "
+                               "turned round, and no bias",
+                               input.width,
+                               spec.outputs,
+                               table_.positions,
+                               table_.width));
+        }
         const std::int64_t rows = std::int64_t{input.width} + (spec.bias ? 1 : 0);
         return {{.positions = input.positions, .width = spec.outputs},
                 checked_product(name, rows, spec.outputs)};
@@ -192,6 +201,7 @@ class Placement {
     std::size_t count_ = 0;
     int depth_ = 0;
     bool after_loss_ = false;
+    SampleShape table_;  ///< vocabulary x width of the embedding, once it is placed
 };
 
 }  // namespace
@@ -391,6 +401,29 @@ bool Model::is_chain() const {
     return true;
 }
 
+namespace {
+
+/// Of a layer and those inside.
+std::int64_t tied_count_of(const LayerSpec& spec, const SampleShape& table) {
+    std::int64_t count = spec.type == LayerType::Linear && spec.tied
+                             ? std::int64_t{table.positions} * table.width
+                             : 0;
+    for (const LayerSpec& inner : spec.inner) {
+        count += tied_count_of(inner, table);
+    }
+    return count;
+}
+
+}  // namespace
+
+std::int64_t Model::tied_count() const {
+    const LayerSpec& first = layer(0).spec;
+    return first.type != LayerType::Embedding || layer_count() < 2
+               ? 0
+               : tied_count_of(layer(layer_count() - 1).spec,
+                               {.positions = first.vocabulary, .width = first.outputs});
+}
+
 bool Model::is_executable() const {
     // A chain refuses opaque layers at every depth, so the outermost type tells.
     for (int index = 0; index < layer_count(); ++index) {
@@ -419,7 +452,8 @@ Model gpt_model(const GptSizes& sizes) {
                      .type = LayerType::Embedding,
                      .outputs = sizes.d_model,
                      .vocabulary = sizes.vocabulary,
-                     .context = sizes.context});
+                     .context = sizes.context,
+                     .tied = sizes.tied});
     const LayerSpec norm{.name = "norm", .type = LayerType::LayerNorm};
     for (int block = 0; block < sizes.layers; ++block) {
         units.push_back(
@@ -441,7 +475,8 @@ Model gpt_model(const GptSizes& sizes) {
                                {.name = "projection",
                                 .type = LayerType::Linear,
                                 .outputs = sizes.vocabulary,
-                                .bias = false},
+                                .bias = false,
+                                .tied = sizes.tied},
                                {.name = "loss", .type = LayerType::CrossEntropy}}});
     return Model::chain({.token_ids = true, .positions = sizes.context}, std::move(units));
 }

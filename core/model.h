@@ -35,6 +35,8 @@ struct LayerSpec {
     int context = 0;     ///< Embedding: rows of the position table; 0 = no position table
     int heads = 0;       ///< Attention: must divide the width
     bool bias = true;    ///< Linear
+    /// Linear: w is the token table of the model's embedding, transposed. Embedding: there is one.
+    bool tied = false;
     std::vector<LayerSpec> inner{};
 
     bool operator==(const LayerSpec&) const = default;
@@ -89,6 +91,9 @@ class Model {
     /// True if every layer reads exactly the one before it.
     bool is_chain() const;
 
+    /// Weights that the last layer has in common with the first, and counts as its own, too.
+    std::int64_t tied_count() const;
+
     /// False if any layer is `Opaque`.
     bool is_executable() const;
 
@@ -101,7 +106,7 @@ class Model {
     Graph graph_;
 };
 
-/// Sizes of a GPT: pre-norm blocks, learned positions, GELU, untied head without bias.
+/// Sizes of a GPT: pre-norm blocks, learned positions, GELU, head without bias.
 struct GptSizes {
     int layers = 0;
     int d_model = 0;
@@ -109,6 +114,7 @@ struct GptSizes {
     int context = 0;
     int vocabulary = 0;
     int feed_forward = 0;  ///< 0: 4 * d_model
+    bool tied = false;     ///< the head's matrix is the token table
 
     bool operator==(const GptSizes&) const = default;
 };

@@ -50,9 +50,9 @@ void expect_sizes_agree(const PlanParts& parts) {
     PIPETWIN_EXPECT(std::ranges::all_of(parts.costs, covers_all_stages), "one cost per stage");
     PIPETWIN_EXPECT(parts.states.size() == stages, "one state per stage");
     PIPETWIN_EXPECT(parts.links.size() + 1 == stages, "one link per boundary");
-    const bool own_weights = piece_count(parts.schedule) == parts.schedule.stage_count();
+    const bool own_weights = !gradient_source(parts.schedule, 0);
     PIPETWIN_EXPECT(parts.reductions.size() == (own_weights ? 0 : stages),
-                    "one link per stage that shares its weights");
+                    "one link per stage where some share their weights");
     PIPETWIN_EXPECT(parts.all_reduce.empty() || parts.all_reduce.size() == stages,
                     "one all-reduce per stage");
     const std::size_t ranks = parts.schedule.ranks.size();
@@ -153,9 +153,15 @@ const StageCost& Plan::cost(int stage, int micro_batch) const {
         .at(static_cast<std::size_t>(stage));
 }
 
+Bytes Plan::handed_over(int stage) const {
+    return parts_.schedule.tied_ends ? parts_.tied_gradient
+                                     : parts_.states.at(static_cast<std::size_t>(stage)).weights;
+}
+
 Duration Plan::duration(const Action& action) const {
-    if (action.op == Op::Optimizer) {
-        return parts_.dispatch + parts_.states.at(static_cast<std::size_t>(action.stage)).optimizer;
+    if (uses_gradients(action.op)) {
+        const StageState& state = parts_.states.at(static_cast<std::size_t>(action.stage));
+        return parts_.dispatch + (action.op == Op::Optimizer ? state.optimizer : state.norm);
     }
     if (action.op == Op::ReduceGradient && !parts_.overlap_reduction) {
         return all_reduce_time(action.stage);

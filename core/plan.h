@@ -35,16 +35,17 @@ struct StageCost {
 /// What a stage holds whatever happens, and its update.
 struct StageState {
     Bytes weights{};
-    Bytes gradients{};  ///< with those of the other pipeline, where two share the weights
+    Bytes gradients{};  ///< with room for those of another stage that shares the weights
     Bytes optimizer_state{};
     Bytes workspace{};  ///< largest of its layers
     Duration optimizer{};
+    Duration norm{};  ///< of its gradients
 };
 
 /// Everything a plan is made of. Stages are 0..S-1, boundary b lies between stages b and b+1.
 struct PlanParts {
     std::string schedule_name;  ///< "gpipe", or the file it came from
-    Schedule schedule;          ///< lowered: with recompute, communication and, where asked, OPT
+    Schedule schedule;  ///< lowered: with recompute, communication and, where asked, NORM and OPT
     int chunks = 1;
     RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
@@ -55,13 +56,14 @@ struct PlanParts {
     std::vector<std::vector<StageCost>> costs;  ///< [cost class][stage]
     std::vector<StageState> states;             ///< [stage]
     std::vector<LinkCost> links;                ///< [boundary], both directions alike
-    /// [stage]: from it to the stage with the same weights; empty where all weights are their own.
+    /// [stage]: from it to the stage that it hands gradients to; empty where no stage does.
     std::vector<LinkCost> reductions;
+    Bytes tied_gradient{};  ///< what tied ends hand each other; 0: they have nothing in common
     /// [stage]: how long its REDUCE_GRAD sums the gradients of the pipeline's replicas; empty where
     /// there is one replica. Those of one rank go one after the other.
     std::vector<Duration> all_reduce;
-    bool overlap_reduction = false;       ///< the rank goes on meanwhile, up to the stage's OPT
-    Duration dispatch{};                  ///< host time before every compute action
+    bool overlap_reduction = false;  ///< the rank goes on meanwhile, up to the stage's NORM or OPT
+    Duration dispatch{};             ///< host time before every compute action
     std::optional<int> channel_capacity;  ///< none: unbounded, no send ever blocks
     TransferMode transfer = TransferMode::Asynchronous;
     /// From each device to its host memory and back, both at a time: stashes are copied over it
@@ -101,9 +103,12 @@ class Plan {
     int micro_batches() const { return parts_.schedule.micro_batches; }
     const StageCost& cost(int stage, int micro_batch) const;
 
-    /// Compute actions and OPT: their duration, dispatch included. REDUCE_GRAD: how long the rank
-    /// is busy with it. Zero for sends and receives.
+    /// Compute actions, NORM and OPT: their duration, dispatch included. REDUCE_GRAD: how long the
+    /// rank is busy with it. Zero for sends and receives.
     Duration duration(const Action& action) const;
+
+    /// What the REDUCE_GRAD of a stage hands to another stage of the pipeline, where it does.
+    Bytes handed_over(int stage) const;
 
     /// How long the gradients of a stage are summed over the replicas.
     Duration all_reduce_time(int stage) const;

@@ -153,13 +153,38 @@ Schedule lowered_order(const Scenario& scenario, Schedule grid, const PlanParts&
     if (pipeline.deferred_weights > 0) {
         order = with_deferred_weights(order, parts, pipeline.deferred_weights);
     }
+    order.tied_ends = parts.tied_gradient > Bytes{} && piece_count(order) > 1;
     return lower(std::move(order),
                  {.recompute = parts.recompute,
                   .timing = parts.recompute_timing,
                   .messages = pipeline.message_order,
                   .updates = true,
-                  .replicas = parts.replicas > 1},
+                  .replicas = parts.replicas > 1,
+                  .norms = scenario.training.clip_norm > 0},
                  parts.schedule_name);
+}
+
+/// Rows of a file may have updates of their own, which do not know of the norm.
+void require_norms(const Scenario& scenario, const PlanParts& parts) {
+    if (scenario.training.clip_norm > 0 && !is_forward_only(parts.schedule) &&
+        !has_gradient_norms(parts.schedule)) {
+        throw Error(ErrorKind::Infeasible,
+                    parts.schedule_name,
+                    "training.clip_norm needs the norm of all gradients before any update, but "
+                    "the rows have OPT without NORM",
+                    "leave updates out of the rows: they are added then");
+    }
+}
+
+/// The gradients of both ends of both pipelines would have to be summed.
+void refuse_tied_twins(const PlanParts& parts, const Schedule& grid) {
+    if (parts.tied_gradient > Bytes{} && twin_of(grid, 0)) {
+        throw Error(ErrorKind::BadInput,
+                    parts.schedule_name,
+                    "model.tied = true, but two pipelines share the weights of each stage already; "
+                    "both at once are not built yet",
+                    "set tied = false, or take another schedule");
+    }
 }
 
 /// Rows of a file may have updates of their own, without what replicas need.
@@ -263,20 +288,17 @@ void add_states(PlanParts& parts,
                 const Profile& profile,
                 const CostTable& samples,
                 const DeviceKinds& kinds,
-                OptimizerKind optimizer) {
+                const WeightRules& rules) {
     std::vector<LayerSamples> sizes;  // bytes are the same on every device
     for (const std::vector<LayerSamples>& of_kind : samples) {
         sizes.push_back(of_kind.front());
     }
-    parts.states = of_stages(grid,
-                             stage_states(profile,
-                                          sizes,
-                                          *parts.partition,
-                                          {.optimizer_slots = optimizer_slots(to_string(optimizer)),
-                                           .devices = parts.tensor_parallel}));
+    parts.states = of_stages(grid, stage_states(profile, sizes, *parts.partition, rules));
     for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
-        Duration& update = parts.states[stage].optimizer;
-        update = scaled(update, kinds.speeds[kinds.of(grid.rank_of_stage[stage])].factor);
+        const double factor = kinds.speeds[kinds.of(grid.rank_of_stage[stage])].factor;
+        for (Duration* const time : {&parts.states[stage].optimizer, &parts.states[stage].norm}) {
+            *time = scaled(*time, factor);
+        }
     }
     double_shared_gradients(grid, parts.states);
 }
@@ -317,7 +339,7 @@ void add_all_reduce(PlanParts& parts,
     if (parts.replicas == 1) {
         return;
     }
-    if (!parts.reductions.empty()) {
+    if (twin_of(grid, 0)) {
         throw Error(ErrorKind::BadInput,
                     parts.schedule_name,
                     fmt::format("pipeline.data_parallel = {}, but two pipelines share the weights "
@@ -417,7 +439,14 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
 
     add_memory(parts, scenario, cluster);
     add_costs(parts, grid, model, samples, kinds);
-    add_states(parts, grid, profile, samples, kinds, scenario.training.optimizer);
+    const WeightRules rules{
+        .optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
+        .devices = parts.tensor_parallel,
+        .tied = tied_bytes(model, profile)};
+    parts.tied_gradient = rules.tied * (is_half_precision(profile.precision) ? 2 : 1);
+    refuse_tied_twins(parts, grid);
+    grid.tied_ends = parts.tied_gradient > Bytes{} && piece_count(grid) > 1;
+    add_states(parts, grid, profile, samples, kinds, rules);
     add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster);
     add_all_reduce(parts, grid, cluster, scenario.pipeline.all_reduce);
@@ -425,6 +454,7 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     parts.schedule = lowered_order(scenario, std::move(grid), parts);
     parts.recompute = lowered_recompute(parts.schedule, parts.recompute);
     require_reductions(parts);
+    require_norms(scenario, parts);
     return Plan::make(std::move(parts));
 }
 

@@ -33,6 +33,7 @@ char glyph(const Action& action) {
         case Op::Recompute:
             return 'r';
         case Op::ReduceGradient:
+        case Op::GradientNorm:
         case Op::Optimizer:
             return '#';
         default:
@@ -95,7 +96,9 @@ std::string timeline_legend(const Timeline& timeline) {
     text += drawn({Op::BackwardInput}) ? ", letters input gradient" : "";
     text += drawn({Op::BackwardWeight}) ? ", capitals weight gradient" : "";
     text += drawn({Op::Recompute}) ? ", r recompute" : "";
-    text += drawn({Op::ReduceGradient, Op::Optimizer}) ? ", # sum of gradients and update" : "";
+    text += drawn({Op::ReduceGradient, Op::GradientNorm, Op::Optimizer})
+                ? ", # sum of gradients and update"
+                : "";
     return text + ", '.' idle";
 }
 

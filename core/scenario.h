@@ -60,7 +60,6 @@ struct Scenario {
     struct ModelPart {
         ModelKind kind = ModelKind::Gpt;
         GptSizes gpt;
-        bool tied = false;
         std::vector<int> sizes;         ///< mlp
         SampleShape input;              ///< layers: one sample
         std::vector<LayerSpec> layers;  ///< layers, `repeat` expanded
@@ -87,6 +86,7 @@ struct Scenario {
         RateSchedule learning_rate_schedule = RateSchedule::Constant;
         int warmup_steps = 0;
         double final_learning_rate = 0;  ///< towards which linear and cosine go
+        double clip_norm = 0;            ///< of all gradients; 0: they are left as they are
         Precision precision = Precision::Fp32;
         std::uint64_t seed = 1;
         int validate_every = 0;  ///< steps; 0: never

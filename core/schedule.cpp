@@ -118,6 +118,23 @@ std::optional<int> twin_of(const Schedule& schedule, int stage) {
     return stage < pieces ? stage + pieces : stage - pieces;
 }
 
+std::optional<int> gradient_source(const Schedule& schedule, int stage) {
+    const int last = schedule.stage_count() - 1;
+    if (schedule.tied_ends && last > 0 && (stage == 0 || stage == last)) {
+        return last - stage;
+    }
+    return twin_of(schedule, stage);
+}
+
+bool has_gradient_norms(const Schedule& schedule) {
+    return std::ranges::any_of(schedule.ranks, [](const std::vector<Action>& row) {
+        // They stand at the end of a row, before its updates.
+        return std::ranges::any_of(row.rbegin(), row.rend(), [](const Action& action) {
+            return action.op == Op::GradientNorm;
+        });
+    });
+}
+
 int first_stage_of_pipeline(const Schedule& schedule, int stage) {
     return stage - stage % piece_count(schedule);
 }

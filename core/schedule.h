@@ -22,6 +22,8 @@ struct Schedule {
     /// in opposite directions and share out the micro-batches. Stages p..2p-1 are the second one.
     std::vector<int> weights_of_stage;
     std::vector<std::vector<Action>> ranks;
+    /// The first stage and the last have a weight in common: each hands the other its gradient.
+    bool tied_ends = false;
 
     int rank_count() const { return static_cast<int>(ranks.size()); }
     int stage_count() const { return static_cast<int>(rank_of_stage.size()); }
@@ -63,6 +65,13 @@ int piece_of(const Schedule& schedule, int stage);
 /// The stage of the other pipeline that has the same weights; none where a stage's weights are its
 /// own. Of a valid schedule.
 std::optional<int> twin_of(const Schedule& schedule, int stage);
+
+/// The stage whose REDUCE_GRAD hands gradients to this one: its twin, or the other end where both
+/// ends are tied. None: nobody does. Of a valid schedule.
+std::optional<int> gradient_source(const Schedule& schedule, int stage);
+
+/// Whether every update waits for the norm of all gradients: there are NORMs.
+bool has_gradient_norms(const Schedule& schedule);
 
 /// The first stage of the pipeline that the stage belongs to: 0, unless there are two.
 int first_stage_of_pipeline(const Schedule& schedule, int stage);

@@ -140,13 +140,23 @@ StageCost StageCosts::of(int first, int end) const {
     return cost;
 }
 
-namespace {
-
-bool is_half(std::string_view precision) {
+bool is_half_precision(std::string_view precision) {
     return precision == "bf16" || precision == "fp16";
 }
 
-}  // namespace
+Bytes tied_bytes(const Model& model, const Profile& profile) {
+    const std::int64_t tied = model.tied_count();
+    if (tied == 0) {
+        return {};
+    }
+    // The first layer has the table, and so many bytes for each number.
+    return Bytes{profile.layers.front().parameter_bytes.count / model.layer(0).parameter_count *
+                 tied};
+}
+
+Duration norm_time(Duration update, int optimizer_slots) {
+    return update / (3 + 2 * optimizer_slots);
+}
 
 std::vector<StageState> stage_states(const Profile& profile,
                                      const std::vector<LayerSamples>& samples_of_class,
@@ -162,11 +172,21 @@ std::vector<StageState> stage_states(const Profile& profile,
             state.workspace = std::max(state.workspace, samples[layer].workspace);
         }
     }
-    const bool half = is_half(profile.precision);
+    const Bytes tied = part_of(rules.tied, rules.devices);
+    if (states.size() == 1) {
+        states.front().weights -= tied;
+    }
+    const int gradient =
+        is_half_precision(profile.precision) ? 2 : 1;  // bytes of it for each of the weight
     for (StageState& state : states) {
-        state.gradients = state.weights * (half ? 2 : 1);
-        state.optimizer_state =
-            state.weights * (half ? 2 * (1 + rules.optimizer_slots) : rules.optimizer_slots);
+        state.gradients = state.weights * gradient;
+        state.optimizer_state = state.weights * (gradient == 2 ? 2 * (1 + rules.optimizer_slots)
+                                                               : rules.optimizer_slots);
+        state.norm = norm_time(state.optimizer, rules.optimizer_slots);
+    }
+    states.front().gradients += tied * gradient;
+    if (states.size() > 1) {
+        states.back().gradients += tied * gradient;
     }
     return states;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "core/model.h"
@@ -35,13 +36,27 @@ class StageCosts {
     std::vector<Bytes> input_gradient_;  ///< [layer]: what it hands to the layers that it reads
 };
 
+/// Whether a profile's weights have two bytes each, and gradients of twice that.
+bool is_half_precision(std::string_view precision);
+
 /// What is held of a model's weights.
 struct WeightRules {
     int optimizer_slots = 0;  ///< numbers per weight that the optimizer keeps
     int devices = 1;          ///< that share the weights of a stage: each has its part
+    /// Weights that the last layer has in common with the first. On one stage they are there once;
+    /// else either stage has a copy. Either way there is room for two gradients of them.
+    Bytes tied{};
 
     bool operator==(const WeightRules&) const = default;
 };
+
+/// What the model's ends have in common, as `profile` counts weights.
+Bytes tied_bytes(const Model& model, const Profile& profile);
+
+/// How long the norm of gradients takes whose update takes `update`: the share that its bytes have.
+/// It reads one number per weight, and the update reads or writes 3, and 2 more for each of the
+/// optimizer's slots.
+Duration norm_time(Duration update, int optimizer_slots);
 
 /// One state per piece of the partition; the workspace is the largest over `samples_of_class`.
 /// Weights of half precision ("bf16", "fp16") have gradients that are summed in fp32, and a copy in

@@ -20,7 +20,8 @@ std::string_view to_string(Origin origin);
 /// - SEND: the channel took the message (waits only at full capacity); the rank may go on.
 /// - RECV: the message has arrived, or begin if it was there before; the rank owns the message.
 /// - REDUCE_GRAD: ready = begin; the gradients have set out.
-/// - OPT: the gradients of the other pipeline have come, where there is one; the weights are new.
+/// - NORM: the gradients that another stage adds have come, where one does; the sums are known.
+/// - OPT: the same, and where there are NORMs all of them are done; the weights are new.
 ///
 /// Wait = ready - begin. Transfer = end - ready. Idle time is never stored: it is what lies between
 /// spans, plus the waits. Sends and receives are not compute. A row's spans do not overlap and

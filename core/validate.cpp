@@ -44,8 +44,8 @@ class StageCells {
 
   private:
     static std::size_t index(Op op) { return static_cast<std::size_t>(op); }
-    std::array<std::vector<int>, 13> cells_;
-    std::array<std::vector<int>, 13> messages_;
+    std::array<std::vector<int>, op_count> cells_;
+    std::array<std::vector<int>, op_count> messages_;
 };
 
 /// What every rule looks at, and where it puts what it finds.
@@ -330,7 +330,7 @@ void check_what_serves_a_backward(Inspection& in, int stage) {
             refuse(Op::Recompute, k);
         }
     }
-    for (const Op op : {Op::ReduceGradient, Op::Optimizer}) {
+    for (const Op op : {Op::ReduceGradient, Op::GradientNorm, Op::Optimizer}) {
         if (cells.has(op, 0) && in.forward_only) {
             refuse(op, 0);
         }
@@ -402,7 +402,7 @@ void check_update(Inspection& in, int stage) {
     for (int k = 0; k < in.schedule.micro_batches; ++k) {
         last = std::max({last, cells.at(Op::Backward, k), cells.at(Op::BackwardWeight, k)});
     }
-    for (const Op op : {Op::ReduceGradient, Op::Optimizer}) {
+    for (const Op op : {Op::ReduceGradient, Op::GradientNorm, Op::Optimizer}) {
         if (cells.has(op, 0) && cells.at(op, 0) < last) {
             in.report(in.rank_of(stage),
                       cells.at(op, 0),
@@ -413,12 +413,16 @@ void check_update(Inspection& in, int stage) {
     }
 }
 
-/// All stages are updated or none is; with the gradients of both pipelines, where there are two.
+/// All stages are updated or none is; with the gradients of both pipelines, where there are two,
+/// and of both ends, where they are tied; with the norms of all gradients or of none.
 void check_updates_complete(Inspection& in) {
     const auto updated = [](const StageCells& cells) { return cells.has(Op::Optimizer, 0); };
-    if (std::ranges::none_of(in.stages, updated)) {
+    const auto has_norm = [](const StageCells& cells) { return cells.has(Op::GradientNorm, 0); };
+    if (std::ranges::none_of(in.stages, updated) && std::ranges::none_of(in.stages, has_norm)) {
         return;
     }
+    const bool norms = std::ranges::any_of(in.stages, has_norm);
+    const int last = in.schedule.stage_count() - 1;
     for (int stage = 0; stage < in.schedule.stage_count(); ++stage) {
         const auto report_missing = [&](Op op, std::string why) {
             in.report(in.rank_of(stage), missing, {.op = op, .stage = stage}, std::move(why));
@@ -432,6 +436,17 @@ void check_updates_complete(Inspection& in) {
                            fmt::format("is missing: stage {} has the same weights and needs the "
                                        "gradients before its update",
                                        twin));
+        }
+        const bool tied = in.schedule.tied_ends && last > 0 && (stage == 0 || stage == last);
+        if (tied && !in.cells(stage).has(Op::ReduceGradient, 0)) {
+            report_missing(Op::ReduceGradient,
+                           fmt::format("is missing: stage {} has the tied weights, too, and needs "
+                                       "their gradient before its update",
+                                       last - stage));
+        }
+        if (norms && !has_norm(in.cells(stage))) {
+            report_missing(Op::GradientNorm,
+                           "is missing: updates wait for the norm of all gradients");
         }
     }
 }

@@ -24,8 +24,8 @@ struct Violation {
 /// All broken rules at once, by rank and cell; empty for a valid schedule. Checks, each a function:
 /// stages and micro-batches in range; every stage on the rank that the row says; completeness (one
 /// F and one B, or one F, I and W, per stage and micro-batch; at most one R, between F and B; R,
-/// REDUCE_GRAD and OPT only where there is a backward); order inside a stage; receives before use
-/// and sends after production; k-th send of an edge matches its k-th receive. A compute-only
+/// REDUCE_GRAD, NORM and OPT only where there is a backward); order inside a stage; receives before
+/// use and sends after production; k-th send of an edge matches its k-th receive. A compute-only
 /// schedule (no SEND or RECV at all) is checked without the communication rules. Never throws for
 /// what it finds.
 std::vector<Violation> validate(const Schedule& schedule);

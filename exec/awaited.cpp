@@ -65,13 +65,24 @@ std::vector<std::vector<std::optional<Cell>>> awaited_cells(const Schedule& sche
             if (capacity >= 0 && index >= room) {
                 other = at(edges[edge].receives, index - room);
             }
-        } else if (action.op == Op::Optimizer) {
-            if (const std::optional<int> twin = twin_of(schedule, action.stage)) {
-                other = reductions.at(static_cast<std::size_t>(*twin));
+        } else if (uses_gradients(action.op)) {
+            if (const std::optional<int> source = gradient_source(schedule, action.stage)) {
+                other = reductions.at(static_cast<std::size_t>(*source));
             }
         }
     });
     return awaited;
+}
+
+std::vector<int> last_norms(const Schedule& schedule) {
+    std::vector<int> cells;
+    for (const std::vector<Action>& row : schedule.ranks) {
+        int& last = cells.emplace_back(-1);
+        for (std::size_t cell = 0; cell < row.size(); ++cell) {
+            last = row[cell].op == Op::GradientNorm ? static_cast<int>(cell) : last;
+        }
+    }
+    return cells;
 }
 
 }  // namespace pipetwin::exec

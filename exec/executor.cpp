@@ -286,6 +286,14 @@ void Executor::Impl::add_worker(int rank,
 }
 
 void Executor::Impl::connect() {
+    std::ptrdiff_t norms = 0;
+    for (const auto& row : plan->schedule.ranks) {
+        norms += std::ranges::count(row, Op::GradientNorm, &Action::op);
+    }
+    if (norms > 0) {
+        edges.norm = std::make_unique<GradientNorm>(
+            static_cast<int>(norms), piece_count(plan->schedule), spin);
+    }
     for (std::size_t boundary = 0; boundary + 1 < plan->schedule.rank_of_stage.size(); ++boundary) {
         for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
             Edge& edge = direction->emplace_back();
@@ -313,10 +321,10 @@ void Executor::Impl::connect_memories() {
 void Executor::Impl::connect_twins() {
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         Reduction& reduction = edges.reductions.emplace_back();
-        if (const auto twin = twin_of(plan->schedule, stage)) {
+        if (const auto other = gradient_source(plan->schedule, stage)) {
             reduction.channel = make_local_channel(1, spin);
-            reduction.receiver = &worker_of(*twin).stage(*twin);
-            if (!share_memory(stage, *twin)) {
+            reduction.receiver = &worker_of(*other).stage(*other);
+            if (!share_memory(stage, *other)) {
                 reduction.is_far = true;
                 worker_of(stage).send_far();
             }
@@ -556,6 +564,9 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
     input.step = step;
     input.evaluation = evaluation;
     repeat_addresses();
+    if (edges.norm) {
+        edges.norm->restart();
+    }
     walk_rows();
     if (!failures.empty()) {
         clean_up_and_throw();
@@ -606,7 +617,7 @@ void Executor::Impl::tell(StepResult& result) {
 double Executor::Impl::grad_norm() const {
     double sum = 0;
     for (int stage = 0; stage < piece_count(plan->schedule); ++stage) {
-        for (const double squares : worker_of(stage).stage(stage).gradient_squares()) {
+        for (const double squares : worker_of(stage).stage(stage).counted_squares()) {
             sum += squares;
         }
     }
@@ -769,9 +780,8 @@ Stage& Executor::stage(int index) {
 
 std::vector<Parameter*> Executor::parameters() {
     std::vector<Parameter*> parameters;
-    for (int index = 0; index < piece_count(impl_->plan->schedule); ++index) {
-        const std::vector<Parameter*> own = stage(index).parameters();
-        parameters.insert(parameters.end(), own.begin(), own.end());
+    for (const std::vector<Parameter*>& piece : trained().pieces) {
+        parameters.insert(parameters.end(), piece.begin(), piece.end());
     }
     return parameters;
 }
@@ -779,7 +789,8 @@ std::vector<Parameter*> Executor::parameters() {
 TrainedParameters Executor::trained() {
     TrainedParameters trained;
     for (int piece = 0; piece < piece_count(impl_->plan->schedule); ++piece) {
-        trained.pieces.push_back(stage(piece).parameters());
+        std::vector<Parameter*>& own = trained.pieces.emplace_back(stage(piece).parameters());
+        std::erase_if(own, [](const Parameter* parameter) { return parameter->is_copy; });
     }
     trained.read = [this](const Tensor& from, std::span<std::byte> to) {
         Device& device = impl_->device_of(from);
@@ -797,20 +808,28 @@ TrainedParameters Executor::trained() {
 void Executor::spread_weights() {
     const TrainedParameters from = trained();
     std::vector<std::byte> bytes;
-    for (int index = piece_count(impl_->plan->schedule); index < impl_->plan.stage_count();
-         ++index) {
+    const auto spread = [&](Parameter& original, Parameter& copy) {
+        for (Tensor Parameter::*const part : trained_parts) {
+            Tensor& to = copy.*part;
+            bytes.resize(static_cast<std::size_t>(to.bytes().count));
+            if (!to.empty()) {
+                from.read(original.*part, bytes);
+                from.write(bytes, to);
+            }
+        }
+    };
+    const int pieces = piece_count(impl_->plan->schedule);
+    for (int index = pieces; index < impl_->plan.stage_count(); ++index) {
         const int piece = impl_->plan->schedule.weights_of_stage[static_cast<std::size_t>(index)];
         const std::vector<Parameter*>& originals = from.pieces[static_cast<std::size_t>(piece)];
         const std::vector<Parameter*> copies = stage(index).parameters();
         for (std::size_t i = 0; i < copies.size(); ++i) {
-            for (Tensor Parameter::*const part : trained_parts) {
-                Tensor& copy = copies[i]->*part;
-                bytes.resize(static_cast<std::size_t>(copy.bytes().count));
-                if (!copy.empty()) {
-                    from.read(originals[i]->*part, bytes);
-                    from.write(bytes, copy);
-                }
-            }
+            spread(*originals[i], *copies[i]);
+        }
+    }
+    for (Parameter* const parameter : stage(pieces - 1).parameters()) {
+        if (parameter->is_copy) {  // of the first piece's first parameter, the token table
+            spread(*from.pieces.front().front(), *parameter);
         }
     }
 }

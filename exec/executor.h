@@ -112,11 +112,11 @@ class Executor {
     std::optional<Failure> last_failure() const;
     const Plan& plan() const;
     Stage& stage(int index);
-    /// All parameters in model order; names do not depend on the partition (C39).
+    /// All parameters in model order, each once; names do not depend on the partition (C39).
     std::vector<Parameter*> parameters();
     /// For a checkpoint. Valid as long as the executor.
     TrainedParameters trained();
-    /// After a checkpoint was loaded: stages of another pipeline with the same weights get them,
+    /// After a checkpoint was loaded: other stages with the same weights, or one of them, get them,
     /// too.
     void spread_weights();
     /// The gradient of the model's input, of the last step; empty unless

@@ -40,6 +40,7 @@ struct AdamFactors {
     double rate = 0;          ///< learning rate / (1 - beta1^step)
     double root_scale = 0;    ///< 1 / sqrt(1 - beta2^step)
     double decay_factor = 1;  ///< 1 - learning rate * weight decay
+    double gradient_scale = 1;
 };
 
 /// The mathematics of a device: every product, reduction and formula that layers and optimizers are
@@ -134,13 +135,23 @@ class Kernels {
     virtual void cross_entropy_backward(
         ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const = 0;
 
-    /// One fused pass over every parameter; the sums of squares are in double.
-    virtual void sgd(std::span<const UpdateView> parameters, double rate) const = 0;
-    virtual void momentum(std::span<const UpdateView> parameters, double rate, double mu) const = 0;
+    /// The sums of squares alone: nothing is updated.
+    virtual void sum_squares(std::span<const UpdateView> parameters) const = 0;
+
+    /// One fused pass over every parameter, with gradient_scale times its gradient; the sums of
+    /// squares are in double, and of the gradient as it is.
+    virtual void sgd(std::span<const UpdateView> parameters,
+                     double rate,
+                     double gradient_scale) const = 0;
+    virtual void momentum(std::span<const UpdateView> parameters,
+                          double rate,
+                          double mu,
+                          double gradient_scale) const = 0;
     virtual void rmsprop(std::span<const UpdateView> parameters,
                          double rate,
                          double decay,
-                         double epsilon) const = 0;
+                         double epsilon,
+                         double gradient_scale) const = 0;
     virtual void adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const = 0;
 };
 

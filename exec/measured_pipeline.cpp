@@ -102,7 +102,7 @@ Duration MeasuredPipeline::dispatch_of(const Timeline& timeline) const {
         for (const Span& span : row) {
             const bool waited = is_receive(span.action.op) && span.ready > span.begin;
             rest -= waited ? span.end - span.begin : Duration{};
-            actions += is_compute(span.action.op) || span.action.op == Op::Optimizer ? 1 : 0;
+            actions += is_compute(span.action.op) || uses_gradients(span.action.op) ? 1 : 0;
         }
     }
     for (const LayerClock::Laps& laps : clock_.laps()) {

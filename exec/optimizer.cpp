@@ -12,7 +12,7 @@
 namespace pipetwin::exec {
 namespace {
 
-AdamFactors adam_factors(const OptimizerSettings& settings, int step) {
+AdamFactors adam_factors(const OptimizerSettings& settings, int step, double gradient_scale) {
     const double rate = learning_rate(settings, step - 1);
     return {.beta1 = settings.beta1,
             .beta2 = settings.beta2,
@@ -20,7 +20,26 @@ AdamFactors adam_factors(const OptimizerSettings& settings, int step) {
             .rate = rate / (1 - std::pow(settings.beta1, step)),
             .root_scale = 1 / std::sqrt(1 - std::pow(settings.beta2, step)),
             .decay_factor =
-                settings.kind == OptimizerKind::AdamW ? 1 - rate * settings.weight_decay : 1.0};
+                settings.kind == OptimizerKind::AdamW ? 1 - rate * settings.weight_decay : 1.0,
+            .gradient_scale = gradient_scale};
+}
+
+/// Valid until the thread's next call.
+const std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
+                                        std::span<double> squares) {
+    PIPETWIN_EXPECT(squares.size() == parameters.size(), "one result for each parameter");
+    thread_local std::vector<UpdateView> views;  // as long as its thread, which does this again
+    views.clear();
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        Parameter& parameter = *parameters[index];
+        views.push_back({.value = parameter.value,
+                         .gradient = parameter.gradient,
+                         .first = parameter.first,
+                         .second = parameter.second,
+                         .master = parameter.master,
+                         .squares = &squares[index]});
+    }
+    return views;
 }
 
 }  // namespace
@@ -34,6 +53,7 @@ OptimizerSettings optimizer_settings(const Scenario& scenario) {
     settings.warmup_steps = training.warmup_steps;
     settings.final_learning_rate = training.final_learning_rate;
     settings.steps = training.steps;
+    settings.clip_norm = training.clip_norm;
     return settings;
 }
 
@@ -57,6 +77,11 @@ double learning_rate(const OptimizerSettings& settings, int step) {
     throw InternalError("a schedule of the learning rate");
 }
 
+double clip_scale(const OptimizerSettings& settings, double norm) {
+    constexpr double never_zero = 1e-6;
+    return settings.clip_norm > 0 ? std::min(1.0, settings.clip_norm / (norm + never_zero)) : 1.0;
+}
+
 int optimizer_slots(OptimizerKind kind) {
     switch (kind) {
         case OptimizerKind::Sgd:
@@ -71,36 +96,32 @@ int optimizer_slots(OptimizerKind kind) {
     throw InternalError("a kind of optimizer");
 }
 
+void sum_squares(Device& device,
+                 std::span<Parameter* const> parameters,
+                 std::span<double> squares) {
+    device.kernels().sum_squares(views_of(parameters, squares));
+}
+
 void update(Device& device,
             std::span<Parameter* const> parameters,
             const OptimizerSettings& settings,
             int step,
-            std::span<double> squares) {
+            std::span<double> squares,
+            double gradient_scale) {
     PIPETWIN_EXPECT(step >= 1, "steps of an optimizer count from 1");
-    PIPETWIN_EXPECT(squares.size() == parameters.size(), "one result for each parameter");
     const Kernels& kernels = device.kernels();
+    const std::vector<UpdateView>& views = views_of(parameters, squares);
     const double rate = learning_rate(settings, step - 1);
-    thread_local std::vector<UpdateView> views;  // as long as its thread, which does this again
-    views.clear();
-    for (std::size_t index = 0; index < parameters.size(); ++index) {
-        Parameter& parameter = *parameters[index];
-        views.push_back({.value = parameter.value,
-                         .gradient = parameter.gradient,
-                         .first = parameter.first,
-                         .second = parameter.second,
-                         .master = parameter.master,
-                         .squares = &squares[index]});
-    }
     switch (settings.kind) {
         case OptimizerKind::Sgd:
-            return kernels.sgd(views, rate);
+            return kernels.sgd(views, rate, gradient_scale);
         case OptimizerKind::Momentum:
-            return kernels.momentum(views, rate, settings.momentum);
+            return kernels.momentum(views, rate, settings.momentum, gradient_scale);
         case OptimizerKind::RmsProp:
-            return kernels.rmsprop(views, rate, settings.decay, settings.epsilon);
+            return kernels.rmsprop(views, rate, settings.decay, settings.epsilon, gradient_scale);
         case OptimizerKind::Adam:
         case OptimizerKind::AdamW:
-            return kernels.adam(views, adam_factors(settings, step));
+            return kernels.adam(views, adam_factors(settings, step, gradient_scale));
     }
     throw InternalError("a kind of optimizer");
 }

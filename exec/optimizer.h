@@ -22,7 +22,8 @@ struct OptimizerSettings {
     RateSchedule schedule = RateSchedule::Constant;
     int warmup_steps = 0;
     double final_learning_rate = 0;
-    int steps = 0;  ///< of the whole run; Linear and Cosine end there
+    int steps = 0;         ///< of the whole run; Linear and Cosine end there
+    double clip_norm = 0;  ///< 0: gradients stay as they are
 };
 
 /// The learning rate of a step, which counts from 0: a function of it alone. With r the rate, f the
@@ -36,6 +37,10 @@ struct OptimizerSettings {
 /// From step n on, linear and cosine stay at f. As torch's LinearLR, then CosineAnnealingLR.
 double learning_rate(const OptimizerSettings& settings, int step);
 
+/// What gradients of this norm, all together, are multiplied with: min(1, clip_norm / (norm +
+/// 1e-6)), as torch's clip_grad_norm_; 1 where they are not clipped.
+double clip_scale(const OptimizerSettings& settings, double norm);
+
 OptimizerSettings optimizer_settings(const Scenario& scenario);
 
 /// A weight with its gradient and the optimizer's state for it; all of one shape, and but for a
@@ -44,18 +49,23 @@ struct Parameter {
     std::string name;  ///< "block0.attention.qkv.weight"
     Tensor value;
     Tensor gradient;
-    Tensor first;     ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
-    Tensor second;    ///< Adam's second moment
-    Tensor master;    ///< what `value` is rounded from; empty where nothing is rounded
-    Tensor received;  ///< the gradient of the other pipeline's copy; empty where there is none
+    Tensor first;          ///< momentum, or Adam's first moment, or RMSProp's square; empty for sgd
+    Tensor second;         ///< Adam's second moment
+    Tensor master;         ///< what `value` is rounded from; empty where nothing is rounded
+    Tensor received;       ///< the gradient of another copy, or use; empty where there is none
+    bool is_copy = false;  ///< of a parameter that an earlier stage has: it counts there
 };
 
 /// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam and adamw 2.
 int optimizer_slots(OptimizerKind kind);
 
+/// The sums of the squares alone, as `update` gives them.
+void sum_squares(Device& device, std::span<Parameter* const> parameters, std::span<double> squares);
+
 /// One update of each parameter; `step` counts from 1 (Adam's bias correction). `squares`, memory
 /// of `Device::results`, gets the sum of the squares of every gradient, in double and in a fixed
-/// order: the norm costs no pass of its own. With g the gradient, and the rate that of the step:
+/// order: the norm costs no pass of its own. With g the gradient times `gradient_scale`, and the
+/// rate that of the step:
 ///
 ///   sgd        w -= rate g
 ///   momentum   v = momentum v + g;  w -= rate v
@@ -68,6 +78,7 @@ void update(Device& device,
             std::span<Parameter* const> parameters,
             const OptimizerSettings& settings,
             int step,
-            std::span<double> squares);
+            std::span<double> squares,
+            double gradient_scale = 1);
 
 }  // namespace pipetwin::exec

@@ -1,5 +1,8 @@
 #include "exec/reference.h"
 
+#include <cmath>
+#include <numeric>
+
 #include "exec/arena.h"
 #include "exec/device.h"
 
@@ -47,7 +50,13 @@ double Reference::run_step(const std::vector<MicroBatch>& slices,
     }
     impl_->device->finish();
     const double loss = stage.loss();
-    stage.update(impl_->options.optimizer, step + 1);
+    stage.add_received_gradients();  // of a parameter that is used twice
+    stage.sum_squares();
+    impl_->device->finish();
+    const OptimizerSettings& optimizer = impl_->options.optimizer;
+    const std::span<const double> squares = stage.counted_squares();
+    const double norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+    stage.update(optimizer, step + 1, clip_scale(optimizer, norm));
     impl_->device->finish();
     return loss;
 }

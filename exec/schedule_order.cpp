@@ -25,7 +25,11 @@ class Columns {
           column_(schedule.ranks.size(), 0),
           order_(schedule.ranks.size()),
           flows_(2 * static_cast<std::size_t>(schedule.stage_count())),
-          reduced_(static_cast<std::size_t>(schedule.stage_count())) {}
+          reduced_(static_cast<std::size_t>(schedule.stage_count())) {
+        for (const auto& row : schedule.ranks) {
+            norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
+        }
+    }
 
     std::vector<std::vector<int>> run() {
         while (true) {
@@ -102,14 +106,18 @@ class Columns {
             }
             return messages.taken.empty() ? column : std::max(column, messages.taken.back());
         }
-        if (action->op == Op::Optimizer) {
-            const std::optional<int> twin = twin_of(schedule_, action->stage);
-            if (twin) {
-                const std::optional<int>& reduced = reduced_[static_cast<std::size_t>(*twin)];
-                return reduced ? std::optional(std::max(column, *reduced)) : std::nullopt;
-            }
+        if (!uses_gradients(action->op)) {
+            return column;
         }
-        return column;
+        if (action->op == Op::Optimizer && norms_left_ > 0) {
+            return std::nullopt;
+        }
+        const int known = action->op == Op::Optimizer ? std::max(column, norms_known_) : column;
+        if (const std::optional<int> source = gradient_source(schedule_, action->stage)) {
+            const std::optional<int>& reduced = reduced_[static_cast<std::size_t>(*source)];
+            return reduced ? std::optional(std::max(known, *reduced)) : std::nullopt;
+        }
+        return known;
     }
 
     void perform(std::size_t rank, int column) {
@@ -120,6 +128,9 @@ class Columns {
             flow(action).taken.push_back(column);
         } else if (action.op == Op::ReduceGradient) {
             reduced_[static_cast<std::size_t>(action.stage)] = column;
+        } else if (action.op == Op::GradientNorm) {
+            norms_known_ = std::max(norms_known_, column);
+            --norms_left_;
         }
         column_[rank] = is_compute(action.op) ? column + 1 : column;
         ++next_[rank];
@@ -137,6 +148,8 @@ class Columns {
     int number_ = 0;
     std::vector<Flow> flows_;
     std::vector<std::optional<int>> reduced_;  ///< [stage]: the column of its REDUCE_GRAD
+    std::ptrdiff_t norms_left_ = 0;
+    int norms_known_ = 0;  ///< the column of the last NORM
 };
 
 }  // namespace

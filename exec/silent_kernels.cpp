@@ -72,14 +72,19 @@ class SilentKernels final : public Kernels {
                                 ConstView /*log_sums*/,
                                 double /*scale*/,
                                 View /*dx*/) const override {}
-    void sgd(std::span<const UpdateView> /*parameters*/, double /*rate*/) const override {}
+    void sum_squares(std::span<const UpdateView> /*parameters*/) const override {}
+    void sgd(std::span<const UpdateView> /*parameters*/,
+             double /*rate*/,
+             double /*gradient_scale*/) const override {}
     void momentum(std::span<const UpdateView> /*parameters*/,
                   double /*rate*/,
-                  double /*mu*/) const override {}
+                  double /*mu*/,
+                  double /*gradient_scale*/) const override {}
     void rmsprop(std::span<const UpdateView> /*parameters*/,
                  double /*rate*/,
                  double /*decay*/,
-                 double /*epsilon*/) const override {}
+                 double /*epsilon*/,
+                 double /*gradient_scale*/) const override {}
     void adam(std::span<const UpdateView> /*parameters*/,
               const AdamFactors& /*factors*/) const override {}
 };

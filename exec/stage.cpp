@@ -63,7 +63,8 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
             .layer = 0,
             .optimizer_slots = optimizer_slots(options.optimizer),
             .shared = options.shared_weights,
-            .format = options.format};
+            .format = options.format,
+            .table_name = model.layer(0).spec.name + ".tokens"};
 }
 
 }  // namespace
@@ -87,9 +88,11 @@ struct Stage::Impl {
     std::vector<Stash> stashes;  ///< [micro-batch]
     std::vector<Kept> dropped;   ///< [layer] what a layer makes in an F that keeps nothing
     std::vector<Parameter*> parameters;
-    std::span<double> loss_sums;      ///< [micro-batch]
-    std::vector<double> loss_scales;  ///< [micro-batch]
-    std::span<double> squares;        ///< [parameter]
+    std::span<double> loss_sums;          ///< [micro-batch]
+    std::vector<double> loss_scales;      ///< [micro-batch]
+    std::span<double> squares;            ///< [parameter]
+    std::vector<double> counted_squares;  ///< without copies
+    std::vector<Parameter*> shared;       ///< that another stage has, too, or that are used twice
 
     void finish(const ParameterMaker::Settings& rules);
     Stash& stash(int micro_batch);
@@ -143,6 +146,9 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
         ParameterMaker::Settings own = rules;
         own.layer = place.first_layer + static_cast<int>(i);
+        if (i > 0 && first() && !layers.front()->parameters().empty()) {
+            own.table = layers.front()->parameters().front();
+        }
         ParameterMaker maker(arena, *kernels, own);
         layers[i]->create_parameters(maker, names[i], false);
         workspace = std::max(workspace, layers[i]->workspace_bytes(options.largest_micro_batch));
@@ -153,6 +159,9 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules) {
     for (const auto& layer : layers) {
         std::ranges::copy(layer->parameters(), std::back_inserter(parameters));
     }
+    std::ranges::copy_if(parameters, std::back_inserter(shared), [](const Parameter* parameter) {
+        return !parameter->received.empty();
+    });
     squares = device.results(parameters.size());
     dropped.resize(layers.size());
 }
@@ -441,18 +450,20 @@ void Stage::zero_losses() {
     std::ranges::fill(impl_->loss_scales, 0.0);
 }
 
-void Stage::hand_gradients_to(Stage& twin) {
-    const std::vector<Parameter*>& own = parameters();
-    const std::vector<Parameter*>& theirs = twin.parameters();
+void Stage::hand_gradients_to(Stage& other) {
+    const std::vector<Parameter*>& own = impl_->shared;
+    const std::vector<Parameter*>& theirs = other.impl_->shared;
+    PIPETWIN_EXPECT(own.size() == theirs.size(), "both stages have the same shared parameters");
     for (std::size_t i = 0; i < own.size(); ++i) {
         impl_->kernels->add(own[i]->gradient, theirs[i]->received);
     }
 }
 
 // What was received is 0 until then.
-std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& twin) {
-    const std::vector<Parameter*>& own = parameters();
-    const std::vector<Parameter*>& theirs = twin.parameters();
+std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& other) {
+    const std::vector<Parameter*>& own = impl_->shared;
+    const std::vector<Parameter*>& theirs = other.impl_->shared;
+    PIPETWIN_EXPECT(own.size() == theirs.size(), "both stages have the same shared parameters");
     std::vector<CopyEngine::Piece> pieces;
     for (std::size_t i = 0; i < own.size(); ++i) {
         pieces.push_back({.from = own[i]->gradient.data(),
@@ -463,16 +474,24 @@ std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& twin) {
 }
 
 void Stage::add_received_gradients() {
-    for (Parameter* const parameter : parameters()) {
+    for (Parameter* const parameter : impl_->shared) {
         impl_->kernels->add(parameter->received, parameter->gradient);
     }
 }
 
-void Stage::update(const OptimizerSettings& settings, int step) {
+void Stage::sum_squares() {
+    exec::sum_squares(impl_->device, parameters(), impl_->squares);
+}
+
+void Stage::update(const OptimizerSettings& settings, int step, double gradient_scale) {
     std::size_t done = 0;
     const auto update_next = [&](const std::vector<Parameter*>& some) {
-        exec::update(
-            impl_->device, some, settings, step, impl_->squares.subspan(done, some.size()));
+        exec::update(impl_->device,
+                     some,
+                     settings,
+                     step,
+                     impl_->squares.subspan(done, some.size()),
+                     gradient_scale);
         done += some.size();
     };
     if (!impl_->options.layer_done) {  // nobody asks how long each layer takes
@@ -482,6 +501,17 @@ void Stage::update(const OptimizerSettings& settings, int step) {
         update_next(impl_->layers[i]->parameters());
         impl_->tell(i, Op::Optimizer);
     }
+}
+
+std::span<const double> Stage::counted_squares() {
+    const std::vector<Parameter*>& all = parameters();
+    impl_->counted_squares.clear();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (!all[i]->is_copy) {
+            impl_->counted_squares.push_back(impl_->squares[i]);
+        }
+    }
+    return impl_->counted_squares;
 }
 
 std::span<const double> Stage::gradient_squares() const {

@@ -67,18 +67,25 @@ class Stage {
     void zero_gradients();
     /// Clears the losses alone.
     void zero_losses();
-    /// REDUCE_GRAD: the gradients of a complete backward, to the stage with the same weights.
-    void hand_gradients_to(Stage& twin);
-    /// The same as copies, where the twin's device has another memory.
-    std::vector<CopyEngine::Piece> gradients_for(Stage& twin);
-    /// After the twin has handed over its gradients: both stages then have the same sum, bit for
-    /// bit.
+    /// REDUCE_GRAD: the gradients of a complete backward, of the parameters that the other stage
+    /// has, too.
+    void hand_gradients_to(Stage& other);
+    /// The same as copies, where the other's device has another memory.
+    std::vector<CopyEngine::Piece> gradients_for(Stage& other);
+    /// After the other has handed over its gradients: both stages then have the same sums, bit for
+    /// bit. Also of a parameter that the stage uses in two places.
     void add_received_gradients();
-    /// OPT: one update of every parameter; `step` counts from 1.
-    void update(const OptimizerSettings& settings, int step);
-    /// Sums of the squares of each parameter's gradient as of the last update, in double, in the
-    /// order of `parameters`; once the device has completed it.
+    /// NORM: the sums of squares without an update.
+    void sum_squares();
+    /// OPT: one update of every parameter, with `gradient_scale` times its gradient; `step` counts
+    /// from 1.
+    void update(const OptimizerSettings& settings, int step, double gradient_scale = 1);
+    /// Sums of the squares of each parameter's gradient as of the last NORM or OPT, in double, in
+    /// the order of `parameters`; once the device has completed it.
     std::span<const double> gradient_squares() const;
+    /// The same without those of copies: each parameter of the model once. Valid until the next
+    /// call.
+    std::span<const double> counted_squares();
 
     /// What comes from the stage before and goes to the next one, for so many samples; gradients
     /// likewise.

@@ -16,7 +16,7 @@ namespace pipetwin::exec {
 struct StepReport {
     int step = 0;
     double loss = 0;
-    double grad_norm = 0;
+    double grad_norm = 0;  ///< before clipping
     double learning_rate = 0;
     std::optional<double> validation_loss{};  ///< where this step was followed by a validation
     double step_ms = 0;

@@ -46,7 +46,7 @@ Duration reduction_time(const Plan& plan, int stage) {
         return {};
     }
     const LinkCost& link = plan->reductions.at(static_cast<std::size_t>(stage));
-    const Bytes bytes = plan->states.at(static_cast<std::size_t>(stage)).weights;
+    const Bytes bytes = plan.handed_over(stage);
     return link.latency + transfer_time(bytes + link.half_bandwidth, link.bytes_per_second);
 }
 
@@ -54,7 +54,7 @@ Duration planned_time(const Plan& plan, const Action& action, Duration copies) {
     if (is_send(action.op) || is_receive(action.op)) {
         return longest_transfer(plan, action);
     }
-    if (action.op == Op::ReduceGradient || action.op == Op::Optimizer) {
+    if (action.op == Op::ReduceGradient || uses_gradients(action.op)) {
         return plan.duration(action) + reduction_time(plan, action.stage);
     }
     return plan.duration(action) + copies;
@@ -67,6 +67,7 @@ Watchdog::Watchdog(const Plan& plan, const HangLimits& limits)
       limits_(limits),
       interval_(std::max(limits.least / looks, Duration(1))),
       awaited_(awaited_cells(plan->schedule, plan->channel_capacity.value_or(-1))),
+      last_norms_(last_norms(plan->schedule)),
       stays_(plan->schedule.ranks.size()) {
     const std::vector<Duration> copies = copy_times(plan);
     for (std::size_t rank = 0; rank < plan->schedule.ranks.size(); ++rank) {
@@ -134,6 +135,22 @@ bool Watchdog::is_in_row(int rank) const {
     return cell >= 0 && cell < static_cast<int>(row(rank).size());
 }
 
+/// What the action that the rank has turned to waits for: an update for the first rank that still
+/// has norms to take, else for what stands in its row.
+std::optional<Cell> Watchdog::awaited_by(int rank) const {
+    const auto index = static_cast<std::size_t>(rank);
+    const auto cell = static_cast<std::size_t>(stays_[index].cell);
+    if (row(rank)[cell].op == Op::Optimizer) {
+        for (std::size_t other = 0; other < last_norms_.size(); ++other) {
+            if (other != index && last_norms_[other] >= 0 &&
+                stays_[other].cell <= last_norms_[other]) {
+                return Cell{.rank = static_cast<int>(other), .cell = last_norms_[other]};
+            }
+        }
+    }
+    return awaited_[index][cell];
+}
+
 /// The rank that has not come to where this one needs it.
 std::optional<int> Watchdog::waits_for(int rank) const {
     const int cell = stays_[static_cast<std::size_t>(rank)].cell;
@@ -145,8 +162,7 @@ std::optional<int> Watchdog::waits_for(int rank) const {
     if (!is_in_row(rank)) {
         return std::nullopt;
     }
-    const std::optional<Cell>& other =
-        awaited_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(cell)];
+    const std::optional<Cell> other = awaited_by(rank);
     if (!other) {
         return std::nullopt;
     }
@@ -216,8 +232,7 @@ std::string Watchdog::line(int rank) const {
     if (!is_in_row(rank)) {
         return text + (other ? fmt::format(", waits for rank {}", *other) : "");
     }
-    const std::optional<Cell>& cell =
-        awaited_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(stay.cell)];
+    const std::optional<Cell> cell = awaited_by(rank);
     if (!cell) {
         return text + ", waits for no rank";
     }

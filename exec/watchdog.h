@@ -64,6 +64,7 @@ class Watchdog {
     };
     const std::vector<Action>& row(int rank) const;
     bool is_in_row(int rank) const;
+    std::optional<Cell> awaited_by(int rank) const;
     std::optional<int> waits_for(int rank) const;
     bool is_excused(int rank) const;
     Duration limit(int rank) const;
@@ -75,6 +76,7 @@ class Watchdog {
     HangLimits limits_;
     Duration interval_{};
     std::vector<std::vector<std::optional<Cell>>> awaited_;
+    std::vector<int> last_norms_;                  ///< [rank]
     std::vector<std::vector<Duration>> expected_;  ///< [rank][cell]
     std::vector<Stay> stays_;                      ///< [rank]
     TimePoint last_look_;

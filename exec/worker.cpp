@@ -169,6 +169,8 @@ void Worker::prepare(bool evaluation) {
     }
     device_->finish();
     recorder_.restart();
+    norms_to_do_ = static_cast<int>(std::ranges::count(
+        plan_->schedule.ranks[static_cast<std::size_t>(rank_)], Op::GradientNorm, &Action::op));
     room_.settle();
     if (offload_) {
         offload_->restart();
@@ -225,9 +227,12 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
         case Op::ReduceGradient:
             hand_gradients_over(action.stage);
             break;
+        case Op::GradientNorm:
+            ready = complete_gradients(action.stage);
+            home(action.stage).stage->sum_squares();
+            break;
         case Op::Optimizer:
-            ready = receive_gradients(action.stage);
-            home(action.stage).stage->update(step.optimizer, step.step + 1);
+            ready = update(action.stage, step);
             break;
         case Op::Unshard:
         case Op::Reshard:
@@ -245,6 +250,10 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
         offload_->send_out(cell, home(action.stage).stage->stash_tensors(action.micro_batch));
     }
     refuse_what_is_not_finite(action);
+    if (action.op == Op::GradientNorm) {
+        edges_.norm->add(action.stage, home(action.stage).stage->counted_squares());
+        --norms_to_do_;
+    }
 }
 
 void Worker::evaluate(const Action& action, const StepInput& step) {
@@ -351,7 +360,7 @@ void Worker::hand_gradients_over(int stage) {
     }
     Message message;
     if (paced_) {
-        const Bytes bytes = plan_->states[static_cast<std::size_t>(stage)].weights;
+        const Bytes bytes = plan_.handed_over(stage);
         message.available =
             device_->now() + reduction.link.latency +
             transfer_time(bytes + reduction.link.half_bandwidth, reduction.link.bytes_per_second);
@@ -359,16 +368,27 @@ void Worker::hand_gradients_over(int stage) {
     reduction.channel->send(std::move(message));
 }
 
-/// Waits for the other pipeline's gradients, where there are any; returns when they came.
-TimePoint Worker::receive_gradients(int stage) {
-    const std::optional<int> twin = twin_of(plan_->schedule, stage);
-    if (!twin) {
-        return {};
+/// Waits for what another stage has to add, where one has; returns when it came.
+TimePoint Worker::complete_gradients(int stage) {
+    TimePoint arrived;
+    if (const auto source = gradient_source(plan_->schedule, stage)) {
+        arrived = edges_.reductions[static_cast<std::size_t>(*source)].channel->receive().arrived;
     }
-    const TimePoint arrived =
-        edges_.reductions[static_cast<std::size_t>(*twin)].channel->receive().arrived;
     home(stage).stage->add_received_gradients();
     return arrived;
+}
+
+/// Returns when all that it needs was there.
+TimePoint Worker::update(int stage, const StepInput& step) {
+    if (!edges_.norm) {
+        const TimePoint ready = complete_gradients(stage);
+        home(stage).stage->update(step.optimizer, step.step + 1);
+        return ready;
+    }
+    const GradientNorm::Known known = edges_.norm->wait();
+    home(stage).stage->update(
+        step.optimizer, step.step + 1, clip_scale(step.optimizer, known.norm));
+    return known.since;
 }
 
 void Worker::refuse_what_is_not_finite(const Action& action) {
@@ -377,7 +397,7 @@ void Worker::refuse_what_is_not_finite(const Action& action) {
         // forward.
         refuse_loss_that_is_not_finite(*home(action.stage).stage, action.micro_batch);
     }
-    if (action.op == Op::Optimizer) {
+    if (uses_gradients(action.op)) {
         refuse_gradients_that_are_not_finite(*home(action.stage).stage);
     }
 }
@@ -479,10 +499,13 @@ void Worker::close_channels() {
                 (*edges)[stage].channel->close();
             }
         }
-        if (const auto twin = twin_of(plan_->schedule, home.index)) {
+        if (const auto other = gradient_source(plan_->schedule, home.index)) {
             edges_.reductions[stage].channel->close();
-            edges_.reductions[static_cast<std::size_t>(*twin)].channel->close();
+            edges_.reductions[static_cast<std::size_t>(*other)].channel->close();
         }
+    }
+    if (norms_to_do_ > 0) {  // the others' updates would wait for them
+        edges_.norm->close();
     }
 }
 

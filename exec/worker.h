@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "exec/channel.h"
 #include "exec/copy_engine.h"
 #include "exec/executor.h"
+#include "exec/gradient_norm.h"
 #include "exec/message_room.h"
 #include "exec/recorder.h"
 #include "exec/rehearsal.h"
@@ -28,8 +30,9 @@ struct Edge {
     std::vector<void*> places{};
 };
 
-/// The gradients of one stage on their way to the stage with the same weights. A message says that
-/// they are there; its tensor is empty, for the sender writes them where they belong.
+/// The gradients of one stage on their way to the stage that shares its weights, or one of them. A
+/// message says that they are there; its tensor is empty, for the sender writes them where they
+/// belong.
 struct Reduction {
     std::unique_ptr<Channel> channel;  ///< none where the stage's weights are its own
     Stage* receiver = nullptr;
@@ -39,9 +42,10 @@ struct Reduction {
 
 /// All edges of a plan; an edge without a channel lies between two stages of one rank.
 struct Edges {
-    std::vector<Edge> forward;          ///< [boundary]: outputs of stage b to stage b + 1
-    std::vector<Edge> backward;         ///< [boundary]: gradients of stage b + 1 to stage b
-    std::vector<Reduction> reductions;  ///< [stage]: from it to its twin
+    std::vector<Edge> forward;           ///< [boundary]: outputs of stage b to stage b + 1
+    std::vector<Edge> backward;          ///< [boundary]: gradients of stage b + 1 to stage b
+    std::vector<Reduction> reductions;   ///< [stage]: from it to where its gradients go
+    std::unique_ptr<GradientNorm> norm;  ///< null where nobody asks for it
 };
 
 /// What every worker needs to know about the step.
@@ -131,7 +135,8 @@ class Worker {
     void pass_activation_on(const Action& action);
     void pass_gradient_on(const Action& action);
     void hand_gradients_over(int stage);
-    TimePoint receive_gradients(int stage);
+    TimePoint complete_gradients(int stage);
+    TimePoint update(int stage, const StepInput& step);
     void refuse_what_is_not_finite(const Action& action);
     bool is_last(int stage) const { return !has_next_stage(plan_->schedule, stage); }
     TimePoint send(Edge& edge, int micro_batch, Tensor tensor);
@@ -151,6 +156,7 @@ class Worker {
     std::vector<Home> homes_;  ///< the rank's stages, ascending
     Recorder recorder_;
     bool evaluates_ = false;
+    std::atomic<int> norms_to_do_ = 0;  ///< of this step; read where the channels are closed
     std::unique_ptr<StashOffload> offload_;
     std::unique_ptr<CopyEngine> copies_;  ///< to other memories; null: all share one
     struct Departure {

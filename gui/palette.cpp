@@ -37,6 +37,8 @@ OpLook look_of(Op op) {
             return {0xff56b4e9, Qt::Dense6Pattern, "R"};
         case Op::ReduceGradient:
             return {0xfff0e442, Qt::CrossPattern, "RG"};
+        case Op::GradientNorm:
+            return {0xffe8c4d8, Qt::FDiagPattern, "NORM"};
         case Op::Optimizer:
             return {0xffcc79a7, Qt::DiagCrossPattern, "OPT"};
         default:
@@ -116,6 +118,7 @@ std::vector<Op> legend_ops() {
             Op::BackwardWeight,
             Op::Recompute,
             Op::ReduceGradient,
+            Op::GradientNorm,
             Op::Optimizer,
             Op::SendForward};
 }

@@ -45,8 +45,8 @@ struct Palette {
 
 Palette palette_of(Theme theme);
 
-/// The kinds of action in the order of the legend: F, B, I, W, R, OPT, then messages (one for all
-/// of them).
+/// The kinds of action in the order of the legend: F, B, I, W, R, REDUCE_GRAD, NORM, OPT, then
+/// messages (one for all of them).
 std::vector<Op> legend_ops();
 
 /// The colours of Qt's own widgets.

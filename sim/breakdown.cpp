@@ -47,6 +47,7 @@ Work work_of(const Plan& plan, const Timeline& timeline) {
                 case Op::Reshard:
                     work.sums.reduction += length;
                     break;
+                case Op::GradientNorm:
                 case Op::Optimizer:
                     work.sums.optimizer += length;
                     break;

@@ -83,6 +83,8 @@ Causes::Causes(const Plan& plan, const Timeline& timeline)
                 places.push_back({.rank = rank, .cell = cell});
             } else if (action.op == Op::ReduceGradient) {
                 know_reduction({.rank = rank, .cell = cell}, network);
+            } else if (action.op == Op::GradientNorm) {
+                know_norm({.rank = rank, .cell = cell});
             }
         }
     }
@@ -101,6 +103,12 @@ void Causes::know_copies(std::size_t rank) {
     std::ranges::sort(copies.in, {}, [&](std::size_t copy) { return copies.out[copy].user; });
     for (std::size_t number = 0; number < copies.in.size(); ++number) {
         message_of_[rank][copies.out[copies.in[number]].user] = static_cast<std::uint32_t>(number);
+    }
+}
+
+void Causes::know_norm(SpanPlace place) {
+    if (!last_norm_ || span_at(place).end > span_at(*last_norm_).end) {
+        last_norm_ = place;
     }
 }
 
@@ -300,13 +308,21 @@ class CauseWalk {
     }
 
     Moment to_gradients(const Span& update) {
+        if (update.action.op == Op::Optimizer && causes_.last_norm_ &&
+            causes_.span_at(*causes_.last_norm_).end == update.ready) {
+            at_ = *causes_.last_norm_;
+            needing_.reset();
+            makes_room_ = false;
+            return Moment::End;
+        }
         const auto& reductions = causes_.reductions_;
         const auto stage = static_cast<std::size_t>(update.action.stage);
         if (reductions[stage].overlapped && reductions[stage].end == update.ready) {
             return over_network(update.action.stage);
         }
-        const auto twin = twin_of(causes_.plan_->schedule, update.action.stage);
-        const auto* const reduction = twin ? &reductions[static_cast<std::size_t>(*twin)] : nullptr;
+        const auto source = gradient_source(causes_.plan_->schedule, update.action.stage);
+        const auto* const reduction =
+            source ? &reductions[static_cast<std::size_t>(*source)] : nullptr;
         PIPETWIN_EXPECT(reduction != nullptr && reduction->known,
                         "an update waits for gradients that are on their way");
         return set_out(*reduction, update.ready, Reason::Reduction);

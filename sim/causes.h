@@ -55,7 +55,8 @@ std::optional<SpanPlace> last_span(const Timeline& timeline);
 ///     a receive is ready     when its message has arrived: latency, link, other messages on it,
 ///                            and then the moment at which the send had handed the message over
 ///     a send is ready        when the receiver has taken the message `capacity` places before
-///     an update is ready     when the gradients have come
+///     a norm is ready        when the gradients have come
+///     an update is ready     when the gradients have come and all norms are done
 ///     another is ready       when its stash has come back from host memory, which may set out when
 ///                            the compute action before is ready, and when it has gone there
 ///
@@ -101,13 +102,15 @@ class Causes {
 
     void know_copies(std::size_t rank);
     void know_reduction(SpanPlace place, Reduction& network);
+    void know_norm(SpanPlace place);
     const Span& span_at(SpanPlace place) const { return timeline_.ranks[place.rank][place.cell]; }
 
     const Plan& plan_;
     const Timeline& timeline_;
     std::vector<Edge> edges_;
-    std::vector<Reduction> reductions_;  ///< [stage]
-    std::vector<Copies> copies_;         ///< [rank]
+    std::vector<Reduction> reductions_;   ///< [stage]
+    std::optional<SpanPlace> last_norm_;  ///< the NORM that ends last, which updates wait for
+    std::vector<Copies> copies_;          ///< [rank]
     /// [rank][cell]: number on its edge; of an action that needs a stash, among the copies in
     std::vector<std::vector<std::uint32_t>> message_of_;
 };

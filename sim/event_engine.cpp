@@ -38,11 +38,11 @@ struct Edge {
     }
 };
 
-/// What a stage's update waits for: its own gradients' way over the replicas, and those of the
-/// stage with the same weights.
+/// What a stage's norm or update waits for: its own gradients' way over the replicas, and those of
+/// the stage with the same weights.
 struct Reduction {
     int awaited = 0;
-    bool update_waits = false;
+    bool user_waits = false;
 };
 
 struct Rank {
@@ -81,7 +81,7 @@ struct Sources {
         return gradients + 2 * static_cast<std::size_t>(stage);
     }
     /// From the stage with the same weights.
-    std::size_t twins_gradients(int stage) const { return own_gradients(stage) + 1; }
+    std::size_t others_gradients(int stage) const { return own_gradients(stage) + 1; }
     int stage_of(std::size_t source) const { return static_cast<int>((source - gradients) / 2); }
 
     std::size_t cores;
@@ -127,6 +127,9 @@ class Simulation {
             row.clear();
         }
         count_what_updates_await();
+        for (const auto& row : schedule_.ranks) {
+            norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
+        }
     }
 
     CountedTimeline run() {
@@ -157,8 +160,8 @@ class Simulation {
             for (const Action& action : row) {
                 if (action.op == Op::ReduceGradient) {
                     reduction(action.stage).awaited += goes_on_meanwhile(action.stage) ? 1 : 0;
-                    if (const auto twin = twin_of(schedule_, action.stage)) {
-                        ++reduction(*twin).awaited;
+                    if (const auto other = gradient_source(schedule_, action.stage)) {
+                        ++reduction(*other).awaited;
                     }
                 }
             }
@@ -216,12 +219,16 @@ class Simulation {
         if (action.op == Op::ReduceGradient) {
             set_out(rank, action.stage);
         }
-        if (action.op == Op::Optimizer) {
+        if (uses_gradients(action.op)) {
             Reduction& awaited = reduction(action.stage);
-            awaited.update_waits = awaited.awaited > 0;
-            if (awaited.update_waits) {
+            awaited.user_waits = awaited.awaited > 0;
+            if (awaited.user_waits) {
                 return false;
             }
+        }
+        if (action.op == Op::Optimizer && norms_left_ > 0) {
+            norm_awaited_by_.push_back(rank);
+            return false;
         }
         return compute(rank, state, action);
     }
@@ -332,8 +339,8 @@ class Simulation {
             network = std::max(network, now_) + costs_.overlapped_reduction(stage);
             queue_.announce(sources_.own_gradients(stage), network);
         }
-        if (const auto twin = twin_of(schedule_, stage)) {
-            queue_.announce(sources_.twins_gradients(*twin),
+        if (const auto other = gradient_source(schedule_, stage)) {
+            queue_.announce(sources_.others_gradients(*other),
                             now_ + costs_.hand_over_of_gradients(stage));
         }
     }
@@ -341,7 +348,7 @@ class Simulation {
     void gradients_came(int stage) {
         Reduction& awaited = reduction(stage);
         if (--awaited.awaited == 0) {
-            wake(awaited.update_waits, schedule_.rank_of_stage[static_cast<std::size_t>(stage)]);
+            wake(awaited.user_waits, schedule_.rank_of_stage[static_cast<std::size_t>(stage)]);
         }
     }
 
@@ -390,7 +397,12 @@ class Simulation {
         if (offloads_) {
             host_copies_.ends(rank, cell_of(rank, state), now_);
         }
+        const bool norm = state.action->op == Op::GradientNorm;
         state.done(now_);
+        if (norm && --norms_left_ == 0) {
+            std::ranges::copy(norm_awaited_by_, std::back_inserter(runnable_));
+            norm_awaited_by_.clear();
+        }
     }
 
     void wake(bool& waits, int rank) {
@@ -422,7 +434,9 @@ class Simulation {
     std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
     std::vector<Edge> edges_;
     std::vector<Reduction> reductions_;  ///< [stage]
-    std::vector<int> runnable_;          ///< ranks that can go on now
+    std::ptrdiff_t norms_left_ = 0;
+    std::vector<int> norm_awaited_by_;  ///< ranks
+    std::vector<int> runnable_;         ///< ranks that can go on now
     EventQueue queue_;
     Duration now_{};
     Timeline timeline_;

@@ -13,7 +13,7 @@ namespace pipetwin::sim {
 /// wait for each other.
 ///
 /// - Cores: with `cores` = c and more than c ranks that compute, each goes on at c / n of its
-///   speed. REDUCE_GRAD and OPT are work of a core, too.
+///   speed. REDUCE_GRAD, NORM and OPT are work of a core, too.
 /// - Interference: a rank's speed is 1 / (1 + the sum of its shares with those that compute).
 /// - Shared links, Fifo: a message has every link of its way for itself, at the rate of the
 ///   slowest, in the order in which messages came; one that waits lets nobody pass on its links.

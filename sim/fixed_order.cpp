@@ -117,6 +117,9 @@ class Times {
             host_copies_.begins(state.rank, cell, ready);
         }
         state.free = ready + costs_.action(state.rank, cell, action);
+        if (action.op == Op::GradientNorm) {
+            norm_known_ = std::max(norm_known_, state.free);
+        }
         if constexpr (offloads) {
             host_copies_.ends(state.rank, cell, state.free);
         }
@@ -172,9 +175,11 @@ class Times {
         if (action.op == Op::ReduceGradient) {
             reduce(rank, action.stage, begin);
         }
-        return action.op == Op::Optimizer
-                   ? std::max(begin, gradients_complete_[static_cast<std::size_t>(action.stage)])
-                   : begin;
+        if (!uses_gradients(action.op)) {
+            return begin;
+        }
+        const Duration complete = gradients_complete_[static_cast<std::size_t>(action.stage)];
+        return std::max({begin, complete, action.op == Op::Optimizer ? norm_known_ : Duration{}});
     }
 
     /// The gradients set out: for the stage with the same weights, and over the rank's network for
@@ -186,8 +191,8 @@ class Times {
             network = std::max(network, begin) + length;
             complete(stage, network);
         }
-        if (const auto twin = twin_of(schedule_, stage)) {
-            complete(*twin, begin + costs_.hand_over_of_gradients(stage));
+        if (const auto other = gradient_source(schedule_, stage)) {
+            complete(*other, begin + costs_.hand_over_of_gradients(stage));
         }
     }
 
@@ -205,7 +210,8 @@ class Times {
     std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
     std::vector<Edge> edges_;
     HostCopies host_copies_;
-    std::vector<Duration> gradients_complete_;  ///< [stage]: all that its update waits for
+    std::vector<Duration> gradients_complete_;  ///< [stage]: all that its norm or update waits for
+    Duration norm_known_{};                     ///< of all gradients, once every NORM is visited
     Keeper& keeper_;
 };
 

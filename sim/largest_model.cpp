@@ -61,7 +61,8 @@ class Filler {
                          samples_,
                          Partition(std::vector<int>(at(layers_), 1), layers_),
                          {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
-                          .devices = plan->tensor_parallel});
+                          .devices = plan->tensor_parallel,
+                          .tied = tied_bytes(sized.model, sized.profile)});
     }
 
     /// Stage sizes where no rank is more than `excess` above its limit; empty where there are none.

@@ -27,7 +27,8 @@ struct MessageEnd {
 
 /// Visits every action of a schedule once, each after all that it has to wait for: the action
 /// before it in its row, a receive after its send, a send after the receive that makes room for
-/// it, an update after the reduction of the stage with the same weights.
+/// it, a norm and an update after the reduction of the stage that hands gradients to this one, and
+/// an update after all norms.
 ///
 /// A rank is followed as far as it goes. Where it has to wait, the rank that it waits for takes it
 /// up again later. As ranks choose nothing, every order of visits that keeps these rules ends at
@@ -55,7 +56,11 @@ class RowWalk {
           next_(schedule.ranks.size(), 0),
           edges_(edge_count(schedule)),
           reduced_(schedule.rank_of_stage.size(), false),
-          update_waits_(schedule.rank_of_stage.size(), false) {}
+          gradients_awaited_(schedule.rank_of_stage.size(), false) {
+        for (const auto& row : schedule.ranks) {
+            norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
+        }
+    }
 
     /// InternalError if the rows wait for each other.
     void run() {
@@ -117,12 +122,19 @@ class RowWalk {
         if (is_receive(action.op)) {
             return receives(rank, state, cell, action);
         }
-        if (action.op == Op::Optimizer && update_has_to_wait(rank, action.stage)) {
+        if (uses_gradients(action.op) && gradients_are_missing(rank, action.stage)) {
+            return false;
+        }
+        if (action.op == Op::Optimizer && norms_left_ > 0) {
+            norm_awaited_by_.push_back(rank);
             return false;
         }
         visitor_.act(state, cell, action);
         if (action.op == Op::ReduceGradient) {
             reduces(action.stage);
+        } else if (action.op == Op::GradientNorm && --norms_left_ == 0) {
+            std::ranges::copy(norm_awaited_by_, std::back_inserter(runnable_));
+            norm_awaited_by_.clear();
         }
         return true;
     }
@@ -164,19 +176,20 @@ class RowWalk {
 
     void reduces(int stage) {
         reduced_[static_cast<std::size_t>(stage)] = true;
-        if (const auto twin = twin_of(schedule_, stage)) {
-            const auto index = static_cast<std::size_t>(*twin);
-            if (update_waits_[index]) {
-                update_waits_[index] = false;
+        // Where gradients come from, they go to.
+        if (const auto other = gradient_source(schedule_, stage)) {
+            const auto index = static_cast<std::size_t>(*other);
+            if (gradients_awaited_[index]) {
+                gradients_awaited_[index] = false;
                 runnable_.push_back(schedule_.rank_of_stage[index]);
             }
         }
     }
 
-    bool update_has_to_wait(int rank, int stage) {
-        const auto twin = twin_of(schedule_, stage);
-        const bool waits = twin && !reduced_[static_cast<std::size_t>(*twin)];
-        update_waits_[static_cast<std::size_t>(stage)] = waits;
+    bool gradients_are_missing(int rank, int stage) {
+        const auto source = gradient_source(schedule_, stage);
+        const bool waits = source && !reduced_[static_cast<std::size_t>(*source)];
+        gradients_awaited_[static_cast<std::size_t>(stage)] = waits;
         PIPETWIN_EXPECT(schedule_.rank_of_stage[static_cast<std::size_t>(stage)] == rank,
                         "a rank updates its own stages");
         return waits;
@@ -198,8 +211,10 @@ class RowWalk {
     Visitor& visitor_;
     std::vector<std::size_t> next_;  ///< [rank] cell
     std::vector<Edge> edges_;
-    std::vector<bool> reduced_;       ///< [stage]
-    std::vector<bool> update_waits_;  ///< [stage]
+    std::vector<bool> reduced_;            ///< [stage]
+    std::vector<bool> gradients_awaited_;  ///< [stage]
+    std::ptrdiff_t norms_left_ = 0;
+    std::vector<int> norm_awaited_by_;  ///< ranks
     std::vector<int> runnable_;
     std::vector<int> at_stretch_end_;  ///< ranks that can go on, in the next stretch
     std::size_t stretch_end_ = 0;

@@ -22,7 +22,7 @@ bool is_backward(Op op) {
 
 /// Whose duration has the host's time in it.
 bool is_dispatched(Op op) {
-    return is_compute(op) || op == Op::Optimizer;
+    return is_compute(op) || uses_gradients(op);
 }
 
 Conditions without_sharing(Conditions conditions) {
@@ -151,7 +151,7 @@ bool Sensitivity::concerns(const Target& target, const Owner& owner) {
         case Part::Recompute:
             return is_of(acts && owner.op == Op::Recompute, owner.stage);
         case Part::Update:
-            return is_of(acts && owner.op == Op::Optimizer, owner.stage);
+            return is_of(acts && uses_gradients(owner.op), owner.stage);
         case Part::Reduction:
             return owner.kind == Owner::Kind::Reduction;
         case Part::Link:

@@ -75,7 +75,8 @@ void StepCosts::add_reductions(const Plan& plan) {
     for (std::size_t stage = 0; stage < stages_; ++stage) {
         if (!conditions_.reductions.empty()) {
             const LinkCost& link = conditions_.reductions[stage];
-            hand_overs_[stage] = occupation(link, plan->states[stage].weights) + link.latency;
+            hand_overs_[stage] =
+                occupation(link, plan.handed_over(static_cast<int>(stage))) + link.latency;
         }
     }
 }

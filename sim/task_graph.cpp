@@ -47,9 +47,12 @@ class TaskWriter {
         if (!copies_.empty() && is_compute(action.op)) {
             let_stash_in(rank, cell);
         }
-        if (action.op == Op::Optimizer) {
+        if (uses_gradients(action.op)) {
             for (const Signal& signal : awaited_[static_cast<std::size_t>(action.stage)]) {
                 wait_for(rank, cell, signal);
+            }
+            if (action.op == Op::Optimizer && norms_ != start) {
+                wait_for(rank, cell, {.task = norms_});
             }
         } else if (action.op == Op::ReduceGradient) {
             reduce(rank, cell, action.stage);
@@ -63,6 +66,10 @@ class TaskWriter {
         state.waits_for = {};
         know_receive(rank, {.task = state.task, .at_begin = true});
         cells(rank).push_back({.task = state.task});
+        if (action.op == Op::GradientNorm) {
+            norms_ = add({.after = state.task, .also = norms_, .cost = no_cost_, .lag = no_lag_},
+                         place(rank, cell, TaskKind::Moment));
+        }
         if (!copies_.empty() && is_compute(action.op)) {
             take_stash_out(rank, cell);
         }
@@ -270,9 +277,9 @@ class TaskWriter {
                     place(rank, cell, TaskKind::Message));
             awaited_[static_cast<std::size_t>(stage)].push_back({.task = network});
         }
-        if (const auto twin = twin_of(schedule_, stage)) {
+        if (const auto other = gradient_source(schedule_, stage)) {
             const std::uint32_t lag = add_lag(costs_.hand_over_of_gradients(stage));
-            awaited_[static_cast<std::size_t>(*twin)].push_back({.task = moment, .lag = lag});
+            awaited_[static_cast<std::size_t>(*other)].push_back({.task = moment, .lag = lag});
         }
     }
 
@@ -286,7 +293,8 @@ class TaskWriter {
     std::vector<Rank> ranks_;
     std::vector<std::uint32_t> network_;  ///< [rank] its last overlapped reduction
     std::vector<Edge> edges_;
-    std::vector<std::vector<Signal>> awaited_;  ///< [stage] by its update
+    std::vector<std::vector<Signal>> awaited_;  ///< [stage] by its norm and its update
+    std::uint32_t norms_ = start;               ///< the moment at which those visited are known
     std::uint32_t host_lag_ = 0;
     std::vector<std::uint32_t> to_host_;  ///< [rank] the last copy out, in
     std::vector<std::uint32_t> from_host_;

@@ -45,7 +45,8 @@ ordered_json state_json(const StageState& state) {
             {"gradients_bytes", state.gradients.count},
             {"optimizer_state_bytes", state.optimizer_state.count},
             {"workspace_bytes", state.workspace.count},
-            {"optimizer_ns", state.optimizer.count()}};
+            {"optimizer_ns", state.optimizer.count()},
+            {"norm_ns", state.norm.count()}};
 }
 
 ordered_json link_json(const LinkCost& link) {
@@ -116,6 +117,7 @@ std::string print_plan(const Plan& plan) {
                             {"states", array_of(parts.states, state_json)},
                             {"links", array_of(parts.links, link_json)},
                             {"reductions", array_of(parts.reductions, link_json)},
+                            {"tied_gradient_bytes", parts.tied_gradient.count},
                             {"host_link", or_null(host_link)},
                             {"dispatch_ns", parts.dispatch.count()},
                             {"channel_capacity", or_null(parts.channel_capacity)},

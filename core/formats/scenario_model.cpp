@@ -118,10 +118,7 @@ void read_gpt(const TomlTable& table, Scenario::ModelPart& model) {
     model.gpt.context = table.required_int("context", any_size);
     model.gpt.vocabulary = as_int(table.integer("vocabulary", any_size), 256);
     model.gpt.feed_forward = as_int(table.integer("feed_forward", any_size), 4 * model.gpt.d_model);
-    model.tied = table.boolean("tied").value_or(false);
-    if (model.tied) {
-        table.refuse("tied", "false", "tied embeddings are not built yet; leave the key out");
-    }
+    model.gpt.tied = table.boolean("tied").value_or(false);
 }
 
 void read_mlp(const TomlTable& table, Scenario::ModelPart& model) {

@@ -116,7 +116,7 @@ void print_model(Writer& writer, const Scenario::ModelPart& model) {
             writer.number("context", model.gpt.context);
             writer.number("vocabulary", model.gpt.vocabulary);
             writer.number("feed_forward", model.gpt.feed_forward);
-            writer.number("tied", model.tied);
+            writer.number("tied", model.gpt.tied);
             break;
         case ModelKind::Mlp:
             writer.list("sizes", model.sizes);
@@ -158,6 +158,7 @@ void print_training(Writer& writer, const Scenario::TrainingPart& training) {
     writer.string("learning_rate_schedule", to_string(training.learning_rate_schedule));
     writer.number("warmup_steps", training.warmup_steps);
     writer.number("final_learning_rate", training.final_learning_rate);
+    writer.number("clip_norm", training.clip_norm);
     writer.string("precision", to_string(training.precision));
     writer.number("seed", training.seed);
     writer.number("validate_every", training.validate_every);

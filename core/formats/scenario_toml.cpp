@@ -49,13 +49,14 @@ void read_validation(const TomlTable& table,
 void read_training(const TomlTable& table,
                    const Scenario::DataPart& data,
                    Scenario::TrainingPart& training) {
-    table.expect_keys(std::array<string_view, 11>{"batch",
+    table.expect_keys(std::array<string_view, 12>{"batch",
                                                   "steps",
                                                   "optimizer",
                                                   "learning_rate",
                                                   "learning_rate_schedule",
                                                   "warmup_steps",
                                                   "final_learning_rate",
+                                                  "clip_norm",
                                                   "precision",
                                                   "seed",
                                                   "validate_every",
@@ -80,6 +81,7 @@ void read_training(const TomlTable& table,
                      "a constant rate does not go anywhere; set learning_rate_schedule = "
                      "\"linear\" or \"cosine\"");
     }
+    training.clip_norm = table.number("clip_norm", rates).value_or(0);
     if (const auto precision = table.choice("precision", words::precisions)) {
         training.precision = static_cast<Precision>(*precision);
     }

@@ -42,6 +42,7 @@ constexpr std::array words{
     Word{"REDUCE_GRAD", Op::ReduceGradient},
     Word{"UNSHARD", Op::Unshard},
     Word{"RESHARD", Op::Reshard},
+    Word{"NORM", Op::GradientNorm},
     Word{"OPT", Op::Optimizer},
 };
 
@@ -150,9 +151,9 @@ class CellReader {
         position_ = begin;
         fail(type.empty()
                  ? std::string("expected a type (F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, "
-                               "REDUCE_GRAD, UNSHARD, RESHARD or OPT) here")
+                               "REDUCE_GRAD, UNSHARD, RESHARD, NORM or OPT) here")
                  : fmt::format("'{}' is not a type: expected F, B, I, W, R, SEND_F, RECV_F, "
-                               "SEND_B, RECV_B, REDUCE_GRAD, UNSHARD, RESHARD or OPT",
+                               "SEND_B, RECV_B, REDUCE_GRAD, UNSHARD, RESHARD, NORM or OPT",
                                clipped(type)));
     }
 
@@ -429,7 +430,7 @@ bool belongs(Op op, CsvContent content) {
         case CsvContent::Ours:
             return true;
         case CsvContent::ComputeComms:
-            return op != Op::Recompute && op != Op::Optimizer;
+            return op != Op::Recompute && op != Op::GradientNorm && op != Op::Optimizer;
         case CsvContent::ComputeOnly:
             return is_plain_compute(op);
     }

@@ -10,8 +10,8 @@
 namespace pipetwin {
 
 enum class CsvContent {
-    Ours,          ///< PyTorch's compute_comms plus R and OPT
-    ComputeComms,  ///< PyTorch's own words only: R and OPT left out
+    Ours,          ///< PyTorch's compute_comms plus R, NORM and OPT
+    ComputeComms,  ///< PyTorch's own words only: R, NORM and OPT left out
     ComputeOnly,   ///< F, B, I, W; no communication
 };
 

@@ -84,6 +84,7 @@ Look look_of(Op op) {
         case Op::Unshard:
         case Op::Reshard:
             return Look::Reduction;
+        case Op::GradientNorm:
         case Op::Optimizer:
             return Look::Optimizer;
     }

@@ -116,13 +116,14 @@ struct Range {
     Kind kind = Kind::Other;
 };
 
-constexpr std::array<std::pair<string_view, Kind>, 14> kinds{{
+constexpr std::array<std::pair<string_view, Kind>, 15> kinds{{
     {"F", Kind::Forward},
     {"B", Kind::Backward},
     {"I", Kind::BackwardInput},
     {"W", Kind::BackwardWeight},
     {"BW", Kind::OldWholeBackward},
     {"R", Kind::Other},
+    {"NORM", Kind::Other},
     {"OPT", Kind::Other},
     {"SEND_F", Kind::Other},
     {"RECV_F", Kind::Other},

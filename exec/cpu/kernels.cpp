@@ -74,10 +74,13 @@ UpdateOperands<T> operands(const UpdateView& p) {
 
 /// `rule` returns the sum of the squares of the gradient.
 template <class Rule>
-void update_each(std::span<const UpdateView> parameters, const Rule& rule) {
+void update_each(std::span<const UpdateView> parameters, double gradient_scale, const Rule& rule) {
     for (const UpdateView& p : parameters) {
-        const double squares =
-            with_type(p.value.dtype, [&](auto zero) { return rule(operands<decltype(zero)>(p)); });
+        const double squares = with_type(p.value.dtype, [&](auto zero) {
+            auto all = operands<decltype(zero)>(p);
+            all.gradient_scale = gradient_scale;
+            return rule(all);
+        });
         if (p.squares != nullptr) {
             *p.squares = squares;
         }
@@ -272,21 +275,35 @@ class CpuKernels final : public Kernels {
         });
     }
 
-    void sgd(std::span<const UpdateView> parameters, double rate) const override {
-        update_each(parameters, [=](const auto& p) { return exec::sgd(p, rate); });
+    void sum_squares(std::span<const UpdateView> parameters) const override {
+        update_each(
+            parameters, 1, [](const auto& p) { return exec::sum_squares(p.gradient, p.size); });
     }
-    void momentum(std::span<const UpdateView> parameters, double rate, double mu) const override {
-        update_each(parameters, [=](const auto& p) { return exec::momentum(p, rate, mu); });
+    void sgd(std::span<const UpdateView> parameters,
+             double rate,
+             double gradient_scale) const override {
+        update_each(parameters, gradient_scale, [=](const auto& p) { return exec::sgd(p, rate); });
+    }
+    void momentum(std::span<const UpdateView> parameters,
+                  double rate,
+                  double mu,
+                  double gradient_scale) const override {
+        update_each(
+            parameters, gradient_scale, [=](const auto& p) { return exec::momentum(p, rate, mu); });
     }
     void rmsprop(std::span<const UpdateView> parameters,
                  double rate,
                  double decay,
-                 double epsilon) const override {
-        update_each(parameters,
-                    [=](const auto& p) { return exec::rmsprop(p, rate, decay, epsilon); });
+                 double epsilon,
+                 double gradient_scale) const override {
+        update_each(parameters, gradient_scale, [=](const auto& p) {
+            return exec::rmsprop(p, rate, decay, epsilon);
+        });
     }
     void adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const override {
-        update_each(parameters, [&](const auto& p) { return exec::adam(p, factors); });
+        update_each(parameters, factors.gradient_scale, [&](const auto& p) {
+            return exec::adam(p, factors);
+        });
     }
 };
 

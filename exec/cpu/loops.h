@@ -83,7 +83,10 @@ struct UpdateOperands {
     Computed<T>* first = nullptr;
     Computed<T>* second = nullptr;
     Computed<T>* master = nullptr;  ///< where it has another type than the value
+    double gradient_scale = 1;
 };
+template <class T>
+double sum_squares(const T* gradient, std::size_t size);
 template <class T>
 double sgd(const UpdateOperands<T>& p, double rate);
 template <class T>

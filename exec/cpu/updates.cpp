@@ -57,16 +57,22 @@ PIPETWIN_INLINE void round_value(const UpdateOperands<T>& p, std::size_t begin, 
 }  // namespace
 
 template <class T>
+PIPETWIN_CLONES double sum_squares(const T* gradient, std::size_t size) {
+    return by_blocks(gradient, size, [](std::size_t, std::size_t) __attribute__((always_inline)){});
+}
+
+template <class T>
 PIPETWIN_CLONES double sgd(const UpdateOperands<T>& p, double rate) {
     using C = Computed<T>;
     C* const w = exact_value(p);
     const C* const g = p.gradient;
+    const C scale = static_cast<C>(p.gradient_scale);
     const C step = static_cast<C>(rate);
     return by_blocks(
         g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t i = begin; i < end; ++i) {
-                w[i] -= step * g[i];
+                w[i] -= step * (scale * g[i]);
             }
             round_value(p, begin, end);
         });
@@ -78,13 +84,14 @@ PIPETWIN_CLONES double momentum(const UpdateOperands<T>& p, double rate, double 
     C* const w = exact_value(p);
     C* const v = p.first;
     const C* const g = p.gradient;
+    const C scale = static_cast<C>(p.gradient_scale);
     const C step = static_cast<C>(rate);
     const C keep = static_cast<C>(mu);
     return by_blocks(
         g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t i = begin; i < end; ++i) {
-                v[i] = keep * v[i] + g[i];
+                v[i] = keep * v[i] + scale * g[i];
                 w[i] -= step * v[i];
             }
             round_value(p, begin, end);
@@ -100,6 +107,7 @@ PIPETWIN_CLONES double rmsprop(const UpdateOperands<T>& p,
     C* const w = exact_value(p);
     C* const v = p.first;
     const C* const g = p.gradient;
+    const C scale = static_cast<C>(p.gradient_scale);
     const C step = static_cast<C>(rate);
     const C keep = static_cast<C>(decay);
     const C take = static_cast<C>(1 - decay);
@@ -108,8 +116,9 @@ PIPETWIN_CLONES double rmsprop(const UpdateOperands<T>& p,
         g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t i = begin; i < end; ++i) {
-                v[i] = keep * v[i] + take * (g[i] * g[i]);
-                w[i] -= step * (g[i] / (std::sqrt(v[i]) + eps));
+                const C d = scale * g[i];
+                v[i] = keep * v[i] + take * (d * d);
+                w[i] -= step * (d / (std::sqrt(v[i]) + eps));
             }
             round_value(p, begin, end);
         });
@@ -122,6 +131,7 @@ PIPETWIN_CLONES double adam(const UpdateOperands<T>& p, const AdamFactors& facto
     C* const m = p.first;
     C* const v = p.second;
     const C* const g = p.gradient;
+    const C scale = static_cast<C>(p.gradient_scale);
     const C keep_m = static_cast<C>(factors.beta1);
     const C take_m = static_cast<C>(1 - factors.beta1);
     const C keep_v = static_cast<C>(factors.beta2);
@@ -134,14 +144,17 @@ PIPETWIN_CLONES double adam(const UpdateOperands<T>& p, const AdamFactors& facto
         g, p.size, [ =, &p ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t i = begin; i < end; ++i) {
-                m[i] = keep_m * m[i] + take_m * g[i];
-                v[i] = keep_v * v[i] + take_v * (g[i] * g[i]);
+                const C d = scale * g[i];
+                m[i] = keep_m * m[i] + take_m * d;
+                v[i] = keep_v * v[i] + take_v * (d * d);
                 w[i] = decay * w[i] - rate * (m[i] / (std::sqrt(v[i]) * root_scale + eps));
             }
             round_value(p, begin, end);
         });
 }
 
+template double sum_squares(const float*, std::size_t);
+template double sum_squares(const double*, std::size_t);
 #define PIPETWIN_UPDATES(T)                                                    \
     template double sgd(const UpdateOperands<T>&, double);                     \
     template double momentum(const UpdateOperands<T>&, double, double);        \

@@ -128,6 +128,15 @@ void CudaKernels::fill_zero(View y) const {
     lane_.list().add("cudaMemsetAsync", zero, y.data, ConstView(y).bytes());
 }
 
+std::byte* CudaKernels::stage(std::size_t bytes) const {
+    std::byte* const place = lane_.stage(bytes);
+    if (place != nullptr) {
+        return place;
+    }
+    lane_.finish();
+    return lane_.stage(bytes);
+}
+
 template <class From>
 void CudaKernels::upload_from(std::span<const From> from, View y) const {
     PIPETWIN_EXPECT(from.size() == static_cast<std::size_t>(y.size()),
@@ -136,11 +145,7 @@ void CudaKernels::upload_from(std::span<const From> from, View y) const {
     auto* to = static_cast<std::byte*>(y.data);
     while (!from.empty()) {
         const std::size_t count = std::min(from.size(), lane_.staging_bytes() / width);
-        std::byte* place = lane_.stage(count * width);
-        if (place == nullptr) {
-            lane_.finish();
-            place = lane_.stage(count * width);
-        }
+        std::byte* const place = stage(count * width);
         convert(from.first(count), y.dtype, place);
         lane_.list().add("cudaMemcpyAsync", copy, to, place, count * width);
         to += count * width;
@@ -406,28 +411,42 @@ void CudaKernels::cross_entropy_backward(
                      dx.data);
 }
 
-void CudaKernels::sgd(std::span<const exec::UpdateView> parameters, double rate) const {
-    update(UpdateRule::Sgd, parameters, {.rate = static_cast<float>(rate)});
+void CudaKernels::sum_squares(std::span<const exec::UpdateView> parameters) const {
+    update(UpdateRule::None, parameters, {});
+}
+
+void CudaKernels::sgd(std::span<const exec::UpdateView> parameters,
+                      double rate,
+                      double gradient_scale) const {
+    update(
+        UpdateRule::Sgd,
+        parameters,
+        {.rate = static_cast<float>(rate), .gradient_scale = static_cast<float>(gradient_scale)});
 }
 
 void CudaKernels::momentum(std::span<const exec::UpdateView> parameters,
                            double rate,
-                           double mu) const {
+                           double mu,
+                           double gradient_scale) const {
     update(UpdateRule::Momentum,
            parameters,
-           {.rate = static_cast<float>(rate), .keep_first = static_cast<float>(mu)});
+           {.rate = static_cast<float>(rate),
+            .keep_first = static_cast<float>(mu),
+            .gradient_scale = static_cast<float>(gradient_scale)});
 }
 
 void CudaKernels::rmsprop(std::span<const exec::UpdateView> parameters,
                           double rate,
                           double decay,
-                          double epsilon) const {
+                          double epsilon,
+                          double gradient_scale) const {
     update(UpdateRule::RmsProp,
            parameters,
            {.rate = static_cast<float>(rate),
             .keep_first = static_cast<float>(decay),
             .take_first = static_cast<float>(1 - decay),
-            .epsilon = static_cast<float>(epsilon)});
+            .epsilon = static_cast<float>(epsilon),
+            .gradient_scale = static_cast<float>(gradient_scale)});
 }
 
 void CudaKernels::adam(std::span<const exec::UpdateView> parameters,
@@ -441,7 +460,8 @@ void CudaKernels::adam(std::span<const exec::UpdateView> parameters,
             .take_second = static_cast<float>(1 - factors.beta2),
             .epsilon = static_cast<float>(factors.epsilon),
             .root_scale = static_cast<float>(factors.root_scale),
-            .decay_factor = static_cast<float>(factors.decay_factor)});
+            .decay_factor = static_cast<float>(factors.decay_factor),
+            .gradient_scale = static_cast<float>(factors.gradient_scale)});
 }
 
 // The factors change from step to step, so they come from host memory: a CUDA graph keeps the
@@ -454,11 +474,7 @@ void CudaKernels::update(UpdateRule rule,
     }
     const UpdateTable& table = table_of(parameters);
     const Real real = real_of(parameters.front().value.dtype);
-    std::byte* staged = lane_.stage(sizeof(factors));
-    if (staged == nullptr) {
-        lane_.finish();
-        staged = lane_.stage(sizeof(factors));
-    }
+    std::byte* const staged = stage(sizeof(factors));
     std::memcpy(staged, &factors, sizeof(factors));
     lane_.list().add("cudaMemcpyAsync", copy, table.factors(), staged, sizeof(factors));
     lane_.list().add("update", cuda::update, real, rule, table.updates());

@@ -94,14 +94,19 @@ class CudaKernels final : public exec::Kernels {
                                 double scale,
                                 exec::View dx) const override;
 
-    void sgd(std::span<const exec::UpdateView> parameters, double rate) const override;
+    void sum_squares(std::span<const exec::UpdateView> parameters) const override;
+    void sgd(std::span<const exec::UpdateView> parameters,
+             double rate,
+             double gradient_scale) const override;
     void momentum(std::span<const exec::UpdateView> parameters,
                   double rate,
-                  double mu) const override;
+                  double mu,
+                  double gradient_scale) const override;
     void rmsprop(std::span<const exec::UpdateView> parameters,
                  double rate,
                  double decay,
-                 double epsilon) const override;
+                 double epsilon,
+                 double gradient_scale) const override;
     void adam(std::span<const exec::UpdateView> parameters,
               const exec::AdamFactors& factors) const override;
 
@@ -114,6 +119,7 @@ class CudaKernels final : public exec::Kernels {
     template <class From>
     void upload_from(std::span<const From> from, exec::View y) const;
     void multiply(int number, const Products::Operands& operands) const;
+    std::byte* stage(std::size_t bytes) const;
 
     void update(UpdateRule rule,
                 std::span<const exec::UpdateView> parameters,

@@ -153,7 +153,13 @@ cudaError_t cross_entropy_backward(Real real,
 // updates.cu
 
 /// See exec/optimizer.h for the formulas; AdamW is Adam with a decay factor.
-enum class UpdateRule : std::uint8_t { Sgd, Momentum, RmsProp, Adam };
+enum class UpdateRule : std::uint8_t {
+    None,  ///< the sums of squares alone
+    Sgd,
+    Momentum,
+    RmsProp,
+    Adam
+};
 
 /// One parameter.
 struct UpdateTensor {
@@ -188,6 +194,7 @@ struct UpdateFactors {
     float epsilon = 0;
     float root_scale = 1;    ///< 1 / sqrt(1 - beta2^step)
     float decay_factor = 1;  ///< 1 - learning rate * weight decay
+    float gradient_scale = 1;
 };
 
 /// All arrays in memory that the device reads; `factors`, too, since a captured graph runs again

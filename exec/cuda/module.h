@@ -12,7 +12,7 @@ class Device;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 5;
+inline constexpr int pipetwin_cuda_interface = 6;
 
 struct PipetwinCudaVersions {
     int runtime;  ///< 13000 for 13.0

@@ -15,6 +15,11 @@ struct Element {
 };
 
 // The formulas of exec/optimizer.h for one element.
+struct NoUpdate {
+    static constexpr bool has_first = false;
+    static constexpr bool has_second = false;
+    static __device__ __forceinline__ void apply(const UpdateFactors&, float, Element&) {}
+};
 struct Sgd {
     static constexpr bool has_first = false;
     static constexpr bool has_second = false;
@@ -91,15 +96,17 @@ __device__ __forceinline__ bool is_aligned(const void* address) {
 // is not float, the tensor's masters are updated and then rounded.
 template <class Rule, class Value>
 __global__ void __launch_bounds__(block_size) update_kernel(Updates o) {
-    constexpr bool has_master = sizeof(Value) < sizeof(float);
+    constexpr bool updates = !std::is_same_v<Rule, NoUpdate>;
+    constexpr bool has_master = updates && sizeof(Value) < sizeof(float);
     const UpdateChunk chunk = o.chunks[blockIdx.x];
     const UpdateTensor& tensor = o.tensors[chunk.tensor];
-    const UpdateFactors factors = *o.factors;
+    const UpdateFactors factors = updates ? *o.factors : UpdateFactors{};
     const float* const gradient = tensor.gradient;
     float* const first = tensor.first;
     float* const second = tensor.second;
     auto* const rounded = static_cast<Value*>(tensor.value);
-    float* const value = has_master ? tensor.master : static_cast<float*>(tensor.value);
+    float* const value =
+        sizeof(Value) < sizeof(float) ? tensor.master : static_cast<float*>(tensor.value);
     const bool aligned = is_aligned(gradient) && is_aligned(value) && is_aligned(rounded) &&
                          is_aligned(first) && is_aligned(second);
     const std::int64_t begin = chunk.index * update_chunk_size;
@@ -111,7 +118,10 @@ __global__ void __launch_bounds__(block_size) update_kernel(Updates o) {
         const bool full = end - i >= pack;
         const Access access{full ? pack : static_cast<int>(end - i), full && aligned};
         const Pack<float, pack> g = access.load(gradient + i);
-        Pack<float, pack> w = access.load(value + i);
+        Pack<float, pack> w{};
+        if constexpr (updates) {
+            w = access.load(value + i);
+        }
         Pack<float, pack> m{};
         Pack<float, pack> v{};
         if constexpr (Rule::has_first) {
@@ -124,12 +134,14 @@ __global__ void __launch_bounds__(block_size) update_kernel(Updates o) {
         for (int k = 0; k < pack; ++k) {
             squares += static_cast<double>(g.at[k]) * static_cast<double>(g.at[k]);
             Element element{w.at[k], m.at[k], v.at[k]};
-            Rule::apply(factors, g.at[k], element);
+            Rule::apply(factors, factors.gradient_scale * g.at[k], element);
             w.at[k] = element.value;
             m.at[k] = element.first;
             v.at[k] = element.second;
         }
-        access.store(value + i, w);
+        if constexpr (updates) {
+            access.store(value + i, w);
+        }
         if constexpr (Rule::has_first) {
             access.store(first + i, m);
         }
@@ -199,6 +211,8 @@ std::vector<UpdateChunk> update_chunks(std::vector<UpdateTensor>& tensors) {
 
 cudaError_t update(Real real, UpdateRule rule, const Updates& updates, cudaStream_t stream) {
     switch (rule) {
+        case UpdateRule::None:
+            return update_by<NoUpdate>(real, updates, stream);
         case UpdateRule::Sgd:
             return update_by<Sgd>(real, updates, stream);
         case UpdateRule::Momentum:

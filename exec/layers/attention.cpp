@@ -32,8 +32,8 @@ Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format)
 Attention::Attention(const SampleShape& input, int heads, NumberFormat format)
     : ExecutableLayer(input, input, format),
       heads_(heads),
-      qkv_(input, 3 * input.width, true, format),
-      out_(input, input.width, true, format) {}
+      qkv_(input, {.outputs = 3 * input.width}, format),
+      out_(input, {.outputs = input.width}, format) {}
 
 AttentionShape Attention::shape(int samples) const {
     return {.samples = samples,

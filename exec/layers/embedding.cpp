@@ -6,13 +6,19 @@ Embedding::Embedding(const LayerSpec& spec, const SampleShape& input, NumberForm
     : ExecutableLayer(
           input, {.token_ids = false, .positions = input.positions, .width = spec.outputs}, format),
       vocabulary_(spec.vocabulary),
-      context_(spec.context) {}
+      context_(spec.context),
+      tied_(spec.tied) {}
 
 void Embedding::create_parameters(ParameterMaker& maker,
                                   const std::string& path,
                                   bool /*ends_residual*/) {
     using Role = ParameterMaker::Role;
-    tokens_ = maker.make(path + ".tokens", vocabulary_, output().width, Role::Table);
+    tokens_ = maker.make(path + ".tokens",
+                         vocabulary_,
+                         output().width,
+                         Role::Table,
+                         1,
+                         tied_ ? ParameterMaker::Uses::Two : ParameterMaker::Uses::One);
     if (context_ > 0) {
         places_ = maker.make(path + ".places", context_, output().width, Role::Table);
     }

@@ -8,7 +8,8 @@ namespace pipetwin::exec {
 /// (context, width) dtokens[id[s, t]] += dy[s, t],  dplaces[t] += dy[s, t], in the order of the
 /// rows
 ///
-/// Token ids have no gradient. Keeps the ids. Without a context there is no position table.
+/// Token ids have no gradient. Keeps the ids. Without a context there is no position table. A tied
+/// table has room for the gradient of its other use.
 class Embedding final : public ExecutableLayer {
   public:
     Embedding(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
@@ -29,6 +30,7 @@ class Embedding final : public ExecutableLayer {
   private:
     int vocabulary_;
     int context_;
+    bool tied_;
     Parameter tokens_;
     Parameter places_;
 };

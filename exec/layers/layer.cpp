@@ -20,35 +20,40 @@ namespace pipetwin::exec {
 ParameterMaker::ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings)
     : arena_(arena), kernels_(kernels), settings_(settings) {}
 
-Parameter ParameterMaker::make(
-    const std::string& name, std::int64_t rows, std::int64_t columns, Role role, int inputs) {
+Parameter ParameterMaker::allocate(const std::string& name,
+                                   std::int64_t rows,
+                                   std::int64_t columns,
+                                   Uses uses) {
     const NumberFormat& format = settings_.format;
-    const auto allocate = [&](DType type, MemoryKind kind) {
+    const auto tensor_of = [&](DType type, MemoryKind kind) {
         Tensor tensor = arena_.allocate(type, rows, columns, kind);
         kernels_.fill_zero(tensor);
         return tensor;
     };
     Parameter parameter;
     parameter.name = name;
-    parameter.value = allocate(format.real, MemoryKind::Weights);
-    parameter.gradient = allocate(format.exact(), MemoryKind::Gradients);
-    if (settings_.shared) {
-        parameter.received = allocate(format.exact(), MemoryKind::Gradients);
+    parameter.value = tensor_of(format.real, MemoryKind::Weights);
+    parameter.gradient = tensor_of(format.exact(), MemoryKind::Gradients);
+    if (settings_.shared || uses == Uses::Two) {
+        parameter.received = tensor_of(format.exact(), MemoryKind::Gradients);
     }
     if (format.has_master_weights()) {
-        parameter.master = allocate(format.exact(), MemoryKind::Optimizer);
+        parameter.master = tensor_of(format.exact(), MemoryKind::Optimizer);
     }
     if (settings_.optimizer_slots >= 1) {
-        parameter.first = allocate(format.exact(), MemoryKind::Optimizer);
+        parameter.first = tensor_of(format.exact(), MemoryKind::Optimizer);
     }
     if (settings_.optimizer_slots >= 2) {
-        parameter.second = allocate(format.exact(), MemoryKind::Optimizer);
+        parameter.second = tensor_of(format.exact(), MemoryKind::Optimizer);
     }
+    return parameter;
+}
 
-    const RandomStream stream = RandomStream(settings_.seed)
-                                    .of(static_cast<std::uint64_t>(settings_.layer))
-                                    .of(static_cast<std::uint64_t>(made_++));
-    std::vector<double> values(static_cast<std::size_t>(rows * columns));
+void ParameterMaker::draw(Parameter& parameter,
+                          const RandomStream& stream,
+                          Role role,
+                          int inputs) const {
+    std::vector<double> values(static_cast<std::size_t>(parameter.value.size()));
     for (std::size_t i = 0; i < values.size(); ++i) {
         values[i] = draw(stream, role, inputs, i);
     }
@@ -56,6 +61,29 @@ Parameter ParameterMaker::make(
     if (!parameter.master.empty()) {
         kernels_.upload(values, parameter.master);
     }
+}
+
+Parameter ParameterMaker::make(const std::string& name,
+                               std::int64_t rows,
+                               std::int64_t columns,
+                               Role role,
+                               int inputs,
+                               Uses uses) {
+    Parameter parameter = allocate(name, rows, columns, uses);
+    draw(parameter,
+         RandomStream(settings_.seed)
+             .of(static_cast<std::uint64_t>(settings_.layer))
+             .of(static_cast<std::uint64_t>(made_++)),
+         role,
+         inputs);
+    return parameter;
+}
+
+// The table is the first parameter of the model's first unit.
+Parameter ParameterMaker::make_copy_of_table(std::int64_t rows, std::int64_t columns) {
+    Parameter parameter = allocate(settings_.table_name, rows, columns, Uses::Two);
+    parameter.is_copy = true;
+    draw(parameter, RandomStream(settings_.seed).of(0).of(0), Role::Table, 1);
     return parameter;
 }
 
@@ -167,7 +195,10 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
         case LayerType::LayerNorm:
             return std::make_unique<LayerNorm>(input, format);
         case LayerType::Linear:
-            return std::make_unique<Linear>(input, spec.outputs, spec.bias, format);
+            return std::make_unique<Linear>(
+                input,
+                LinearOptions{.outputs = spec.outputs, .bias = spec.bias, .tied = spec.tied},
+                format);
         case LayerType::Gelu:
             return std::make_unique<Gelu>(input, format);
         case LayerType::Attention:

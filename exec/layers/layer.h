@@ -78,18 +78,30 @@ class ParameterMaker {
         int optimizer_slots = 0;
         bool shared = false;  ///< another pipeline has the same weights
         NumberFormat format{};
+        Parameter* table = nullptr;  ///< the token table, where an earlier unit of the stage has it
+        std::string table_name{};    ///< "embedding.tokens": where it is elsewhere
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 
     enum class Role { Weight, ResidualWeight, Bias, Zeros, Ones, Table };
-    /// `inputs`: over how many inputs the values of one output are summed.
+    enum class Uses { One, Two };
+    /// `inputs`: over how many inputs the values of one output are summed. Where a parameter is
+    /// used in two places of the model, there is room for two gradients of it.
     Parameter make(const std::string& name,
                    std::int64_t rows,
                    std::int64_t columns,
                    Role role,
-                   int inputs = 1);
+                   int inputs = 1,
+                   Uses uses = Uses::One);
+
+    /// The model's token table, if this stage has it; else null.
+    Parameter* table() const { return settings_.table; }
+    /// Another one with the same name and values, for a stage that does not have it.
+    Parameter make_copy_of_table(std::int64_t rows, std::int64_t columns);
 
   private:
+    Parameter allocate(const std::string& name, std::int64_t rows, std::int64_t columns, Uses uses);
+    void draw(Parameter& parameter, const RandomStream& stream, Role role, int inputs) const;
     double draw(const RandomStream& stream, Role role, int inputs, std::uint64_t element) const;
 
     Arena& arena_;

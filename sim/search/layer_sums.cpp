@@ -50,8 +50,11 @@ LayerSums layer_sums(const Scenario& scenario,
     const CostTable table = cost_table(model, profile, {micro_batch_size}, kinds, tensor);
     const LayerSamples samples = fastest(table.front());
     const auto layers = static_cast<int>(samples.size());
+    // On one stage the ends have the tied weights once; a bound must not be above that.
+    Profile counted_once = profile;
+    counted_once.layers.back().parameter_bytes -= tied_bytes(model, profile);
     const std::vector<StageState> states =
-        stage_states(profile,
+        stage_states(counted_once,
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), layers),
                      {.optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),

@@ -108,6 +108,17 @@ TEST_F(Calibrated, PlansOfTwoRanksTakeWhatWasMeasuredBesideOthersWithoutTheInter
     EXPECT_TRUE(plan(scenario_of(1, 4, "1f1b", Recompute::None))->contention.interference.empty());
 }
 
+/// Of sgd: the norm reads a gradient, the update also reads and writes the weight.
+TEST_F(Calibrated, ANormTakesAThirdOfTheMeasuredUpdateOfSgd) {
+    Scenario scenario = scenario_of(1, 8, "1f1b", Recompute::None);
+    scenario.training.optimizer = OptimizerKind::Sgd;
+    scenario.training.clip_norm = 1;
+    const Plan clipped = plan(scenario);
+    const auto duration = [&](Op op) { return clipped.duration({.op = op, .stage = 0}); };
+    EXPECT_EQ(duration(Op::Optimizer), Duration(microseconds(1 + 4 * 5)));
+    EXPECT_EQ(duration(Op::GradientNorm) - microseconds(1), Duration(microseconds(4 * 5)) / 3);
+}
+
 TEST_F(Calibrated, NamesWhatWasNotMeasured) {
     Scenario scenario = scenario_of(1, 4, "1f1b", Recompute::None);
     scenario.training.batch = 12;  // 3 samples each: within the reach of a profile, not measured

@@ -70,6 +70,22 @@ TEST(SmallestCapacity, OfInterleavedZbIsAtMostFour) {
     }
 }
 
+TEST(FindDeadlock, UpdatesThatWaitForNormsBehindUpdatesWaitForEachOther) {
+    const DeadlockReport report =
+        find_deadlock(schedule_of({"0F0 0B0 0NORM 0OPT 2F0 2B0 2NORM 2OPT",
+                                   "1F0 1B0 1NORM 1OPT 3F0 3B0 3NORM 3OPT"}),
+                      1);
+    EXPECT_FALSE(report.deadlock_free);
+    ASSERT_EQ(report.waiting.size(), 2U);
+    EXPECT_EQ(report.waiting[0].action, "0OPT");
+    EXPECT_THAT(report.waiting[0].why,
+                HasSubstr("waits for 3NORM on rank 1 (cell 6), which stands behind 1OPT"));
+    EXPECT_TRUE(find_deadlock(schedule_of({"0F0 0B0 2F0 2B0 0NORM 2NORM 0OPT 2OPT",
+                                           "1F0 1B0 3F0 3B0 1NORM 3NORM 1OPT 3OPT"}),
+                              1)
+                    .deadlock_free);
+}
+
 TEST(FindDeadlock, WhatRunsAtACapacityRunsAtALargerOne) {
     for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
         for (int ranks = 1; ranks <= 6; ++ranks) {

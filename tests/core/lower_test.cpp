@@ -245,6 +245,26 @@ TEST(AddOptimizer, LeavesAScheduleWithoutABackwardAsItIs) {
     EXPECT_EQ(add_optimizer(forward_only), forward_only);
 }
 
+TEST(AddOptimizer, PutsNormsOfAllStagesOfARankBeforeItsUpdates) {
+    const Schedule schedule = add_optimizer(schedule_of({"0F0 1F0 1B0 0B0", "2F0 2B0"}), true);
+    EXPECT_EQ(row_text(schedule, 0), "0F0 1F0 1B0 0B0 0NORM 1NORM 0OPT 1OPT");
+    EXPECT_EQ(row_text(schedule, 1), "2F0 2B0 2NORM 2OPT");
+    EXPECT_TRUE(has_gradient_norms(schedule));
+    EXPECT_FALSE(has_gradient_norms(two_by_two));
+}
+
+TEST(AddReduction, StandsBehindTheLastBackwardOfBothTiedEnds) {
+    Schedule schedule = generate(ScheduleKind::OneFOneB, {.ranks = 3, .micro_batches = 2});
+    schedule.tied_ends = true;
+    schedule = add_reduction(std::move(schedule));
+    EXPECT_EQ(row_text(schedule, 0), "0F0 0F1 0B0 0B1 0REDUCE_GRAD");
+    EXPECT_EQ(row_text(schedule, 1), "1F0 1F1 1B0 1B1");
+    EXPECT_EQ(row_text(schedule, 2), "2F0 2B0 2F1 2B1 2REDUCE_GRAD");
+    EXPECT_EQ(gradient_source(schedule, 0), 2);
+    EXPECT_EQ(gradient_source(schedule, 1), std::nullopt);
+    EXPECT_EQ(gradient_source(schedule, 2), 0);
+}
+
 TEST(ComputeOnly, IsTheReverseOfAllPasses) {
     for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB}) {
         for (const RecomputeTiming timing : {RecomputeTiming::Eager, RecomputeTiming::Lazy}) {

@@ -75,6 +75,42 @@ TEST(GptModel, HasGpt2SmallsPublishedNumberOfParameters) {
     EXPECT_EQ(parameters_of(model), 124'439'808 + 50'257 * 768);
 }
 
+TEST(GptModel, ATiedHeadIsTheTableTurnedRoundAndHasGpt2SmallsNumberOfParametersBesides) {
+    const Model model = gpt_model({.layers = 12,
+                                   .d_model = 768,
+                                   .heads = 12,
+                                   .context = 1024,
+                                   .vocabulary = 50'257,
+                                   .feed_forward = 3072,
+                                   .tied = true});
+    EXPECT_EQ(model.tied_count(), 50'257 * 768);
+    EXPECT_EQ(parameters_of(model) - model.tied_count(), 124'439'808);
+    EXPECT_EQ(gpt_model(small_gpt).tied_count(), 0);
+}
+
+TEST(Model, C37RefusesATiedLayerThatIsNotTheTableTurnedRound) {
+    const auto model_with = [](int outputs, bool bias) {
+        return Model::chain({.token_ids = true, .positions = 4},
+                            {{.name = "embedding",
+                              .type = LayerType::Embedding,
+                              .outputs = 8,
+                              .vocabulary = 16,
+                              .tied = true},
+                             {.name = "head",
+                              .type = LayerType::Linear,
+                              .outputs = outputs,
+                              .bias = bias,
+                              .tied = true}});
+    };
+    EXPECT_EQ(model_with(16, false).tied_count(), 16 * 8);
+    const Error error = error_of([&] { model_with(17, false); });
+    EXPECT_EQ(error.place(), "model, layer 'head'");
+    EXPECT_EQ(error.text(),
+              "8 x 17 is tied to a token table of 16 x 8, expected the same turned round, and no "
+              "bias");
+    EXPECT_EQ(error_of([&] { model_with(16, true); }).kind(), ErrorKind::BadInput);
+}
+
 TEST(GptModel, FeedForwardDefaultsToFourTimesTheWidth) {
     GptSizes sizes = small_gpt;
     sizes.feed_forward = 0;

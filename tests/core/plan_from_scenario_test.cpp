@@ -5,6 +5,7 @@
 #include "core/footprint.h"
 #include "core/plan_order.h"
 #include "tests/support/builders.h"
+#include "tests/support/error_of.h"
 #include "tests/support/scenario_plans.h"
 
 namespace pipetwin {
@@ -328,6 +329,76 @@ TEST(ScenarioPlan, NaiveTakesOneMicroBatchOnly) {
     EXPECT_EQ(plan_error_of(scenario).text(), "naive: one micro-batch, got 2");
     scenario.pipeline.micro_batches = 1;
     EXPECT_EQ(plan_of(scenario).micro_batches(), 1);
+}
+
+TEST(ScenarioPlan, ClippingPutsNormsBeforeUpdatesAndEachTakesItsShareOfTheUpdatesBytes) {
+    Scenario scenario = partitioned({2, 3}, 1, 2);
+    scenario.pipeline.recompute = Recompute::None;
+    scenario.training.clip_norm = 1;
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(row_text(plan->schedule, 1), "1RECV_F0 1F0 1B0 1SEND_B0 1NORM 1OPT");
+    EXPECT_EQ(plan->states[1].norm, Duration(21 / 7));  // adamw: 3 numbers per weight, and 2 x 2
+    EXPECT_EQ(plan.duration({.op = Op::GradientNorm, .stage = 1}), Duration(3 + 1));
+    scenario.training.optimizer = OptimizerKind::Sgd;
+    EXPECT_EQ(plan_of(scenario)->states[1].norm, Duration(21 / 3));
+}
+
+/// A GPT of two blocks whose layers cost the same; bytes are 4 for each number.
+Profile tied_profile(const Model& model) {
+    Profile profile;
+    for (int i = 0; i < model.layer_count(); ++i) {
+        LayerCost& cost = profile.layers.emplace_back(layer(model.layer(i).spec.name, 10, 4, 8));
+        cost.parameter_bytes = Bytes{4 * model.layer(i).parameter_count};
+    }
+    return profile;
+}
+
+Scenario tied_gpt(int stages) {
+    Scenario scenario;
+    scenario.model.gpt = {
+        .layers = 2, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 16, .tied = true};
+    scenario.training.batch = 2;
+    scenario.training.optimizer = OptimizerKind::Momentum;
+    scenario.pipeline.stages = stages;
+    scenario.pipeline.schedule = "1f1b";
+    scenario.pipeline.recompute = Recompute::None;
+    return scenario;
+}
+
+TEST(ScenarioPlan, TiedEndsHandEachOtherTheirGradientsAndEitherHasRoomForTwo) {
+    constexpr std::int64_t table = 16 * 8 * 4;
+    Scenario scenario = tied_gpt(3);
+    const Model model = scenario_model(scenario);
+    const Plan plan = make_plan(scenario, model, tied_profile(model));
+    EXPECT_EQ(row_text(plan->schedule, 0), "0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD 0OPT");
+    EXPECT_EQ(plan.handed_over(0), Bytes{table});
+    for (const std::size_t stage : {0U, 2U}) {
+        const StageState& state = plan->states[stage];
+        EXPECT_EQ(state.gradients.count, state.weights.count + table);
+        EXPECT_EQ(state.optimizer_state, state.weights);
+    }
+    EXPECT_EQ(plan->states[1].gradients, plan->states[1].weights);
+
+    scenario = tied_gpt(1);
+    const Plan alone = make_plan(scenario, model, tied_profile(model));
+    EXPECT_EQ(row_text(alone->schedule, 0), "0F0 0B0 0OPT");
+    std::int64_t weights = -table;
+    for (const StageState& state : plan->states) {
+        weights += state.weights.count;
+    }
+    EXPECT_EQ(alone->states[0].weights.count, weights);
+    EXPECT_EQ(alone->states[0].gradients.count, weights + table);
+}
+
+TEST(ScenarioPlan, C37WeightsThatTwoPipelinesShareAreNotTiedBesides) {
+    Scenario scenario = tied_gpt(2);
+    scenario.pipeline.schedule = "chimera";
+    scenario.pipeline.micro_batches = 2;
+    const Model model = scenario_model(scenario);
+    const Profile profile = tied_profile(model);
+    const Error error = testing::error_of([&] { make_plan(scenario, model, profile); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(), HasSubstr("model.tied = true, but two pipelines share the weights"));
 }
 
 TEST(ScenarioPlan, BlocksOfAGptCountTheEmbeddingFirstAndTheHeadLast) {

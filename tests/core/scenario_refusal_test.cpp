@@ -169,7 +169,6 @@ TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
     const std::vector<Refusal> cases{
         {"[model]\nkind = \"resnet\"", "", "expected one of gpt, mlp, layers, profile"},
         {"[model]\nkind = \"amoebanet-d\"", "", "expected one of gpt, mlp, layers, profile"},
-        {gpt, "tied = true", "model.tied = true, expected false"},
         {gpt, "[data]\nkind = \"cifar10\"", "one of text, tokens, mnist, synthetic"},
     };
     expect_refused(cases, "not built yet");
@@ -191,8 +190,10 @@ TEST(ParseScenario, RefusesValidationOnNothing) {
               "/home/u/scenarios/s.toml:8:18");
 }
 
-TEST(ParseScenario, RefusesRatesThatAreNone) {
+TEST(ParseScenario, RefusesRatesAndLimitsThatAreNone) {
     const std::vector<Refusal> cases{
+        {gpt, "[training]\nclip_norm = -1", "training.clip_norm = -1, expected a number from 0"},
+        {gpt, "[training]\nclip_norm = nan", "training.clip_norm = nan, expected a number"},
         {gpt, "[training]\nwarmup_steps = -1", "warmup_steps = -1, expected a whole number"},
         {gpt, "[training]\nwarmup_steps = 0.5", "warmup_steps = 0.5, expected a whole number"},
         {gpt,
@@ -203,6 +204,8 @@ TEST(ParseScenario, RefusesRatesThatAreNone) {
          "training.final_learning_rate = 1e-05, expected 0"},
     };
     expect_refused(cases);
+    EXPECT_EQ(refusal(with(gpt, "[training]\nclip_norm = -1")).place(),
+              "/home/u/scenarios/s.toml:8:13");
 }
 
 TEST(ParseScenario, TextNeedsAVocabularyOfAllBytes) {

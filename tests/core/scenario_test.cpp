@@ -31,7 +31,8 @@ TEST(ParseScenario, ReadsEveryKey) {
                         .heads = 4,
                         .context = 16,
                         .vocabulary = 300,
-                        .feed_forward = 48}));
+                        .feed_forward = 48,
+                        .tied = true}));
     EXPECT_EQ(s.data.kind, DataKind::Text);
     EXPECT_EQ(s.data.path, "/home/u/texts/a b");
     EXPECT_EQ(s.training.batch, 33);
@@ -41,6 +42,7 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Cosine);
     EXPECT_EQ(s.training.warmup_steps, 3);
     EXPECT_EQ(s.training.final_learning_rate, 1e-5);
+    EXPECT_EQ(s.training.clip_norm, 0.5);
     EXPECT_EQ(s.training.precision, Precision::Fp64);
     EXPECT_EQ(s.training.seed, 42U);
     EXPECT_EQ(s.data.validation_path, "/home/u/texts/c");
@@ -91,6 +93,8 @@ TEST(ParseScenario, FillsInTheDefaults) {
     EXPECT_EQ(s.training.learning_rate, 3e-4);
     EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Constant);
     EXPECT_EQ(s.training.warmup_steps, 0);
+    EXPECT_EQ(s.training.clip_norm, 0);
+    EXPECT_FALSE(s.model.gpt.tied);
     EXPECT_EQ(s.pipeline.stages, 1);
     EXPECT_EQ(s.pipeline.micro_batches, 1);
     EXPECT_EQ(s.pipeline.schedule, "gpipe");

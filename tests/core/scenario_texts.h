@@ -38,7 +38,7 @@ heads = 4
 context = 16
 vocabulary = 300
 feed_forward = 48
-tied = false
+tied = true
 [data]
 kind = "text"
 path = "../texts/a b"
@@ -51,6 +51,7 @@ learning_rate = 1e-3
 learning_rate_schedule = "cosine"
 warmup_steps = 3
 final_learning_rate = 1e-5
+clip_norm = 0.5
 precision = "fp64"
 seed = 42
 validate_every = 3

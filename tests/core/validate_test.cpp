@@ -141,6 +141,27 @@ TEST(Validate, FindsAnUpdateThatOneStageLacks) {
                 ElementsAre(violation(1, -1, "1OPT", "is missing")));
 }
 
+TEST(Validate, FindsANormThatOneStageLacks) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0B0 0NORM 0OPT", "1F0 1B0 1OPT"})),
+                ElementsAre(violation(1, -1, "1NORM", "is missing")));
+}
+
+TEST(Validate, FindsANormBehindItsUpdateOrBeforeTheLastBackward) {
+    EXPECT_THAT(validate(schedule_of({"0F0 0B0 0OPT 0NORM"})),
+                ElementsAre(violation(0, 2, "0OPT", "")));
+    EXPECT_THAT(validate(schedule_of({"0F0 0NORM 0B0 0OPT"})),
+                ElementsAre(violation(0, 1, "0NORM", "before the stage's last backward (cell 2)")));
+}
+
+TEST(Validate, TiedEndsAddUpTheirGradientsBeforeTheUpdate) {
+    Schedule schedule = generate(ScheduleKind::OneFOneB, {.ranks = 3, .micro_batches = 2});
+    schedule.tied_ends = true;
+    EXPECT_THAT(validate(add_optimizer(add_reduction(schedule), true)), IsEmpty());
+    EXPECT_THAT(validate(add_optimizer(schedule)),
+                ElementsAre(violation(0, -1, "0REDUCE_GRAD", "stage 2 has the tied weights"),
+                            violation(2, -1, "2REDUCE_GRAD", "stage 0 has the tied weights")));
+}
+
 TEST(Validate, FindsStagesOfOneRankInTheWrongOrder) {
     EXPECT_THAT(validate(schedule_of({"1F0 0F0 0B0 1B0"})),
                 ElementsAre(violation(0, 0, "1F0", "stands before 0F0 (cell 1) on the same rank"),

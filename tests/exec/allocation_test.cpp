@@ -120,6 +120,7 @@ std::vector<Shape> shapes() {
             {.stages = 2, .micro_batches = 2, .schedule = "chimera"},
             {.stages = 2, .schedule = "1f1b", .precision = Precision::Fp64},
             {.stages = 2, .schedule = "1f1b", .optimizer = OptimizerKind::Momentum},
+            {.stages = 2, .schedule = "1f1b", .clip_norm = 0.05},
             {.stages = 2, .schedule = "1f1b", .backend = Backend::Paced}};
 }
 
@@ -127,7 +128,11 @@ class TrainingStep : public ::testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(Shapes, TrainingStep, ::testing::ValuesIn(shapes()));
 
 TEST_P(TrainingStep, AllocatesNothingOnceItHasWhatItNeeds) {
-    for (const Model& model : {test::small_gpt(), test::small_mlp()}) {
+    std::vector<Model> models{test::small_gpt(), test::small_mlp()};
+    if (GetParam().schedule != "chimera") {
+        models.push_back(test::small_gpt_with(true));
+    }
+    for (const Model& model : models) {
         const Shape& shape = GetParam();
         const test::LayerTimes times{.forward = std::chrono::microseconds(20),
                                      .backward = std::chrono::microseconds(40)};

@@ -136,6 +136,33 @@ TEST_F(CheckpointTest, ARunGoesOnFromItBitByBitWithAnyNumberOfStages) {
     }
 }
 
+/// Once, under the embedding's name; the copy of the last stage gets it from there.
+TEST_F(CheckpointTest, ATiedTableIsInItOnceAndGoesToBothOfItsStages) {
+    const Model tied = test::small_gpt_with(true);
+    const auto executor_with = [&](int stages) {
+        const Shape shape{.stages = stages, .schedule = "1f1b", .clip_norm = 0.05};
+        return std::make_unique<Executor>(
+            test::plan_of(tied, shape), tied, test::options_of(shape));
+    };
+    const auto train = [&](Executor& executor, int first, int end) {
+        for (int step = first; step < end; ++step) {
+            executor.run_step(random_batch(tied, 8, 1), step);
+        }
+        return test::weights_of(executor.parameters());
+    };
+    const auto uninterrupted = executor_with(2);
+    const auto expected = train(*uninterrupted, 0, 4);
+    const auto first = executor_with(2);
+    train(*first, 0, 2);
+    checkpoints_.save(after(2), first->trained());
+    for (const int stages : {1, 2, 4}) {
+        const auto resumed = executor_with(stages);
+        ASSERT_TRUE(checkpoints_.load(resumed->trained()));
+        resumed->spread_weights();
+        EXPECT_EQ(train(*resumed, 2, 4), expected) << stages << " stages";
+    }
+}
+
 TEST_F(CheckpointTest, TwoStay) {
     SmallRun run(model_, {});
     for (const int steps : {1, 2, 5, 11}) {

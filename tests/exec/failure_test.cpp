@@ -60,11 +60,14 @@ class FailingAtEveryAction : public testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(
     Failure,
     FailingAtEveryAction,
-    testing::Values(three_stages("gpipe"),
-                    three_stages("gpipe", Recompute::Always),
-                    three_stages("1f1b"),
-                    Shape{.stages = 3, .channel_capacity = 0},
-                    Shape{.stages = 3, .schedule = "1f1b", .channel_capacity = 1}));
+    testing::Values(
+        three_stages("gpipe"),
+        three_stages("gpipe", Recompute::Always),
+        three_stages("1f1b"),
+        Shape{.stages = 3, .channel_capacity = 0},
+        Shape{.stages = 3, .schedule = "1f1b", .channel_capacity = 1},
+        Shape{.stages = 3, .schedule = "1f1b", .clip_norm = 0.05},
+        Shape{.stages = 2, .micro_batches = 2, .schedule = "chimera", .clip_norm = 0.05}));
 
 // One executor for all: it also shows that after each failure the same object can be used again
 // (C32).

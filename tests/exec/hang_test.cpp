@@ -58,9 +58,11 @@ class HangingAt : public ::testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(
     Hang,
     HangingAt,
-    ::testing::Values(Shape{.stages = 2, .micro_batches = 2, .batch = 4, .schedule = "1f1b"},
-                      Shape{.stages = 2, .micro_batches = 2, .batch = 4, .channel_capacity = 0},
-                      Shape{.stages = 2, .micro_batches = 2, .batch = 4, .schedule = "chimera"}));
+    ::testing::Values(
+        Shape{.stages = 2, .micro_batches = 2, .batch = 4, .schedule = "1f1b"},
+        Shape{.stages = 2, .micro_batches = 2, .batch = 4, .channel_capacity = 0},
+        Shape{.stages = 2, .micro_batches = 2, .batch = 4, .schedule = "chimera"},
+        Shape{.stages = 2, .micro_batches = 2, .batch = 4, .schedule = "1f1b", .clip_norm = 0.05}));
 
 TEST_P(HangingAt, EveryActionIsFoundAndTheExecutorCanBeUsedAgain) {
     const Shape shape = GetParam();

@@ -161,6 +161,41 @@ TEST_P(EveryOptimizer, RefusesAStepZero) {
         InternalError);
 }
 
+TEST_P(EveryOptimizer, UpdatesWithTheScaledGradientAndSumsTheSquaresOfTheOther) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    const OptimizerSettings settings{.kind = GetParam().kind, .learning_rate = rate};
+    Arena arena;
+    Parameter scaled = make_parameter(arena, DType::F64, GetParam().slots);
+    Parameter plain = make_parameter(arena, DType::F64, GetParam().slots);
+    Numbers gradient = random_numbers(size, 11);
+    cpu_kernels().upload(gradient, scaled.gradient);
+    const double norm = testing::norm(std::span<const double>(gradient));
+    for (double& g : gradient) {
+        g *= 0.25;  // exact
+    }
+    cpu_kernels().upload(gradient, plain.gradient);
+    const std::span<double> squares = device->results(2);
+    update(*device, std::array{&scaled}, settings, 1, squares.first(1), 0.25);
+    update(*device, std::array{&plain}, settings, 1, squares.last(1));
+    EXPECT_EQ(numbers_of(scaled.value), numbers_of(plain.value));
+    EXPECT_NEAR(std::sqrt(squares[0]), norm, 1e-9);
+}
+
+TEST(SumOfSquares, IsThatOfTheUpdateBitForBitAndChangesNothing) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    for (const DType type : {DType::F64, DType::F32}) {
+        Arena arena;
+        Parameter parameter = make_parameter(arena, type, 2);
+        cpu_kernels().upload(random_numbers(size, 12), parameter.gradient);
+        const Numbers before = numbers_of(parameter.value);
+        const std::span<double> squares = device->results(2);
+        sum_squares(*device, std::array{&parameter}, squares.first(1));
+        EXPECT_EQ(numbers_of(parameter.value), before);
+        update(*device, std::array{&parameter}, {}, 1, squares.last(1));
+        EXPECT_EQ(squares[0], squares[1]);
+    }
+}
+
 /// From torch 1.13, in fp64:
 ///
 ///   def alone(make, n):
@@ -226,6 +261,18 @@ TEST(LearningRate, IsWhatTheUpdateUses) {
         .kind = OptimizerKind::Sgd, .learning_rate = 0.01, .warmup_steps = 4};
     update(*device, std::array{&parameter}, settings, 2, device->results(1));
     EXPECT_EQ(numbers_of(parameter.value), expected);
+}
+
+/// torch.nn.utils.clip_grad_norm_ of gradients (3, 4) and (12) in fp64 with 6.5 makes 3 to
+/// 1.4999998846153937, with 13 to 2.9999997692307874, and leaves it with 14.
+TEST(ClipScale, IsThatOfTorch) {
+    const auto scale = [](double clip_norm) {
+        return clip_scale({.clip_norm = clip_norm}, std::sqrt(9 + 16 + 144));
+    };
+    EXPECT_DOUBLE_EQ(3 * scale(6.5), 1.4999998846153937);
+    EXPECT_DOUBLE_EQ(3 * scale(13), 2.9999997692307874);
+    EXPECT_EQ(scale(14), 1);
+    EXPECT_EQ(scale(0), 1);
 }
 
 TEST(OptimizerSettings, ComeFromTheScenario) {

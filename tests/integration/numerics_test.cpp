@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <atomic>
+#include <string_view>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +41,8 @@ class EveryModel : public testing::TestWithParam<NamedModel> {
 INSTANTIATE_TEST_SUITE_P(Numerics,
                          EveryModel,
                          testing::Values(NamedModel{"mlp", test::small_mlp()},
-                                         NamedModel{"gpt", test::small_gpt()}),
+                                         NamedModel{"gpt", test::small_gpt()},
+                                         NamedModel{"tied_gpt", test::small_gpt_with(true)}),
                          name_of);
 
 TEST_P(EveryModel, C08LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
@@ -117,8 +122,10 @@ TEST_P(EveryModel, HalfPrecisionTrainsAsWellAsSingle) {
     const std::vector<double> half = losses(Precision::Bf16);
     const std::vector<double> single = losses(Precision::Fp32);
     EXPECT_LT(half.back(), half.front());
+    // A table that both ends read is rounded for both.
+    const double bound = model.tied_count() > 0 ? 0.02 : 0.01;
     for (std::size_t step = 0; step < half.size(); ++step) {
-        EXPECT_NEAR(half[step], single[step], 0.01 * single.front()) << "step " << step;
+        EXPECT_NEAR(half[step], single[step], bound * single.front()) << "step " << step;
     }
 }
 
@@ -151,19 +158,253 @@ TEST_P(EveryModel, C14ATrainingCurveEqualsThePlainOne) {
     }
 }
 
-TEST_P(EveryModel, TheWeightsAfterSomeStepsDoNotDependOnThePartition) {
-    const auto trained = [this](int stages) {
-        const Shape shape{.stages = stages};
+/// What three steps lead to.
+struct Trained {
+    std::vector<test::NamedValues> weights;
+    std::vector<double> losses;
+    std::vector<double> grad_norms;
+    bool operator==(const Trained&) const = default;
+};
+
+Trained trained(const Model& model, const Shape& shape) {
+    Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+    Trained trained;
+    for (int step = 0; step < 3; ++step) {
+        const StepResult result = executor.run_step(
+            random_batch(model, shape.batch, static_cast<std::uint64_t>(step)), step);
+        trained.losses.push_back(result.loss);
+        trained.grad_norms.push_back(result.grad_norm);
+    }
+    trained.weights = test::weights_of(executor.parameters());
+    return trained;
+}
+
+TEST_P(EveryModel, WeightsAndNormsAfterSomeStepsDoNotDependOnThePartition) {
+    for (const double clip_norm : {0.0, 0.05}) {
+        const Trained alone = trained(model, {.stages = 1, .clip_norm = clip_norm});
+        for (const int stages : {2, 4}) {
+            const Shape shape{.stages = stages, .clip_norm = clip_norm};
+            EXPECT_TRUE(trained(model, shape) == alone) << test::to_string(shape);
+        }
+    }
+}
+
+TEST_P(EveryModel, ThreeStepsHaveTheSameBitsWithEverySchedule) {
+    const Shape plain{.stages = 1, .schedule = "1f1b", .clip_norm = 0.05};
+    const Trained alone = trained(model, plain);
+    for (const char* schedule : {"1f1b", "zb-h1", "zb-v", "interleaved-1f1b"}) {
+        const bool chunks = std::string_view(schedule) == "zb-v" ||
+                            std::string_view(schedule) == "interleaved-1f1b";
+        const Shape shape{.stages = 2,
+                          .chunks = chunks ? 2 : 1,
+                          .schedule = schedule,
+                          .recompute = Recompute::Always,
+                          .clip_norm = 0.05};
+        EXPECT_TRUE(trained(model, shape) == alone) << test::to_string(shape);
+    }
+}
+
+// --- Gradient clipping. ---
+
+TEST_P(EveryModel, ClippingScalesTheGradientsOfTheUpdateAndTheNormIsTheOneBefore) {
+    for (const int stages : {1, 3}) {
+        Shape shape{
+            .stages = stages, .precision = Precision::Fp64, .optimizer = OptimizerKind::Sgd};
+        const Batch batch = random_batch(model, shape.batch, 1);
+        Executor plain(test::plan_of(model, shape), model, test::options_of(shape));
+        const auto before = test::weights_of(plain.parameters());
+        const double norm = plain.run_step(batch, 0).grad_norm;
+        const auto gradients = test::gradients_of(plain.parameters());
+
+        shape.clip_norm = norm / 3;
+        Executor clipped(test::plan_of(model, shape), model, test::options_of(shape));
+        EXPECT_EQ(clipped.run_step(batch, 0).grad_norm, norm);
+        const double scale = shape.clip_norm / (norm + 1e-6);
+        const auto after = test::weights_of(clipped.parameters());
+        for (std::size_t i = 0; i < after.size(); ++i) {
+            for (std::size_t k = 0; k < after[i].values.size(); ++k) {
+                EXPECT_NEAR(after[i].values[k],
+                            before[i].values[k] - 1e-2 * (scale * gradients[i].values[k]),
+                            1e-15)
+                    << after[i].name;
+            }
+        }
+    }
+}
+
+TEST_P(EveryModel, AGradientShorterThanTheLimitIsNotChangedByABit) {
+    const Trained plain = trained(model, {.stages = 2});
+    EXPECT_TRUE(trained(model, {.stages = 2, .clip_norm = 1e6}) == plain);
+}
+
+TEST(Chimera, ClipsByTheNormOfTheSumsOfBothPipelines) {
+    const Model model = test::small_gpt();
+    const Shape one{
+        .stages = 1, .micro_batches = 2, .precision = Precision::Fp64, .clip_norm = 0.05};
+    Shape two = one;
+    two.stages = 2;
+    two.schedule = "chimera";
+    const Trained alone = trained(model, one);
+    const Trained both = trained(model, two);
+    for (std::size_t step = 0; step < alone.losses.size(); ++step) {
+        EXPECT_NEAR(both.losses[step], alone.losses[step], 1e-12);
+        EXPECT_NEAR(both.grad_norms[step], alone.grad_norms[step], 1e-11);
+    }
+}
+
+// --- Validation. ---
+
+TEST(Evaluation, ChangesNothingAndIsTheSameForEveryPartition) {
+    const Model model = test::small_gpt_with(true);
+    const Batch batch = random_batch(model, 8, 7);
+    Shape shape{.stages = 1};
+    Executor plain(test::plan_of(model, shape), model, test::options_of(shape));
+    const double expected = plain.run_step(batch, 0).loss;  // before its update
+    for (const char* schedule : {"gpipe", "1f1b", "zb-v"}) {
+        for (const int stages : {1, 2, 4}) {
+            shape = {.stages = stages,
+                     .chunks = std::string_view(schedule) == "zb-v" ? 2 : 1,
+                     .micro_batches = 8,
+                     .schedule = schedule,
+                     .recompute = Recompute::Always};
+            if (shape.stages * shape.chunks > model.layer_count()) {
+                continue;
+            }
+            Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+            EXPECT_EQ(executor.evaluate(batch, 0), executor.evaluate(batch, 5));
+            EXPECT_NEAR(executor.evaluate(batch, 0), expected, 1e-6) << test::to_string(shape);
+            Executor other(test::plan_of(model, shape), model, test::options_of(shape));
+            EXPECT_EQ(executor.run_step(batch, 0).loss, other.run_step(batch, 0).loss);
+        }
+    }
+}
+
+TEST(Evaluation, BetweenStepsChangesNoBitOfThemAndNoPlannedPlace) {
+    const Model model = test::small_gpt_with(true);
+    for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+        const Shape shape{
+            .stages = 2, .schedule = "1f1b", .recompute = recompute, .clip_norm = 0.05};
+        const Plan plan = test::plan_of(model, shape);
+        Executor plain(plan, model, test::options_of(shape));
+        Executor validated(plan, model, test::options_of(shape));
+        for (int step = 0; step < 4; ++step) {
+            const Batch batch = random_batch(model, shape.batch, static_cast<std::uint64_t>(step));
+            const StepResult expected = plain.run_step(batch, step);
+            const StepResult found = validated.run_step(batch, step);
+            EXPECT_EQ(found.loss, expected.loss);
+            EXPECT_EQ(found.grad_norm, expected.grad_norm);
+            EXPECT_EQ(found.peak, expected.peak);
+            validated.evaluate(random_batch(model, shape.batch, 99), step);
+        }
+        EXPECT_TRUE(test::weights_of(validated.parameters()) ==
+                    test::weights_of(plain.parameters()));
+        EXPECT_THAT(validated.notes(), testing::IsEmpty());
+    }
+}
+
+TEST(Evaluation, C18RunsEveryForwardOnceAndNothingElse) {
+    const Model model = test::small_gpt();
+    const Shape shape{.stages = 2, .schedule = "1f1b", .recompute = Recompute::Always};
+    std::atomic<int> forwards = 0;
+    std::atomic<int> others = 0;
+    ExecutorOptions options = test::options_of(shape);
+    options.before_action = [&](int, const Action& action) {
+        forwards += action.op == Op::Forward ? 1 : 0;
+        const bool is_message = action.op == Op::SendForward || action.op == Op::RecvForward;
+        others += action.op == Op::Forward || is_message ? 0 : 1;
+    };
+    Executor executor(test::plan_of(model, shape), model, options);
+    executor.evaluate(random_batch(model, shape.batch, 1), 0);
+    EXPECT_EQ(forwards, 2 * 4);
+    EXPECT_EQ(others, 0);
+    EXPECT_EQ(executor.stage(0).stash_count(), 0);
+}
+
+// --- Tied embeddings. ---
+
+/// The gradient of the table is that of the embedding's rows and that of the head's matrix, turned
+/// round, in a model that has both.
+TEST(TiedEmbedding, C37ItsGradientIsTheSumOfThoseOfBothUses) {
+    const Model untied = test::small_gpt();
+    const Model tied = test::small_gpt_with(true);
+    for (const int stages : {1, 2, 4}) {
+        const Shape shape{.stages = stages, .precision = Precision::Fp64};
+        const Batch batch = random_batch(tied, shape.batch, 1);
+        Executor two(test::plan_of(untied, shape), untied, test::options_of(shape));
+        const std::vector<Parameter*> parameters = two.parameters();
+        Parameter& table = *parameters.front();
+        Parameter& head = *parameters.back();
+        ASSERT_EQ(table.name, "embedding.tokens");
+        ASSERT_EQ(head.name, "head.projection.weight");
+        const std::int64_t rows = table.value.rows();
+        const std::int64_t columns = table.value.columns();
+        const auto turned = [&](std::int64_t row, std::int64_t column) {
+            return static_cast<std::size_t>(column * rows + row);
+        };
+        for (std::int64_t row = 0; row < rows; ++row) {
+            for (std::int64_t column = 0; column < columns; ++column) {
+                head.value.as<double>()[turned(row, column)] =
+                    table.value.as<double>()[row * columns + column];
+            }
+        }
+        const double loss = two.run_step(batch, 0).loss;
+        std::vector<double> expected = test::values_of(table.gradient);
+        const std::vector<double> of_head = test::values_of(head.gradient);
+        for (std::int64_t row = 0; row < rows; ++row) {
+            for (std::int64_t column = 0; column < columns; ++column) {
+                expected[static_cast<std::size_t>(row * columns + column)] +=
+                    of_head[turned(row, column)];
+            }
+        }
+        Executor one(test::plan_of(tied, shape), tied, test::options_of(shape));
+        EXPECT_NEAR(one.run_step(batch, 0).loss, loss, 1e-13);
+        const std::vector<double> found = test::values_of(one.parameters().front()->gradient);
+        ASSERT_EQ(found.size(), expected.size());
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            EXPECT_NEAR(found[i], expected[i], 1e-15) << i;
+        }
+    }
+}
+
+TEST(TiedEmbedding, BothCopiesStayEqualBitForBitAndCountOnce) {
+    const Model model = test::small_gpt_with(true);
+    for (const char* schedule : {"1f1b", "zb-v"}) {
+        const Shape shape{.stages = 2,
+                          .chunks = std::string_view(schedule) == "zb-v" ? 2 : 1,
+                          .schedule = schedule,
+                          .clip_norm = 0.05};
         Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
         for (int step = 0; step < 3; ++step) {
             executor.run_step(random_batch(model, shape.batch, static_cast<std::uint64_t>(step)),
                               step);
         }
-        return test::weights_of(executor.parameters());
-    };
-    const auto alone = trained(1);
-    EXPECT_TRUE(trained(2) == alone);
-    EXPECT_TRUE(trained(4) == alone);
+        const int last = executor.plan().stage_count() - 1;
+        const Parameter& table = *executor.stage(0).parameters().front();
+        const Parameter& copy = *executor.stage(last).parameters().back();
+        EXPECT_EQ(copy.name, table.name);
+        EXPECT_TRUE(copy.is_copy);
+        EXPECT_EQ(test::values_of(copy.value), test::values_of(table.value));
+        EXPECT_EQ(test::values_of(copy.second), test::values_of(table.second));
+        for (const Parameter* const parameter : executor.parameters()) {
+            EXPECT_NE(parameter, &copy);
+        }
+    }
+}
+
+TEST(TiedEmbedding, OneStageHasTheTableOnce) {
+    const Model model = test::small_gpt_with(true);
+    const Shape shape{.stages = 1};
+    const Plan plan = test::plan_of(model, shape);
+    const Plan untied = test::plan_of(test::small_gpt(), shape);
+    constexpr std::int64_t table = 11 * 8 * 4;  // bytes
+    EXPECT_EQ(plan->states[0].weights.count, untied->states[0].weights.count - table);
+    // Two gradients of it, as of the two matrices of the other model.
+    EXPECT_EQ(plan->states[0].gradients, untied->states[0].gradients);
+    EXPECT_EQ(plan->states[0].optimizer_state.count,
+              untied->states[0].optimizer_state.count - 2 * table);
+    for (const auto& row : plan->schedule.ranks) {
+        EXPECT_EQ(std::ranges::count(row, Op::ReduceGradient, &Action::op), 0);
+    }
 }
 
 }  // namespace

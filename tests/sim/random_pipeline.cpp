@@ -194,11 +194,21 @@ Plan plan_with_updates(const Pipeline& x, std::optional<int> capacity) {
         }
         parts.schedule = with_reduction_of_every_stage(std::move(parts.schedule));
     } else {
+        if (!twin_of(parts.schedule, 0) && parts.schedule.stage_count() > 1 && number(0, 1) == 1) {
+            parts.schedule.tied_ends = true;
+            parts.tied_gradient = Bytes{number(0, 4) * 1'000'000LL};
+            parts.reductions.assign(parts.schedule.rank_of_stage.size(), LinkCost{});
+            for (LinkCost& link : parts.reductions) {
+                link.latency = milliseconds(number(0, 3));
+                link.bytes_per_second = 1e9;
+            }
+        }
         parts.schedule = add_reduction(std::move(parts.schedule));
     }
-    parts.schedule = add_optimizer(std::move(parts.schedule));
+    parts.schedule = add_optimizer(std::move(parts.schedule), number(0, 1) == 1);
     for (StageState& state : parts.states) {
         state.optimizer = milliseconds(number(0, 4));
+        state.norm = milliseconds(number(0, 4));
         state.weights = Bytes{number(0, 4'000'000)};
     }
     return Plan::make(std::move(parts));

@@ -135,6 +135,7 @@ Plan with_faster(const Plan& plan, const Target& target, int factor) {
         const int rank = plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)];
         if (target.part == Part::Update || (target.part == Part::Rank && is_at(rank))) {
             parts.states[static_cast<std::size_t>(stage)].optimizer /= factor;
+            parts.states[static_cast<std::size_t>(stage)].norm /= factor;
         }
     }
     for (std::size_t boundary = 0; boundary < parts.links.size(); ++boundary) {

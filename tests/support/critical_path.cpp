@@ -83,6 +83,8 @@ struct Graph {
                     wires[2 * stage + 1].receives.push_back(&span);
                 } else if (span.action.op == Op::ReduceGradient) {
                     reductions[span.action.stage] = &span;
+                } else if (span.action.op == Op::GradientNorm) {
+                    norms[span.action.stage] = &span;
                 } else if (span.action.op == Op::Optimizer) {
                     updates[span.action.stage] = &span;
                 }
@@ -102,6 +104,7 @@ struct Graph {
     Timeline timeline;
     std::vector<Wire> wires;
     std::map<int, Span*> reductions;  ///< by stage
+    std::map<int, Span*> norms;
     std::map<int, Span*> updates;
     std::vector<std::vector<Stash>> stashes;  ///< [rank]
     bool changed = false;
@@ -153,18 +156,47 @@ struct Graph {
         return stashes;
     }
 
-    /// An update needs the gradients that its stage's twin has handed over.
+    /// What uses a stage's gradients: its norm and its update.
+    void raise_users(int stage, Duration at_least) {
+        for (auto* const users : {&norms, &updates}) {
+            if (users->contains(stage)) {
+                raise(users->at(stage)->ready, at_least);
+            }
+        }
+    }
+
+    /// Where the gradients of a stage go: to its twin, or to the other one of two tied ends.
+    std::optional<int> goal_of(int stage) const {
+        const Schedule& schedule = plan->schedule;
+        const int last = schedule.stage_count() - 1;
+        if (schedule.tied_ends) {
+            return stage == 0 || stage == last ? std::optional(last - stage) : std::nullopt;
+        }
+        return twin_of(schedule, stage);
+    }
+
+    /// A norm and an update need the gradients that another stage has handed over.
     void relax_reductions() {
         for (const auto& [stage, reduction] : reductions) {
-            const auto twin = twin_of(plan->schedule, stage);
-            if (twin && updates.contains(*twin)) {
+            if (const auto goal = goal_of(stage)) {
                 const LinkCost& link = plan->reductions[static_cast<std::size_t>(stage)];
-                const Bytes message = plan->states[static_cast<std::size_t>(stage)].weights;
+                const Bytes message = plan->schedule.tied_ends
+                                          ? plan->tied_gradient
+                                          : plan->states[static_cast<std::size_t>(stage)].weights;
                 const Duration on_link =
                     message.count == 0
                         ? Duration{}
                         : transfer_time(message + link.half_bandwidth, link.bytes_per_second);
-                raise(updates.at(*twin)->ready, reduction->ready + on_link + link.latency);
+                raise_users(*goal, reduction->ready + on_link + link.latency);
+            }
+        }
+    }
+
+    /// Every update needs every norm.
+    void relax_norms() {
+        for (const auto& [stage, update] : updates) {
+            for (const auto& [other, norm] : norms) {
+                raise(update->ready, norm->end);
             }
         }
     }
@@ -183,9 +215,7 @@ struct Graph {
                         : Duration{};
                 if (length > Duration{}) {
                     network = std::max(network, span.ready) + length;
-                    if (updates.contains(span.action.stage)) {
-                        raise(updates.at(span.action.stage)->ready, network);
-                    }
+                    raise_users(span.action.stage, network);
                 }
             }
         }
@@ -241,6 +271,7 @@ Timeline longest_path(const Plan& plan) {
         }
         graph.relax_reductions();
         graph.relax_overlapped_reductions();
+        graph.relax_norms();
         for (auto& of_rank : graph.stashes) {
             graph.relax_stashes(of_rank);
         }

@@ -135,6 +135,7 @@ class Worker {
             case Op::RecvBackward:
                 return comes_from(layout_.after(a.stage)) && leave(Thing::OutputGradient, a);
             case Op::ReduceGradient:
+            case Op::GradientNorm:
             case Op::Optimizer:
                 return a.micro_batch == 0 && use_gradients(a);
             case Op::Unshard:
@@ -195,17 +196,18 @@ class Worker {
         return !used_.contains(a.stage);
     }
 
-    /// Reduced at most once, then updated at most once; with the gradients of both pipelines.
+    /// Reduced at most once, its norm taken at most once, then updated at most once; with the
+    /// gradients of both pipelines.
     bool use_gradients(const Action& a) {
         if (!gradients_.contains(a.stage)) {
             return false;
         }
         const auto earlier = used_.find(a.stage);
         const bool first = earlier == used_.end();
-        const bool follows = !first && earlier->second == Op::ReduceGradient;
+        const bool follows = !first && earlier->second < a.op;
         used_[a.stage] = a.op;
         const bool alone = layout_.twin_of(a.stage) == nowhere;
-        return a.op == Op::Optimizer ? (first && alone) || follows : first;
+        return a.op == Op::ReduceGradient ? first : (first && alone) || follows;
     }
 
     Layout layout_;
@@ -294,7 +296,10 @@ class Interleavings {
         if (action == nullptr) {
             return std::nullopt;
         }
-        if (action->op == Op::Optimizer && !twin_has_reduced(*action)) {
+        if (uses_gradients(action->op) && !twin_has_reduced(*action)) {
+            return std::nullopt;
+        }
+        if (action->op == Op::Optimizer && norms_are_missing()) {
             return std::nullopt;
         }
         if (!is_send(action->op) && !is_receive(action->op)) {
@@ -309,6 +314,18 @@ class Interleavings {
                 ? channel.waiting() < static_cast<std::size_t>(capacity_)
                 : channel.waiting() > 0 && accepts(*action, channel.sent[channel.received]);
         return goes ? std::optional(rank) : std::nullopt;
+    }
+
+    bool norms_are_missing() const {
+        for (std::size_t rank = 0; rank < done_.size(); ++rank) {
+            const auto& row = schedule_.ranks[rank];
+            if (std::any_of(row.begin() + static_cast<std::ptrdiff_t>(done_[rank]),
+                            row.end(),
+                            [](const Action& a) { return a.op == Op::GradientNorm; })) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /// What an update needs of the other pipeline, where there is one, is there.

@@ -17,12 +17,17 @@ Model small_mlp() {
 }
 
 Model small_gpt() {
+    return small_gpt_with(false);
+}
+
+Model small_gpt_with(bool tied) {
     return gpt_model({.layers = 3,
                       .d_model = 8,
                       .heads = 2,
                       .context = 6,
                       .vocabulary = 11,
-                      .feed_forward = 16});
+                      .feed_forward = 16,
+                      .tied = tied});
 }
 
 std::string to_string(const Shape& shape) {
@@ -58,6 +63,7 @@ Scenario scenario_of(const Shape& shape) {
     scenario.training.precision = shape.precision;
     scenario.training.optimizer = shape.optimizer;
     scenario.training.learning_rate = 1e-2;
+    scenario.training.clip_norm = shape.clip_norm;
     scenario.pipeline.stages = shape.stages;
     scenario.pipeline.chunks = shape.chunks;
     scenario.pipeline.micro_batches = shape.micro_batches;

@@ -18,6 +18,8 @@ namespace pipetwin::test {
 Model small_mlp();
 /// Three blocks, so eight units; 11 tokens, 6 positions.
 Model small_gpt();
+/// The same, with a head that shares the embedding's table or without.
+Model small_gpt_with(bool tied);
 
 /// One plan's settings; the defaults are those of a test that does not care.
 struct Shape {
@@ -34,6 +36,7 @@ struct Shape {
     OptimizerKind optimizer = OptimizerKind::AdamW;
     Backend backend = Backend::Cpu;
     double host_link_gbps = 0;  ///< more: stashes are offloaded over such a link
+    double clip_norm = 0;
 };
 /// "gpipe K=2 V=1 M=3 B=7 always": for failure messages.
 std::string to_string(const Shape& shape);

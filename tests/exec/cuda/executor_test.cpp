@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -89,13 +90,14 @@ void expect_near(const std::vector<NamedValues>& a,
 }
 
 /// cuDNN takes heads of a multiple of 8.
-Model gpt_with_heads_of_8() {
+Model gpt_with_heads_of_8(bool tied = false) {
     return gpt_model({.layers = 3,
                       .d_model = 16,
                       .heads = 2,
                       .context = 6,
                       .vocabulary = 11,
-                      .feed_forward = 16});
+                      .feed_forward = 16,
+                      .tied = tied});
 }
 
 class CudaExecutor : public ::testing::Test {
@@ -121,17 +123,21 @@ class CudaExecutor : public ::testing::Test {
 };
 
 TEST_F(CudaExecutor, TrainsAsTheCpuDoes) {
-    for (const Model& model : {test::small_gpt(), test::small_mlp()}) {
+    for (const Model& model : {test::small_gpt(), test::small_mlp(), test::small_gpt_with(true)}) {
         for (const OptimizerKind optimizer : {OptimizerKind::Sgd,
                                               OptimizerKind::Momentum,
                                               OptimizerKind::RmsProp,
                                               OptimizerKind::AdamW}) {
-            const Shape shape{.micro_batches = 2, .batch = 5, .optimizer = optimizer};
+            const Shape shape{
+                .micro_batches = 2, .batch = 5, .optimizer = optimizer, .clip_norm = 0.1};
             const Outcome cpu = train(model, shape, 1);
             const Outcome gpu = train(model, on_cuda(shape), 1);
             EXPECT_NEAR(gpu.losses[0], cpu.losses[0], 1e-5 * cpu.losses[0]);
             EXPECT_NEAR(gpu.norms[0], cpu.norms[0], 1e-5 * cpu.norms[0]);
             expect_near(gpu.gradients, cpu.gradients, 1e-5, 1e-2 * cpu.norms[0]);
+            if (optimizer == OptimizerKind::Sgd) {  // no division by what may be 0
+                expect_near(gpu.weights, cpu.weights, 1e-6, 1);
+            }
         }
     }
 }
@@ -173,13 +179,15 @@ class EmulatedGpus {
 };
 
 // The schedule is the same in every step, so are the addresses, and so every action is one graph.
+// What changes from step to step - rates, scales - lies in memory.
 TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
-    const Model model = test::small_gpt();
+    const Model model = test::small_gpt_with(false);
     const std::vector<std::pair<const char*, int>> cases{
         {"gpipe", 1}, {"1f1b", 1}, {"zb-h1", 1}, {"1f1b", 2}};
     for (const auto& [schedule, gpus] : cases) {
         const EmulatedGpus some(gpus);
-        const Shape shape = on_cuda({.stages = 2, .micro_batches = 3, .schedule = schedule});
+        const Shape shape =
+            on_cuda({.stages = 2, .micro_batches = 3, .schedule = schedule, .clip_norm = 0.1});
         const Plan plan = test::plan_of(model, shape);
         Executor executor(plan, model, test::options_of(shape));
         std::int64_t launches = 0;
@@ -191,7 +199,7 @@ TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
         std::int64_t actions = 0;
         for (const std::vector<Action>& row : plan->schedule.ranks) {
             actions += std::ranges::count_if(row, [](const Action& action) {
-                return is_compute(action.op) || action.op == Op::Optimizer;
+                return is_compute(action.op) || uses_gradients(action.op);
             });
         }
         // One more per rank clears the gradients.
@@ -201,9 +209,10 @@ TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
 
 // A kernel that reads the memory of another GPU ends this program: everything is copied.
 TEST_F(CudaExecutor, GivesTheSameBitsOnSeveralGpus) {
-    const Model model = test::small_gpt();
-    Shape shape = on_cuda({.stages = 3, .micro_batches = 3, .schedule = "1f1b"});
+    Shape shape = on_cuda({.stages = 3, .micro_batches = 3, .schedule = "1f1b", .clip_norm = 0.1});
     for (const char* const schedule : {"1f1b", "chimera"}) {
+        const bool tied = std::string_view(schedule) == "1f1b";
+        const Model model = test::small_gpt_with(tied);
         shape.schedule = schedule;
         shape.stages = shape.schedule == "chimera" ? 2 : 3;
         shape.micro_batches = shape.stages;
@@ -246,9 +255,9 @@ TEST_F(CudaExecutor, FindsTheFirstLayerThatIsNotFiniteAcrossGpus) {
 #endif
 
 TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
-    const Model model = gpt_with_heads_of_8();
+    const Model model = gpt_with_heads_of_8(true);
     for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
-        const Shape whole{.schedule = "1f1b", .precision = precision};
+        const Shape whole{.schedule = "1f1b", .precision = precision, .clip_norm = 0.1};
         const Outcome expected = train(model, on_cuda(whole), 3);
         Shape two = whole;
         two.stages = 2;
@@ -259,6 +268,24 @@ TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
         for (const Shape& shape : {two, four}) {
             EXPECT_EQ(train(model, on_cuda(shape), 3), expected) << test::to_string(shape);
         }
+    }
+}
+
+TEST_F(CudaExecutor, EvaluatesAsTheCpuDoesAndLeavesTheStepsAsTheyAre) {
+    const Model model = test::small_gpt_with(true);
+    const Shape shape{.stages = 2, .micro_batches = 4, .schedule = "1f1b"};
+    const Batch batch = random_batch(model, shape.batch, 9);
+    Executor on_cpu(test::plan_of(model, shape), model, test::options_of(shape));
+    const double expected = on_cpu.evaluate(batch, 0);
+    const Shape cuda = on_cuda(shape);
+    Executor plain(test::plan_of(model, cuda), model, test::options_of(cuda));
+    Executor validated(test::plan_of(model, cuda), model, test::options_of(cuda));
+    for (int step = 0; step < 4; ++step) {
+        const double loss = validated.evaluate(batch, step);
+        if (step == 0) {
+            EXPECT_NEAR(loss, expected, 1e-5 * expected);
+        }
+        EXPECT_EQ(validated.run_step(batch, step).loss, plain.run_step(batch, step).loss);
     }
 }
 

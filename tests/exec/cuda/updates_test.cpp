@@ -35,13 +35,15 @@ struct Rates {
     double rate = 0.1;
     double momentum = 0.9;
     double decay = 0.97;
+    double gradient_scale = 0.3;
     double epsilon = 0.01;  // large enough to show where it stands in a formula
     exec::AdamFactors adam{.beta1 = 0.9,
                            .beta2 = 0.999,
                            .epsilon = 0.01,
                            .rate = 0.001 / (1 - 0.9 * 0.9),
                            .root_scale = 1 / std::sqrt(1 - 0.999 * 0.999),
-                           .decay_factor = 1 - 0.001 * 0.01};
+                           .decay_factor = 1 - 0.001 * 0.01,
+                           .gradient_scale = 0.3};
 };
 
 /// The CPU's update; returns the sum of the squares.
@@ -56,14 +58,17 @@ double update_on_cpu(UpdateRule rule, const Rates& rates, Parameter& p) {
     view_of_p.squares = &squares;
     const std::span<const exec::UpdateView> operands(&view_of_p, 1);
     switch (rule) {
+        case UpdateRule::None:
+            cpu().sum_squares(operands);
+            break;
         case UpdateRule::Sgd:
-            cpu().sgd(operands, rates.rate);
+            cpu().sgd(operands, rates.rate, rates.gradient_scale);
             break;
         case UpdateRule::Momentum:
-            cpu().momentum(operands, rates.rate, rates.momentum);
+            cpu().momentum(operands, rates.rate, rates.momentum, rates.gradient_scale);
             break;
         case UpdateRule::RmsProp:
-            cpu().rmsprop(operands, rates.rate, rates.decay, rates.epsilon);
+            cpu().rmsprop(operands, rates.rate, rates.decay, rates.epsilon, rates.gradient_scale);
             break;
         case UpdateRule::Adam:
             cpu().adam(operands, rates.adam);
@@ -85,6 +90,7 @@ UpdateFactors factors_of(UpdateRule rule, const Rates& rates) {
     f.epsilon = static_cast<float>(rates.epsilon);
     f.root_scale = static_cast<float>(rates.adam.root_scale);
     f.decay_factor = static_cast<float>(rates.adam.decay_factor);
+    f.gradient_scale = static_cast<float>(rates.gradient_scale);
     return f;
 }
 
@@ -181,12 +187,15 @@ void expect_updated(Way way, UpdateRule rule) {
         EXPECT_TRUE(close(stage.numbers(i, 2), expected.first, 1e-5));
         EXPECT_TRUE(close(stage.numbers(i, 3), expected.second, 1e-5));
         EXPECT_NEAR(stage.squares(i), squares, 1e-12 * squares);
-        if (way.real == Real::BF16) {
+        if (way.real == Real::BF16 && rule != UpdateRule::None) {
             EXPECT_EQ(stage.rounded_value(i), rounded(Real::BF16, stage.numbers(i, 0)));
         }
     }
 }
 
+TEST_P(CudaUpdates, ByNothingOnlyTheSquaresAreSummed) {
+    expect_updated(way(), UpdateRule::None);
+}
 TEST_P(CudaUpdates, BySgd) {
     expect_updated(way(), UpdateRule::Sgd);
 }

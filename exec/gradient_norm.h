@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "exec/channel.h"
+#include "exec/spin.h"
+
+namespace pipetwin::exec {
+
+/// The norm of all gradients of a step, from what each rank knows of its own stages: where ranks
+/// wait for each other before any of them updates its weights.
+class GradientNorm {
+  public:
+    /// Of so many NORMs. The first `pieces` stages have the model's parameters; those of another
+    /// pipeline have the same gradients again.
+    GradientNorm(int norms, int pieces, Spin spin);
+
+    /// The sums of squares of a stage's parameters, in model order: one NORM is done.
+    void add(int stage, std::span<const double> squares);
+
+    struct Known {
+        double norm = 0;  ///< over tensors in model order, in double
+        TimePoint since;
+    };
+    /// Blocks until every NORM is done. Throws ChannelClosed where one will never be.
+    Known wait();
+
+    /// Some rank goes on no more. Ends every wait that cannot end otherwise.
+    void close();
+
+    /// For another step, when no thread is inside.
+    void restart();
+
+  private:
+    bool is_decided() const { return left_ == 0 || closed_; }
+
+    const int norms_;
+    const Spin spin_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<std::vector<double>> squares_;  ///< [stage]
+    std::atomic<int> left_;                     ///< NORMs to be done
+    std::atomic<bool> closed_ = false;
+    TimePoint since_;
+};
+
+}  // namespace pipetwin::exec
