@@ -93,6 +93,9 @@ class Placement {
 
   private:
     Placed shape(LayerSpec& spec, const std::string& name, const SampleShape& input) {
+        if (!(spec.dropout >= 0 && spec.dropout < 1)) {
+            refuse(name, fmt::format("dropout = {}, expected 0 up to, but not, 1", spec.dropout));
+        }
         if (spec.type != LayerType::Embedding && spec.type != LayerType::Sequence) {
             expect_numbers(name, spec, input);
         }
@@ -104,6 +107,8 @@ class Placement {
             case LayerType::Linear:
                 return linear(spec, name, input);
             case LayerType::Gelu:
+                return {input, 0};
+            case LayerType::Dropout:
                 return {input, 0};
             case LayerType::Attention:
                 return attention(spec, name, input);
@@ -216,6 +221,8 @@ std::string_view to_string(LayerType type) {
             return "linear";
         case LayerType::Gelu:
             return "gelu";
+        case LayerType::Dropout:
+            return "dropout";
         case LayerType::Attention:
             return "attention";
         case LayerType::CrossEntropy:
@@ -453,21 +460,27 @@ Model gpt_model(const GptSizes& sizes) {
                      .outputs = sizes.d_model,
                      .vocabulary = sizes.vocabulary,
                      .context = sizes.context,
-                     .tied = sizes.tied});
+                     .tied = sizes.tied,
+                     .dropout = sizes.dropout});
     const LayerSpec norm{.name = "norm", .type = LayerType::LayerNorm};
     for (int block = 0; block < sizes.layers; ++block) {
-        units.push_back(
-            {.name = fmt::format("block{}.attention", block),
-             .type = LayerType::Residual,
-             .inner = {norm,
-                       {.name = "attention", .type = LayerType::Attention, .heads = sizes.heads}}});
+        units.push_back({.name = fmt::format("block{}.attention", block),
+                         .type = LayerType::Residual,
+                         .inner = {norm,
+                                   {.name = "attention",
+                                    .type = LayerType::Attention,
+                                    .heads = sizes.heads,
+                                    .dropout = sizes.dropout}}});
         units.push_back(
             {.name = fmt::format("block{}.feed_forward", block),
              .type = LayerType::Residual,
              .inner = {norm,
                        {.name = "up", .type = LayerType::Linear, .outputs = feed_forward},
                        {.name = "gelu", .type = LayerType::Gelu},
-                       {.name = "down", .type = LayerType::Linear, .outputs = sizes.d_model}}});
+                       {.name = "down",
+                        .type = LayerType::Linear,
+                        .outputs = sizes.d_model,
+                        .dropout = sizes.dropout}}});
     }
     units.push_back({.name = "head",
                      .type = LayerType::Sequence,

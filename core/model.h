@@ -16,6 +16,7 @@ enum class LayerType {
     LayerNorm,  ///< per position, gain and bias, epsilon 1e-5
     Linear,     ///< y = x w + b; b only where `bias`
     Gelu,       ///< exact, 0.5 x (1 + erf(x / sqrt 2))
+    Dropout,    ///< in training: each number is 0 with probability p, or 1 / (1 - p) of itself
     Attention,  ///< causal multi-head self-attention with qkv and output projections, both biased
     CrossEntropy,  ///< mean negative log-likelihood of the target class at every position
     Sequence,      ///< `inner`, one after the other
@@ -37,6 +38,7 @@ struct LayerSpec {
     bool bias = true;    ///< Linear
     /// Linear: w is the token table of the model's embedding, transposed. Embedding: there is one.
     bool tied = false;
+    double dropout = 0;  ///< Dropout; also of the output of Embedding, Linear, Attention: the p
     std::vector<LayerSpec> inner{};
 
     bool operator==(const LayerSpec&) const = default;
@@ -115,6 +117,7 @@ struct GptSizes {
     int vocabulary = 0;
     int feed_forward = 0;  ///< 0: 4 * d_model
     bool tied = false;     ///< the head's matrix is the token table
+    double dropout = 0;    ///< behind the embedding, and at the end of both halves of a block
 
     bool operator==(const GptSizes&) const = default;
 };

@@ -560,6 +560,9 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
     PIPETWIN_EXPECT(data.samples == plan.samples(), "a batch of the plan's size");
     batch = data;
     split(batch, plan->micro_batch_sizes, input.data);
+    for (MicroBatch& slice : input.data) {
+        slice.step = step;
+    }
     input.optimizer = options.optimizer;
     input.step = step;
     input.evaluation = evaluation;

@@ -104,7 +104,7 @@ class Executor {
     /// asks for no memory: everything was taken in the first two.
     void run_step(const Batch& batch, int step, StepResult& result);
 
-    /// The loss over a batch with the weights as they are: forwards alone, without
+    /// The loss over a batch with the weights as they are: forwards alone, without dropout or
     /// recompute, in the order of the plan's rows. Weights, gradients and peaks stay. Throws as
     /// `run_step`, with `step` in the place. Fails and recovers as a step does.
     double evaluate(const Batch& batch, int step);

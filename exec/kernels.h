@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,6 +42,22 @@ struct AdamFactors {
     double root_scale = 0;    ///< 1 / sqrt(1 - beta2^step)
     double decay_factor = 1;  ///< 1 - learning rate * weight decay
     double gradient_scale = 1;
+};
+
+/// Which numbers of a micro-batch's matrix are dropped: a function of the key, the sample's place
+/// in the mini-batch and the number's place in the sample, and so of no partition. Numbers 2k and
+/// 2k + 1 of sample s share the bits `RandomStream::with_key(key).of(s).bits(k)`, low half first;
+/// one is dropped whose half is below `threshold`.
+struct DropoutMask {
+    std::uint64_t key = 0;
+    int first_sample = 0;
+    std::int64_t numbers_per_sample = 0;
+    double probability = 0;  ///< of being dropped, 0 up to, but not, 1
+
+    std::uint32_t threshold() const {
+        return static_cast<std::uint32_t>(std::min(probability * 0x1p32, 0x1p32 - 1));
+    }
+    double scale() const { return 1 / (1 - probability); }
 };
 
 /// The mathematics of a device: every product, reduction and formula that layers and optimizers are
@@ -134,6 +151,9 @@ class Kernels {
     /// dx = scale (softmax(x) - one at the target); dx may be x itself.
     virtual void cross_entropy_backward(
         ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const = 0;
+
+    /// y = skip + x / (1 - p), or skip where x is dropped; y may be x or skip. Also its gradient.
+    virtual void dropout(const DropoutMask& mask, ConstView x, ConstView skip, View y) const = 0;
 
     /// The sums of squares alone: nothing is updated.
     virtual void sum_squares(std::span<const UpdateView> parameters) const = 0;

@@ -22,6 +22,14 @@ class RandomStream {
   public:
     constexpr explicit RandomStream(std::uint64_t seed) : key_(mix(seed + golden)) {}
 
+    /// What tells this stream from every other; `with_key` makes it again.
+    constexpr std::uint64_t key() const { return key_; }
+    static constexpr RandomStream with_key(std::uint64_t key) {
+        RandomStream stream(0);
+        stream.key_ = key;
+        return stream;
+    }
+
     /// The independent stream number `index` beneath this one.
     constexpr RandomStream of(std::uint64_t index) const {
         RandomStream stream(0);

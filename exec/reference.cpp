@@ -43,7 +43,9 @@ double Reference::run_step(const std::vector<MicroBatch>& slices,
     impl_->device->enter_thread();
     stage.zero_gradients();
     for (int m = 0; m < count; ++m) {
-        stage.forward(m, {}, slices[static_cast<std::size_t>(m)], true);
+        MicroBatch slice = slices[static_cast<std::size_t>(m)];
+        slice.step = step;
+        stage.forward(m, {}, slice, true);
     }
     for (int i = 0; i < count; ++i) {
         stage.backward(backward_order == BackwardOrder::Descending ? count - 1 - i : i, {});

@@ -72,6 +72,10 @@ class SilentKernels final : public Kernels {
                                 ConstView /*log_sums*/,
                                 double /*scale*/,
                                 View /*dx*/) const override {}
+    void dropout(const DropoutMask& /*mask*/,
+                 ConstView /*x*/,
+                 ConstView /*skip*/,
+                 View /*y*/) const override {}
     void sum_squares(std::span<const UpdateView> /*parameters*/) const override {}
     void sgd(std::span<const UpdateView> /*parameters*/,
              double /*rate*/,

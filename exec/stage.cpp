@@ -19,6 +19,8 @@ struct Stash {
     bool alive = false;
     int samples = 0;
     int batch_samples = 0;
+    int first_sample = 0;
+    int step = 0;
     bool is_whole = false;     ///< everything is kept that the backward needs
     Tensor input;              ///< of the stage, while nothing else is kept
     std::vector<Kept> layers;  ///< [i].input is the input of layer i; empty until the first F or R
@@ -189,7 +191,9 @@ LayerCall Stage::Impl::call(int micro_batch, const Stash& stash) {
             .workspace = arena.workspace(workspace),
             .micro_batch = micro_batch,
             .samples = stash.samples,
-            .batch_samples = stash.batch_samples};
+            .batch_samples = stash.batch_samples,
+            .first_sample = stash.first_sample,
+            .step = stash.step};
 }
 
 /// The model's own input, from the host.
@@ -336,6 +340,8 @@ Tensor Stage::Impl::take_in(Stash& stash, Tensor input, const MicroBatch& data) 
     stash.alive = true;
     stash.samples = data.samples;
     stash.batch_samples = data.batch->samples;
+    stash.first_sample = data.first_sample;
+    stash.step = data.step;
     return input;
 }
 

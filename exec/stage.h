@@ -47,7 +47,7 @@ class Stage {
     /// the input's shape or type is not the expected one (C36).
     Tensor forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep);
 
-    /// F of an evaluation: nothing stays.
+    /// F of an evaluation: nothing is dropped, and nothing stays.
     Tensor evaluate(int micro_batch, Tensor input, const MicroBatch& data);
 
     /// R: forward again from the kept input; the layers are told that it is a recomputation (C19).

@@ -16,15 +16,16 @@ using std::string_view;
 struct LayerWord {
     string_view word;
     LayerType type;
-    std::array<string_view, 3> keys;  ///< besides those of every layer; empty where fewer
+    std::array<string_view, 4> keys;  ///< besides those of every layer; empty where fewer
 };
 
-constexpr std::array<LayerWord, 8> layer_words{{
-    {"embedding", LayerType::Embedding, {"outputs", "vocabulary", "context"}},
+constexpr std::array<LayerWord, 9> layer_words{{
+    {"embedding", LayerType::Embedding, {"outputs", "vocabulary", "context", "dropout"}},
     {"layer_norm", LayerType::LayerNorm, {}},
-    {"linear", LayerType::Linear, {"outputs", "bias"}},
+    {"linear", LayerType::Linear, {"outputs", "bias", "dropout"}},
     {"gelu", LayerType::Gelu, {}},
-    {"attention", LayerType::Attention, {"heads"}},
+    {"dropout", LayerType::Dropout, {"probability"}},
+    {"attention", LayerType::Attention, {"heads", "dropout"}},
     {"residual", LayerType::Residual, {"layer"}},
     {"sequence", LayerType::Sequence, {"layer"}},
     {"cross_entropy", LayerType::CrossEntropy, {}},
@@ -48,6 +49,16 @@ std::size_t count_layers(const LayerSpec& spec) {
     return count;
 }
 
+/// Of being dropped; 0 where it is not written.
+double read_probability(const TomlTable& table, string_view key) {
+    constexpr string_view expected = "a number from 0 up to, but not, 1";
+    const double probability = table.number(key, {0, 1}).value_or(0);
+    if (probability == 1) {
+        table.refuse(key, expected, "with 1 nothing would be left");
+    }
+    return probability;
+}
+
 std::vector<LayerSpec> read_layers(const TomlTable& parent);
 
 LayerSpec read_layer(const TomlTable& table) {
@@ -63,13 +74,22 @@ LayerSpec read_layer(const TomlTable& table) {
             spec.outputs = table.required_int("outputs", any_size);
             spec.vocabulary = as_int(table.integer("vocabulary", any_size), 256);
             spec.context = table.required_int("context", any_size);
+            spec.dropout = read_probability(table, "dropout");
+            break;
+        case LayerType::Dropout:
+            if (!table.has("probability")) {
+                table.missing("probability", "of being dropped, as in probability = 0.1");
+            }
+            spec.dropout = read_probability(table, "probability");
             break;
         case LayerType::Linear:
             spec.outputs = table.required_int("outputs", any_size);
             spec.bias = table.boolean("bias").value_or(true);
+            spec.dropout = read_probability(table, "dropout");
             break;
         case LayerType::Attention:
             spec.heads = table.required_int("heads", any_size);
+            spec.dropout = read_probability(table, "dropout");
             break;
         case LayerType::Residual:
         case LayerType::Sequence:
@@ -110,8 +130,15 @@ std::vector<LayerSpec> read_layers(const TomlTable& parent) {
 }
 
 void read_gpt(const TomlTable& table, Scenario::ModelPart& model) {
-    table.expect_keys(std::array<string_view, 8>{
-        "kind", "layers", "d_model", "heads", "context", "vocabulary", "feed_forward", "tied"});
+    table.expect_keys(std::array<string_view, 9>{"kind",
+                                                 "layers",
+                                                 "d_model",
+                                                 "heads",
+                                                 "context",
+                                                 "vocabulary",
+                                                 "feed_forward",
+                                                 "tied",
+                                                 "dropout"});
     model.gpt.layers = table.required_int("layers", {1, (layer_range.high - 2) / 2});
     model.gpt.d_model = table.required_int("d_model", {1, any_size.high / 4});
     model.gpt.heads = table.required_int("heads", any_size);
@@ -119,6 +146,7 @@ void read_gpt(const TomlTable& table, Scenario::ModelPart& model) {
     model.gpt.vocabulary = as_int(table.integer("vocabulary", any_size), 256);
     model.gpt.feed_forward = as_int(table.integer("feed_forward", any_size), 4 * model.gpt.d_model);
     model.gpt.tied = table.boolean("tied").value_or(false);
+    model.gpt.dropout = read_probability(table, "dropout");
 }
 
 void read_mlp(const TomlTable& table, Scenario::ModelPart& model) {

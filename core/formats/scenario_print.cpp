@@ -90,13 +90,19 @@ void print_layers(Writer& writer, const std::vector<LayerSpec>& layers, const st
                 writer.number("outputs", layer.outputs);
                 writer.number("vocabulary", layer.vocabulary);
                 writer.number("context", layer.context);
+                writer.number("dropout", layer.dropout);
                 break;
             case LayerType::Linear:
                 writer.number("outputs", layer.outputs);
                 writer.number("bias", layer.bias);
+                writer.number("dropout", layer.dropout);
+                break;
+            case LayerType::Dropout:
+                writer.number("probability", layer.dropout);
                 break;
             case LayerType::Attention:
                 writer.number("heads", layer.heads);
+                writer.number("dropout", layer.dropout);
                 break;
             default:
                 print_layers(writer, layer.inner, path + ".layer");
@@ -117,6 +123,7 @@ void print_model(Writer& writer, const Scenario::ModelPart& model) {
             writer.number("vocabulary", model.gpt.vocabulary);
             writer.number("feed_forward", model.gpt.feed_forward);
             writer.number("tied", model.gpt.tied);
+            writer.number("dropout", model.gpt.dropout);
             break;
         case ModelKind::Mlp:
             writer.list("sizes", model.sizes);

@@ -7,6 +7,7 @@
 #include "exec/cpu/loops.h"
 #include "exec/cpu/products.h"
 #include "exec/device.h"
+#include "exec/random.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -272,6 +273,24 @@ class CpuKernels final : public Kernels {
                                             .log_sums = log_sums.as<Computed<T>>(),
                                             .scale = scale};
             exec::cross_entropy_backward(o, dx.as<T>());
+        });
+    }
+
+    void dropout(const DropoutMask& mask, ConstView x, ConstView skip, View y) const override {
+        with_type(y.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            const std::int64_t size = mask.numbers_per_sample;
+            const RandomStream random = RandomStream::with_key(mask.key);
+            for (std::int64_t begin = 0; begin < y.size(); begin += size) {
+                const auto sample = static_cast<std::uint64_t>(mask.first_sample + begin / size);
+                const DropoutOperands<T> o{.size = count(size),
+                                           .key = random.of(sample).key(),
+                                           .threshold = mask.threshold(),
+                                           .scale = mask.scale(),
+                                           .x = x.as<T>() + begin,
+                                           .skip = skip.empty() ? nullptr : skip.as<T>() + begin};
+                exec::dropout(o, y.as<T>() + begin);
+            }
         });
     }
 

@@ -24,6 +24,21 @@ void gelu_forward(const T* x, T* y, std::size_t size);
 template <class T>
 void gelu_backward(const T* x, const T* dy, T* dx, std::size_t size);
 
+// dropout.cpp
+/// One sample, of `size` numbers, with the bits of `key`; y = skip + x scale where it is kept.
+/// `skip` may be null.
+template <class T>
+struct DropoutOperands {
+    std::size_t size = 0;
+    std::uint64_t key = 0;
+    std::uint32_t threshold = 0;
+    double scale = 1;
+    const T* x = nullptr;
+    const T* skip = nullptr;
+};
+template <class T>
+void dropout(const DropoutOperands<T>& o, T* y);
+
 // layer_norm.cpp
 template <class T>
 struct LayerNormOperands {

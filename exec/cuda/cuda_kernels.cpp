@@ -411,6 +411,29 @@ void CudaKernels::cross_entropy_backward(
                      dx.data);
 }
 
+// The key changes from step to step, so it comes from host memory: see `update`.
+void CudaKernels::dropout(const exec::DropoutMask& mask,
+                          ConstView x,
+                          ConstView skip,
+                          View y) const {
+    auto* const key = scratch<std::uint64_t>(1);  // first: it may let the lane finish
+    std::byte* const staged = stage(sizeof(mask.key));
+    std::memcpy(staged, &mask.key, sizeof(mask.key));
+    lane_.list().add("cudaMemcpyAsync", copy, key, staged, sizeof(mask.key));
+    lane_.list().add("dropout",
+                     cuda::dropout,
+                     real_of(y.dtype),
+                     Dropout{.key = key,
+                             .first_sample = mask.first_sample,
+                             .samples = y.size() / mask.numbers_per_sample,
+                             .numbers_per_sample = mask.numbers_per_sample,
+                             .threshold = mask.threshold(),
+                             .scale = static_cast<float>(mask.scale())},
+                     x.data,
+                     skip.data,
+                     y.data);
+}
+
 void CudaKernels::sum_squares(std::span<const exec::UpdateView> parameters) const {
     update(UpdateRule::None, parameters, {});
 }

@@ -94,6 +94,11 @@ class CudaKernels final : public exec::Kernels {
                                 double scale,
                                 exec::View dx) const override;
 
+    void dropout(const exec::DropoutMask& mask,
+                 exec::ConstView x,
+                 exec::ConstView skip,
+                 exec::View y) const override;
+
     void sum_squares(std::span<const exec::UpdateView> parameters) const override;
     void sgd(std::span<const exec::UpdateView> parameters,
              double rate,

@@ -47,6 +47,26 @@ cudaError_t gelu_forward(Real real, std::int64_t size, const void* x, void* y, c
 cudaError_t gelu_backward(
     Real real, std::int64_t size, const void* x, const void* dy, void* dx, cudaStream_t stream);
 
+// dropout.cu
+
+/// The masks of exec/kernels.h.
+struct Dropout {
+    const std::uint64_t* key = nullptr;  ///< of the step: a captured graph runs again with another
+    std::int64_t first_sample = 0;
+    std::int64_t samples = 0;
+    std::int64_t numbers_per_sample = 0;
+    std::uint32_t threshold = 0;
+    float scale = 1;
+};
+
+/// y = skip + scale x, or skip where x is dropped; skip may be null; y may be x or skip.
+cudaError_t dropout(Real real,
+                    const Dropout& dropout,
+                    const void* x,
+                    const void* skip,
+                    void* y,
+                    cudaStream_t stream);
+
 // layer_norm.cu; per row z = (x - mean) s, s = 1 / sqrt(variance + 1e-5)
 
 struct LayerNorm {

@@ -7,6 +7,7 @@ set(PIPETWIN_CUDA_KERNELS
     attention_tensor_cores_forward.cu
     column_sums.cu
     cross_entropy.cu
+    dropout.cu
     elementwise.cu
     embedding.cu
     layer_norm.cu

@@ -28,6 +28,7 @@ struct MicroBatch {
     const Batch* batch = nullptr;
     int first_sample = 0;
     int samples = 0;
+    int step = 0;  ///< what is drawn for it belongs to this step, from 0
 };
 
 /// The slices of core/plan.h's micro_batch_sizes.

@@ -13,6 +13,11 @@ Bytes aligned(Bytes bytes) {
     return {(bytes.count + 15) / 16 * 16};
 }
 
+/// Up to where an operand of a product may begin on a GPU.
+Bytes operand_aligned(Bytes bytes) {
+    return {(bytes.count + 255) / 256 * 256};
+}
+
 }  // namespace
 
 Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format) {
@@ -29,11 +34,12 @@ Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format)
            bytes_of(rows * shape.heads, format.exact());
 }
 
-Attention::Attention(const SampleShape& input, int heads, NumberFormat format)
+Attention::Attention(const SampleShape& input, int heads, double dropout, NumberFormat format)
     : ExecutableLayer(input, input, format),
       heads_(heads),
       qkv_(input, {.outputs = 3 * input.width}, format),
-      out_(input, {.outputs = input.width}, format) {}
+      out_(input, {.outputs = input.width}, format),
+      dropout_(dropout) {}
 
 AttentionShape Attention::shape(int samples) const {
     return {.samples = samples,
@@ -51,8 +57,9 @@ Bytes Attention::kept_bytes(int samples) const {
 }
 
 Bytes Attention::workspace_bytes(int samples) const {
-    // dc, and then what the kernel needs.
-    return aligned(matrix_bytes(rows(samples), input().width)) +
+    // dc, and then what the kernel needs; before them the gradient behind the dropout.
+    const Bytes matrix = matrix_bytes(rows(samples), input().width);
+    return dropout_.workspace_bytes(operand_aligned(matrix)) + aligned(matrix) +
            attention_scratch(shape(samples), format());
 }
 
@@ -61,6 +68,7 @@ void Attention::create_parameters(ParameterMaker& maker,
                                   bool ends_residual) {
     qkv_.create_parameters(maker, path + ".qkv", false);
     out_.create_parameters(maker, path + ".out", ends_residual);
+    dropout_.create(maker);
 }
 
 std::vector<Parameter*> Attention::parameters() {
@@ -83,44 +91,56 @@ void Attention::forward(LayerCall& call, ConstView x, ConstView skip, View y, Ke
 
     qkv_.forward(call, x, {}, qkv, kept);                          // Q | K | V = x w_qkv + b_qkv
     call.kernels.attention_forward(sizes, qkv, softmax, context);  // P, c = P V
-    out_.forward(call, context, skip, y, kept);                    // y = skip + c w_out + b_out
+    out_.forward(call, context, dropout_.skip_of_layer(call, skip), y, kept);
+    dropout_.forward(call, skip, y);  // y = skip + c w_out + b_out
 
     kept.tensors.push_back(std::move(qkv));
     kept.tensors.push_back(std::move(softmax));
     kept.tensors.push_back(std::move(context));
 }
 
+ConstView Attention::projected_gradient(const LayerCall& call, ConstView dy) const {
+    return dropout_.gradient(call, dy, call.workspace);
+}
+
 void Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {
-    const View dcontext(call.workspace, real(), dy.rows, dy.columns);
-    std::byte* const scratch = call.workspace + aligned(matrix_bytes(dy.rows, dy.columns)).count;
+    const Bytes matrix = matrix_bytes(dy.rows, dy.columns);
+    std::byte* const place =
+        call.workspace + dropout_.workspace_bytes(operand_aligned(matrix)).count;
+    const View dcontext(place, real(), dy.rows, dy.columns);
     out_.backward_input(call, kept, {}, dy, {}, dcontext);  // dc = dy w_out^T
     call.kernels.attention_backward(shape(call.samples),
                                     kept.tensors[softmax_slot],
                                     kept.tensors[context_slot],
                                     dcontext,
                                     kept.tensors[qkv_slot],
-                                    scratch);
+                                    place + aligned(matrix).count);
     call.done(Op::BackwardInput);
+}
+
+// dw_out += c^T dy,  dw_qkv += x^T (dQ | dK | dV)
+void Attention::weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
+    out_.backward_weight(call, kept, kept.tensors[context_slot], dy);
+    qkv_.backward_weight(call, kept, x, kept.tensors[qkv_slot]);
 }
 
 // dx = skip + (dQ | dK | dV) w_qkv^T
 void Attention::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    heads_backward(call, kept, dy);
+    heads_backward(call, kept, projected_gradient(call, dy));
     qkv_.backward_input(call, kept, x, kept.tensors[qkv_slot], skip, dx);
 }
 
-// dw_out += c^T dy,  dw_qkv += x^T (dQ | dK | dV)
 void Attention::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
-    out_.backward_weight(call, kept, kept.tensors[context_slot], dy);
-    qkv_.backward_weight(call, kept, x, kept.tensors[qkv_slot]);
+    weights_backward(call, kept, x, projected_gradient(call, dy));
 }
 
 // Both. dQ | dK | dV come first, because the weights need them, and dx last, because it may be x.
 void Attention::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    heads_backward(call, kept, dy);
-    backward_weight(call, kept, x, dy);
+    const ConstView gradient = projected_gradient(call, dy);
+    heads_backward(call, kept, gradient);
+    weights_backward(call, kept, x, gradient);
     qkv_.backward_input(call, kept, x, kept.tensors[qkv_slot], skip, dx);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "exec/layers/dropout.h"
 #include "exec/layers/layer.h"
 #include "exec/layers/linear.h"
 
@@ -17,11 +18,14 @@ namespace pipetwin::exec {
 ///   dQ = dS K,  dK = dS^T Q
 ///   dx = skip + (dQ | dK | dV) w_qkv^T
 ///
+/// With a dropout at its end y = skip + mask (c w_out + b_out) / (1 - p); probabilities are not
+/// dropped.
+///
 /// Keeps its input, Q | K | V, c, and P or what it can be found from (exec/number_format.h). The
 /// backward puts dQ | dK | dV into the place of Q | K | V, where the gradient of w_qkv finds them.
 class Attention final : public ExecutableLayer {
   public:
-    Attention(const SampleShape& input, int heads, NumberFormat format);
+    Attention(const SampleShape& input, int heads, double dropout, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;
     Bytes workspace_bytes(int samples) const override;
@@ -42,10 +46,14 @@ class Attention final : public ExecutableLayer {
     AttentionShape shape(int samples) const;
     /// From dy to dQ | dK | dV, in the place of Q | K | V.
     void heads_backward(LayerCall& call, Kept& kept, ConstView dy);
+    void weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy);
+    /// The gradient of the output projection.
+    ConstView projected_gradient(const LayerCall& call, ConstView dy) const;
 
     int heads_;
     Linear qkv_;
     Linear out_;
+    OutputDropout dropout_;
 };
 
 }  // namespace pipetwin::exec

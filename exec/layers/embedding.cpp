@@ -7,12 +7,18 @@ Embedding::Embedding(const LayerSpec& spec, const SampleShape& input, NumberForm
           input, {.token_ids = false, .positions = input.positions, .width = spec.outputs}, format),
       vocabulary_(spec.vocabulary),
       context_(spec.context),
-      tied_(spec.tied) {}
+      tied_(spec.tied),
+      dropout_(spec.dropout) {}
+
+Bytes Embedding::workspace_bytes(int samples) const {
+    return dropout_.workspace_bytes(output_bytes(samples));
+}
 
 void Embedding::create_parameters(ParameterMaker& maker,
                                   const std::string& path,
                                   bool /*ends_residual*/) {
     using Role = ParameterMaker::Role;
+    dropout_.create(maker);
     tokens_ = maker.make(path + ".tokens",
                          vocabulary_,
                          output().width,
@@ -36,6 +42,7 @@ std::vector<Parameter*> Embedding::parameters() {
 void Embedding::forward(LayerCall& call, ConstView x, ConstView /*skip*/, View y, Kept& /*kept*/) {
     check_tokens(*call.data, vocabulary_);
     call.kernels.embedding_forward(x, tokens_.value, places_.value, input().positions, y);
+    dropout_.forward(call, {}, y);
 }
 
 // Token ids have no gradient.
@@ -50,7 +57,9 @@ void Embedding::backward_input(LayerCall& call,
 
 // dtokens[id[s, t]] += dy[s, t],  dplaces[t] += dy[s, t]
 void Embedding::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
-    call.kernels.embedding_backward(x, dy, input().positions, tokens_.gradient, places_.gradient);
+    const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    call.kernels.embedding_backward(
+        x, gradient, input().positions, tokens_.gradient, places_.gradient);
     call.done(Op::BackwardWeight);
 }
 

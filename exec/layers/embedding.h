@@ -1,5 +1,6 @@
 #pragma once
 
+#include "exec/layers/dropout.h"
 #include "exec/layers/layer.h"
 
 namespace pipetwin::exec {
@@ -8,12 +9,13 @@ namespace pipetwin::exec {
 /// (context, width) dtokens[id[s, t]] += dy[s, t],  dplaces[t] += dy[s, t], in the order of the
 /// rows
 ///
-/// Token ids have no gradient. Keeps the ids. Without a context there is no position table. A tied
-/// table has room for the gradient of its other use.
+/// Token ids have no gradient. Keeps the ids. Without a context there is no position table. With a
+/// dropout at its end the sum is masked. A tied table has room for the gradient of its other use.
 class Embedding final : public ExecutableLayer {
   public:
     Embedding(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
 
+    Bytes workspace_bytes(int samples) const override;
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool ends_residual) override;
@@ -31,6 +33,7 @@ class Embedding final : public ExecutableLayer {
     int vocabulary_;
     int context_;
     bool tied_;
+    OutputDropout dropout_;
     Parameter tokens_;
     Parameter places_;
 };

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "exec/layers/attention.h"
 #include "exec/layers/cross_entropy.h"
+#include "exec/layers/dropout.h"
 #include "exec/layers/embedding.h"
 #include "exec/layers/gelu.h"
 #include "exec/layers/layer_norm.h"
@@ -85,6 +86,14 @@ Parameter ParameterMaker::make_copy_of_table(std::int64_t rows, std::int64_t col
     parameter.is_copy = true;
     draw(parameter, RandomStream(settings_.seed).of(0).of(0), Role::Table, 1);
     return parameter;
+}
+
+RandomStream ParameterMaker::dropout_stream() {
+    constexpr std::uint64_t dropouts = 0x64726f706f7574;  // "dropout": apart from weights and data
+    return RandomStream(settings_.seed)
+        .of(dropouts)
+        .of(static_cast<std::uint64_t>(settings_.layer))
+        .of(static_cast<std::uint64_t>(dropouts_++));
 }
 
 double ParameterMaker::draw(const RandomStream& stream,
@@ -195,14 +204,18 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
         case LayerType::LayerNorm:
             return std::make_unique<LayerNorm>(input, format);
         case LayerType::Linear:
-            return std::make_unique<Linear>(
-                input,
-                LinearOptions{.outputs = spec.outputs, .bias = spec.bias, .tied = spec.tied},
-                format);
+            return std::make_unique<Linear>(input,
+                                            LinearOptions{.outputs = spec.outputs,
+                                                          .bias = spec.bias,
+                                                          .tied = spec.tied,
+                                                          .dropout = spec.dropout},
+                                            format);
         case LayerType::Gelu:
             return std::make_unique<Gelu>(input, format);
+        case LayerType::Dropout:
+            return std::make_unique<Dropout>(input, spec.dropout, format);
         case LayerType::Attention:
-            return std::make_unique<Attention>(input, spec.heads, format);
+            return std::make_unique<Attention>(input, spec.heads, spec.dropout, format);
         case LayerType::CrossEntropy:
             return std::make_unique<CrossEntropy>(input, format);
         case LayerType::Sequence:

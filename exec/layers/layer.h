@@ -24,7 +24,9 @@ struct LayerCall {
     int micro_batch = 0;
     int samples = 0;
     int batch_samples = 0;             ///< of the mini-batch: the loss is a mean over these
-    bool evaluation = false;           ///< forward only
+    int first_sample = 0;              ///< of the micro-batch, in the mini-batch
+    int step = 0;                      ///< counts from 0
+    bool evaluation = false;           ///< forward only: nothing is dropped
     bool recomputation = false;        ///< forward again: side effects happened already (C19)
     const MicroBatch* data = nullptr;  ///< in forward only
     /// Where the loss layer puts the sum over its rows; null: not wanted. Read once the device is
@@ -99,6 +101,9 @@ class ParameterMaker {
     /// Another one with the same name and values, for a stage that does not have it.
     Parameter make_copy_of_table(std::int64_t rows, std::int64_t columns);
 
+    /// For the next dropout of the unit.
+    RandomStream dropout_stream();
+
   private:
     Parameter allocate(const std::string& name, std::int64_t rows, std::int64_t columns, Uses uses);
     void draw(Parameter& parameter, const RandomStream& stream, Role role, int inputs) const;
@@ -108,6 +113,7 @@ class ParameterMaker {
     const Kernels& kernels_;
     Settings settings_;
     int made_ = 0;
+    int dropouts_ = 0;
 };
 
 /// One layer: a formula with its two gradients. Knows its shapes and bytes from the start, gets

@@ -7,10 +7,16 @@ Linear::Linear(const SampleShape& input, const LinearOptions& options, NumberFor
                       {.token_ids = false, .positions = input.positions, .width = options.outputs},
                       format),
       has_bias_(options.bias),
-      tied_(options.tied) {}
+      tied_(options.tied),
+      dropout_(options.dropout) {}
+
+Bytes Linear::workspace_bytes(int samples) const {
+    return dropout_.workspace_bytes(output_bytes(samples));
+}
 
 void Linear::create_parameters(ParameterMaker& maker, const std::string& path, bool ends_residual) {
     using Role = ParameterMaker::Role;
+    dropout_.create(maker);
     if (tied_) {
         table_ = maker.table();
         if (table_ == nullptr) {
@@ -39,37 +45,58 @@ std::vector<Parameter*> Linear::parameters() {
     return all;
 }
 
-// y = skip + x w + b;  tied: y = skip + x e^T
-void Linear::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) {
+void Linear::product(LayerCall& call, ConstView x, ConstView skip, View y) const {
     if (tied_) {
-        call.kernels.linear_backward_input(x, weight(), skip, y);
+        call.kernels.linear_backward_input(x, weight(), skip, y);  // x e^T
     } else {
         call.kernels.linear_forward(x, weight(), bias_.value, skip, y);
     }
 }
 
-// dx = skip + dy w^T;  tied: dx = skip + dy e
-void Linear::backward_input(
-    LayerCall& call, Kept& /*kept*/, ConstView /*x*/, ConstView dy, ConstView skip, View dx) {
+// y = skip + x w + b
+void Linear::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) {
+    product(call, x, dropout_.skip_of_layer(call, skip), y);
+    dropout_.forward(call, skip, y);
+}
+
+// dx = skip + dy w^T
+void Linear::input_gradient(LayerCall& call, ConstView gradient, ConstView skip, View dx) const {
     if (!dx.empty()) {
         if (tied_) {
-            call.kernels.linear_forward(dy, weight(), {}, skip, dx);
+            call.kernels.linear_forward(gradient, weight(), {}, skip, dx);  // dy e
         } else {
-            call.kernels.linear_backward_input(dy, weight(), skip, dx);
+            call.kernels.linear_backward_input(gradient, weight(), skip, dx);
         }
     }
     call.done(Op::BackwardInput);
 }
 
 // dw += x^T dy,  db += sum of the rows of dy;  tied: de += dy^T x
-void Linear::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
+void Linear::weight_gradient(LayerCall& call, ConstView x, ConstView gradient) {
     if (tied_) {
         Tensor& sum = table_ != nullptr ? table_->received : weight_.gradient;
-        call.kernels.linear_backward_weight(dy, x, sum, {});
+        call.kernels.linear_backward_weight(gradient, x, sum, {});
     } else {
-        call.kernels.linear_backward_weight(x, dy, weight_.gradient, bias_.gradient);
+        call.kernels.linear_backward_weight(x, gradient, weight_.gradient, bias_.gradient);
     }
     call.done(Op::BackwardWeight);
+}
+
+void Linear::backward_input(
+    LayerCall& call, Kept& /*kept*/, ConstView /*x*/, ConstView dy, ConstView skip, View dx) {
+    input_gradient(call, dropout_.gradient(call, dy, call.workspace), skip, dx);
+}
+
+void Linear::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
+    weight_gradient(call, x, dropout_.gradient(call, dy, call.workspace));
+}
+
+// Both from one masked gradient; the weights first, as dx may be x itself.
+void Linear::backward(
+    LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy, ConstView skip, View dx) {
+    const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    weight_gradient(call, x, gradient);
+    input_gradient(call, gradient, skip, dx);
 }
 
 }  // namespace pipetwin::exec

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "exec/layers/dropout.h"
 #include "exec/layers/layer.h"
 
 namespace pipetwin::exec {
@@ -8,13 +9,15 @@ struct LinearOptions {
     int outputs = 0;
     bool bias = true;
     bool tied = false;  ///< w is the token table, transposed; no bias
+    double dropout = 0;
 };
 
 /// y = skip + x w + b        x (n, i)   w (i, o)   b (o)   y (n, o)
 /// dx = skip + dy w^T
 /// dw += x^T dy,  db += sum of the rows of dy
 ///
-/// Keeps its input. The skip is laid into y together with the bias before the product adds to it.
+/// Keeps its input. The skip is laid into y together with the bias before the product adds to it;
+/// with a dropout at its end, y = skip + mask (x w + b) / (1 - p), that adds it.
 ///
 /// Tied, w = e^T with the token table e (o, i), which it shares with the embedding of the stage, or
 /// has a copy of. Its gradient of e goes where the other use's does not: both are added once, after
@@ -23,6 +26,7 @@ class Linear final : public ExecutableLayer {
   public:
     Linear(const SampleShape& input, const LinearOptions& options, NumberFormat format);
 
+    Bytes workspace_bytes(int samples) const override;
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool ends_residual) override;
@@ -33,12 +37,20 @@ class Linear final : public ExecutableLayer {
     void backward_input(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
     void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override;
+    void backward(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
 
   private:
+    /// Both from the gradient of x w + b.
+    void input_gradient(LayerCall& call, ConstView gradient, ConstView skip, View dx) const;
+    void weight_gradient(LayerCall& call, ConstView x, ConstView gradient);
     ConstView weight() const { return table_ != nullptr ? table_->value : weight_.value; }
+    /// x w + b on to skip.
+    void product(LayerCall& call, ConstView x, ConstView skip, View y) const;
 
     bool has_bias_;
     bool tied_;
+    OutputDropout dropout_;
     Parameter weight_;
     Parameter bias_;
     Parameter* table_ = nullptr;  ///< of the stage's embedding; null: the weight is its own

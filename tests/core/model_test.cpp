@@ -88,6 +88,17 @@ TEST(GptModel, ATiedHeadIsTheTableTurnedRoundAndHasGpt2SmallsNumberOfParametersB
     EXPECT_EQ(gpt_model(small_gpt).tied_count(), 0);
 }
 
+TEST(GptModel, DropsBehindTheEmbeddingAndAtTheEndOfBothHalvesOfABlock) {
+    GptSizes sizes = small_gpt;
+    sizes.dropout = 0.1;
+    const Model model = gpt_model(sizes);
+    EXPECT_EQ(model.layer(0).spec.dropout, 0.1);
+    EXPECT_EQ(model.layer(1).spec.inner.back().dropout, 0.1);
+    EXPECT_EQ(model.layer(2).spec.inner.back().dropout, 0.1);
+    EXPECT_EQ(model.layer(2).spec.inner[1].dropout, 0);
+    EXPECT_EQ(parameters_of(model), parameters_of(gpt_model(small_gpt)));
+}
+
 TEST(Model, C37RefusesATiedLayerThatIsNotTheTableTurnedRound) {
     const auto model_with = [](int outputs, bool bias) {
         return Model::chain({.token_ids = true, .positions = 4},

@@ -174,6 +174,23 @@ TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
     expect_refused(cases, "not built yet");
 }
 
+TEST(ParseScenario, RefusesDropoutThatLeavesNothingAndProbabilitiesThatAreNone) {
+    const std::string_view dropout_layer =
+        "[model]\nkind = \"layers\"\ninput = 4\n[[model.layer]]\ntype = \"dropout\"\n";
+    const std::vector<Refusal> cases{
+        {gpt, "dropout = 1", "model.dropout = 1, expected a number from 0 up to, but not, 1"},
+        {gpt, "dropout = 1.5", "model.dropout = 1.5, expected a number from 0 to 1"},
+        {gpt, "dropout = -0.1", "model.dropout = -0.1, expected a number from 0 to 1"},
+        {gpt, "dropout = \"half\"", "model.dropout = \"half\", expected a number"},
+        {dropout_layer, "", "probability is missing"},
+        {dropout_layer, "probability = 1", "probability = 1, expected a number from 0 up to"},
+        {dropout_layer, "dropout = 0.1", "unknown key 'dropout'"},
+    };
+    expect_refused(cases);
+    const Error error = refusal(with(gpt, "dropout = 1"));
+    EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:7:11");
+}
+
 TEST(ParseScenario, RefusesValidationOnNothing) {
     const std::vector<Refusal> cases{
         {gpt, "[training]\nvalidate_every = 5", "validate_every = 5, expected 0, as there is"},

@@ -32,7 +32,8 @@ TEST(ParseScenario, ReadsEveryKey) {
                         .context = 16,
                         .vocabulary = 300,
                         .feed_forward = 48,
-                        .tied = true}));
+                        .tied = true,
+                        .dropout = 0.125}));
     EXPECT_EQ(s.data.kind, DataKind::Text);
     EXPECT_EQ(s.data.path, "/home/u/texts/a b");
     EXPECT_EQ(s.training.batch, 33);
@@ -95,6 +96,7 @@ TEST(ParseScenario, FillsInTheDefaults) {
     EXPECT_EQ(s.training.warmup_steps, 0);
     EXPECT_EQ(s.training.clip_norm, 0);
     EXPECT_FALSE(s.model.gpt.tied);
+    EXPECT_EQ(s.model.gpt.dropout, 0);
     EXPECT_EQ(s.pipeline.stages, 1);
     EXPECT_EQ(s.pipeline.micro_batches, 1);
     EXPECT_EQ(s.pipeline.schedule, "gpipe");

@@ -39,6 +39,7 @@ context = 16
 vocabulary = 300
 feed_forward = 48
 tied = true
+dropout = 0.125
 [data]
 kind = "text"
 path = "../texts/a b"

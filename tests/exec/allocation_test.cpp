@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, TrainingStep, ::testing::ValuesIn(shapes()));
 TEST_P(TrainingStep, AllocatesNothingOnceItHasWhatItNeeds) {
     std::vector<Model> models{test::small_gpt(), test::small_mlp()};
     if (GetParam().schedule != "chimera") {
-        models.push_back(test::small_gpt_with(true));
+        models.push_back(test::small_gpt_with(0.25, true));
     }
     for (const Model& model : models) {
         const Shape& shape = GetParam();

@@ -138,7 +138,7 @@ TEST_F(CheckpointTest, ARunGoesOnFromItBitByBitWithAnyNumberOfStages) {
 
 /// Once, under the embedding's name; the copy of the last stage gets it from there.
 TEST_F(CheckpointTest, ATiedTableIsInItOnceAndGoesToBothOfItsStages) {
-    const Model tied = test::small_gpt_with(true);
+    const Model tied = test::small_gpt_with(0.25, true);
     const auto executor_with = [&](int stages) {
         const Shape shape{.stages = stages, .schedule = "1f1b", .clip_norm = 0.05};
         return std::make_unique<Executor>(

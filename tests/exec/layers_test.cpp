@@ -41,6 +41,10 @@ void PrintTo(const Case& c, std::ostream* out) {
 LayerSpec linear_spec(int outputs, bool bias = true) {
     return {.name = {}, .type = LayerType::Linear, .outputs = outputs, .bias = bias};
 }
+LayerSpec dropping(LayerSpec spec) {
+    spec.dropout = 0.3;
+    return spec;
+}
 LayerSpec simple(LayerType type) {
     return {.name = {}, .type = type};
 }
@@ -143,6 +147,23 @@ std::vector<Case> cases() {
          numbers(5, 8),
          2,
          numbers(5, 8)},
+        {"Dropout", dropping(simple(LayerType::Dropout)), numbers(3, 7), 3, numbers(3, 7)},
+        {"DropoutInResidual",
+         group(LayerType::Residual, {gelu, dropping(simple(LayerType::Dropout))}),
+         numbers(2, 4),
+         3,
+         numbers(2, 4)},
+        {"EmbeddingWithDropout", dropping(embedding_spec(7, 4, 6)), ids, 3, numbers(5, 4)},
+        {"GptAttentionWithDropout",
+         group(LayerType::Residual, {norm, dropping(attention_spec(2))}),
+         numbers(5, 8),
+         2,
+         numbers(5, 8)},
+        {"GptFeedForwardWithDropout",
+         group(LayerType::Residual, {norm, linear_spec(32), gelu, dropping(linear_spec(8))}),
+         numbers(5, 8),
+         2,
+         numbers(5, 8)},
         {"GptHead",
          group(LayerType::Sequence, {norm, linear_spec(11, false), loss}),
          numbers(5, 8),
@@ -239,6 +260,32 @@ TEST_P(EveryFormula, ComputesWhatItsFormulaSays) {
         const Numbers expected = GetParam().naive(testing::naive_input(run, GetParam().spec));
         EXPECT_TRUE(agree<double>(found, expected, bound_of(type))) << to_string(type);
     }
+}
+
+/// A binomial share of the numbers, and what is left keeps the mean: within 5 deviations.
+TEST(Dropout, DropsTheShareThatItShouldAndKeepsTheMean) {
+    constexpr double p = 0.3;
+    constexpr int n = 3 * 64 * 500;
+    LayerRun run(dropping(simple(LayerType::Dropout)), numbers(64, 500), 3, DType::F64);
+    LayerRun::set(run.x, Numbers(n, 1.0));
+    const Numbers y = numbers_of(run.forward());
+    int dropped = 0;
+    for (const double value : y) {
+        ASSERT_TRUE(value == 0 || value == 1 / (1 - p)) << value;
+        dropped += value == 0 ? 1 : 0;
+    }
+    EXPECT_NEAR(dropped, p * n, 5 * std::sqrt(n * p * (1 - p)));
+    // Neighbours are independent, and so are the same numbers of two samples.
+    int both = 0;
+    int in_both_samples = 0;
+    for (std::size_t i = 0; i + 1 < y.size(); i += 2) {
+        both += y[i] == 0 && y[i + 1] == 0 ? 1 : 0;
+    }
+    for (std::size_t i = 0; i < y.size() / 3; ++i) {
+        in_both_samples += y[i] == 0 && y[i + y.size() / 3] == 0 ? 1 : 0;
+    }
+    EXPECT_NEAR(both, p * p * n / 2, 5 * std::sqrt(p * p * n / 2));
+    EXPECT_NEAR(in_both_samples, p * p * n / 3, 5 * std::sqrt(p * p * n / 3));
 }
 
 TEST_P(EveryLayer, GradientsEqualFiniteDifferences) {

@@ -42,7 +42,9 @@ INSTANTIATE_TEST_SUITE_P(Numerics,
                          EveryModel,
                          testing::Values(NamedModel{"mlp", test::small_mlp()},
                                          NamedModel{"gpt", test::small_gpt()},
-                                         NamedModel{"tied_gpt", test::small_gpt_with(true)}),
+                                         NamedModel{"gpt_with_dropout",
+                                                    test::small_gpt_with(0.25, false)},
+                                         NamedModel{"tied_gpt", test::small_gpt_with(0, true)}),
                          name_of);
 
 TEST_P(EveryModel, C08LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
@@ -252,13 +254,47 @@ TEST(Chimera, ClipsByTheNormOfTheSumsOfBothPipelines) {
     }
 }
 
-// --- Validation. ---
+// --- Dropout. ---
 
-TEST(Evaluation, ChangesNothingAndIsTheSameForEveryPartition) {
-    const Model model = test::small_gpt_with(true);
+TEST(DropoutInAModel, C12MasksOfRecomputeAndOfEveryPartitionAreThoseOfTheForward) {
+    const Model model = test::small_gpt_with(0.5, false);
+    const StepOutcome alone = pipeline_step(model, {.stages = 1});
+    for (const int stages : {1, 2, 4}) {
+        for (const RecomputeRules& recompute : test::every_recompute(stages)) {
+            EXPECT_TRUE(pipeline_step(model, {.stages = stages, .recompute = recompute}) == alone);
+        }
+    }
+}
+
+TEST(DropoutInAModel, MasksDoNotDependOnTheNumberOfMicroBatches) {
+    const Model model = test::small_gpt_with(0.5, false);
+    for (const int micro_batches : {2, 3, 8}) {
+        test::expect_near(
+            pipeline_step(
+                model, {.stages = 2, .micro_batches = micro_batches, .precision = Precision::Fp64}),
+            pipeline_step(model, {.micro_batches = 1, .precision = Precision::Fp64}),
+            1e-12);
+    }
+}
+
+TEST(DropoutInAModel, EveryStepDropsSomethingElseAndTheSameStepTheSame) {
+    const Model model = test::small_gpt_with(0.5, false);
+    const Shape shape{.stages = 2};
+    const Batch batch = random_batch(model, shape.batch, 1);
+    const auto loss_at = [&](int step) {
+        Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
+        return executor.run_step(batch, step).loss;
+    };
+    EXPECT_EQ(loss_at(3), loss_at(3));
+    EXPECT_NE(loss_at(3), loss_at(4));
+}
+
+TEST(Evaluation, DropsNothingChangesNothingAndIsTheSameForEveryPartition) {
+    const Model model = test::small_gpt_with(0.5, true);
+    const Model without = test::small_gpt_with(0, true);
     const Batch batch = random_batch(model, 8, 7);
     Shape shape{.stages = 1};
-    Executor plain(test::plan_of(model, shape), model, test::options_of(shape));
+    Executor plain(test::plan_of(without, shape), without, test::options_of(shape));
     const double expected = plain.run_step(batch, 0).loss;  // before its update
     for (const char* schedule : {"gpipe", "1f1b", "zb-v"}) {
         for (const int stages : {1, 2, 4}) {
@@ -280,7 +316,7 @@ TEST(Evaluation, ChangesNothingAndIsTheSameForEveryPartition) {
 }
 
 TEST(Evaluation, BetweenStepsChangesNoBitOfThemAndNoPlannedPlace) {
-    const Model model = test::small_gpt_with(true);
+    const Model model = test::small_gpt_with(0.25, true);
     for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
         const Shape shape{
             .stages = 2, .schedule = "1f1b", .recompute = recompute, .clip_norm = 0.05};
@@ -326,7 +362,7 @@ TEST(Evaluation, C18RunsEveryForwardOnceAndNothingElse) {
 /// round, in a model that has both.
 TEST(TiedEmbedding, C37ItsGradientIsTheSumOfThoseOfBothUses) {
     const Model untied = test::small_gpt();
-    const Model tied = test::small_gpt_with(true);
+    const Model tied = test::small_gpt_with(0, true);
     for (const int stages : {1, 2, 4}) {
         const Shape shape{.stages = stages, .precision = Precision::Fp64};
         const Batch batch = random_batch(tied, shape.batch, 1);
@@ -367,7 +403,7 @@ TEST(TiedEmbedding, C37ItsGradientIsTheSumOfThoseOfBothUses) {
 }
 
 TEST(TiedEmbedding, BothCopiesStayEqualBitForBitAndCountOnce) {
-    const Model model = test::small_gpt_with(true);
+    const Model model = test::small_gpt_with(0, true);
     for (const char* schedule : {"1f1b", "zb-v"}) {
         const Shape shape{.stages = 2,
                           .chunks = std::string_view(schedule) == "zb-v" ? 2 : 1,
@@ -392,7 +428,7 @@ TEST(TiedEmbedding, BothCopiesStayEqualBitForBitAndCountOnce) {
 }
 
 TEST(TiedEmbedding, OneStageHasTheTableOnce) {
-    const Model model = test::small_gpt_with(true);
+    const Model model = test::small_gpt_with(0, true);
     const Shape shape{.stages = 1};
     const Plan plan = test::plan_of(model, shape);
     const Plan untied = test::plan_of(test::small_gpt(), shape);

@@ -17,17 +17,18 @@ Model small_mlp() {
 }
 
 Model small_gpt() {
-    return small_gpt_with(false);
+    return small_gpt_with(0, false);
 }
 
-Model small_gpt_with(bool tied) {
+Model small_gpt_with(double dropout, bool tied) {
     return gpt_model({.layers = 3,
                       .d_model = 8,
                       .heads = 2,
                       .context = 6,
                       .vocabulary = 11,
                       .feed_forward = 16,
-                      .tied = tied});
+                      .tied = tied,
+                      .dropout = dropout});
 }
 
 std::string to_string(const Shape& shape) {

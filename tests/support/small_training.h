@@ -18,8 +18,8 @@ namespace pipetwin::test {
 Model small_mlp();
 /// Three blocks, so eight units; 11 tokens, 6 positions.
 Model small_gpt();
-/// The same, with a head that shares the embedding's table or without.
-Model small_gpt_with(bool tied);
+/// The same with dropout, and with a head that shares the embedding's table.
+Model small_gpt_with(double dropout, bool tied);
 
 /// One plan's settings; the defaults are those of a test that does not care.
 struct Shape {

@@ -101,7 +101,46 @@ TEST_P(CudaElementwise, GeluAndItsGradient) {
     }
 }
 
+/// Also the same bits in fp32: masks are those of the CPU, and each result is rounded as there.
+TEST_P(CudaElementwise, DropoutHasTheMasksOfTheCpu) {
+    for (const Shape& shape : {Shape{1, 1}, {3, 1}, {2, 7}, {5, 64}, {3, 1025}}) {  // samples
+        SCOPED_TRACE(shape.text());
+        const exec::DropoutMask mask{.key = 0x1234'5678'9abc'def0U,
+                                     .first_sample = 3,
+                                     .numbers_per_sample = shape.width,
+                                     .probability = 0.3};
+        const Numbers x = random(shape.size(), 1);
+        const Numbers skip = random(shape.size(), 2);
+        for (const bool with_skip : {false, true}) {
+            Numbers expected(index(shape.size()));
+            cpu().dropout(mask,
+                          view(x, shape.rows, shape.width),
+                          with_skip ? view(skip, shape.rows, shape.width) : exec::ConstView{},
+                          view(expected, shape.rows, shape.width));
+            const Numbers found = run([&] {
+                const DeviceArray<std::uint64_t> key(std::vector<std::uint64_t>{mask.key});
+                const Operand y(way(), x);  // in place
+                const Operand of_skip(way(), skip);
+                expect_ok(dropout(real(),
+                                  {.key = key.data(),
+                                   .first_sample = mask.first_sample,
+                                   .samples = shape.rows,
+                                   .numbers_per_sample = shape.width,
+                                   .threshold = mask.threshold(),
+                                   .scale = static_cast<float>(mask.scale())},
+                                  y.data(),
+                                  with_skip ? of_skip.data() : nullptr,
+                                  y.data(),
+                                  nullptr));
+                return y.numbers();
+            });
+            EXPECT_EQ(found, rounded(real(), expected));
+        }
+    }
+}
+
 TEST(CudaElementwiseOfNothing, DoesNothing) {
+    EXPECT_EQ(dropout(Real::F32, {}, nullptr, nullptr, nullptr, nullptr), cudaSuccess);
     EXPECT_EQ(lay_out(Real::F32, 0, 5, nullptr, nullptr, nullptr, nullptr), cudaSuccess);
     EXPECT_EQ(add(Real::F32, 0, nullptr, nullptr, nullptr), cudaSuccess);
 }

@@ -90,14 +90,15 @@ void expect_near(const std::vector<NamedValues>& a,
 }
 
 /// cuDNN takes heads of a multiple of 8.
-Model gpt_with_heads_of_8(bool tied = false) {
+Model gpt_with_heads_of_8(double dropout = 0, bool tied = false) {
     return gpt_model({.layers = 3,
                       .d_model = 16,
                       .heads = 2,
                       .context = 6,
                       .vocabulary = 11,
                       .feed_forward = 16,
-                      .tied = tied});
+                      .tied = tied,
+                      .dropout = dropout});
 }
 
 class CudaExecutor : public ::testing::Test {
@@ -123,7 +124,8 @@ class CudaExecutor : public ::testing::Test {
 };
 
 TEST_F(CudaExecutor, TrainsAsTheCpuDoes) {
-    for (const Model& model : {test::small_gpt(), test::small_mlp(), test::small_gpt_with(true)}) {
+    for (const Model& model :
+         {test::small_gpt(), test::small_mlp(), test::small_gpt_with(0.25, true)}) {
         for (const OptimizerKind optimizer : {OptimizerKind::Sgd,
                                               OptimizerKind::Momentum,
                                               OptimizerKind::RmsProp,
@@ -179,9 +181,9 @@ class EmulatedGpus {
 };
 
 // The schedule is the same in every step, so are the addresses, and so every action is one graph.
-// What changes from step to step - rates, scales - lies in memory.
+// What changes from step to step - rates, scales, the keys of masks - lies in memory.
 TEST_F(CudaExecutor, RunsEveryActionOfALaterStepAsOneGraph) {
-    const Model model = test::small_gpt_with(false);
+    const Model model = test::small_gpt_with(0.25, false);
     const std::vector<std::pair<const char*, int>> cases{
         {"gpipe", 1}, {"1f1b", 1}, {"zb-h1", 1}, {"1f1b", 2}};
     for (const auto& [schedule, gpus] : cases) {
@@ -212,7 +214,7 @@ TEST_F(CudaExecutor, GivesTheSameBitsOnSeveralGpus) {
     Shape shape = on_cuda({.stages = 3, .micro_batches = 3, .schedule = "1f1b", .clip_norm = 0.1});
     for (const char* const schedule : {"1f1b", "chimera"}) {
         const bool tied = std::string_view(schedule) == "1f1b";
-        const Model model = test::small_gpt_with(tied);
+        const Model model = test::small_gpt_with(0.25, tied);
         shape.schedule = schedule;
         shape.stages = shape.schedule == "chimera" ? 2 : 3;
         shape.micro_batches = shape.stages;
@@ -255,7 +257,7 @@ TEST_F(CudaExecutor, FindsTheFirstLayerThatIsNotFiniteAcrossGpus) {
 #endif
 
 TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
-    const Model model = gpt_with_heads_of_8(true);
+    const Model model = gpt_with_heads_of_8(0.25, true);
     for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
         const Shape whole{.schedule = "1f1b", .precision = precision, .clip_norm = 0.1};
         const Outcome expected = train(model, on_cuda(whole), 3);
@@ -272,7 +274,7 @@ TEST_F(CudaExecutor, GivesTheSameBitsForEveryPartitionAndRecompute) {
 }
 
 TEST_F(CudaExecutor, EvaluatesAsTheCpuDoesAndLeavesTheStepsAsTheyAre) {
-    const Model model = test::small_gpt_with(true);
+    const Model model = test::small_gpt_with(0.25, true);
     const Shape shape{.stages = 2, .micro_batches = 4, .schedule = "1f1b"};
     const Batch batch = random_batch(model, shape.batch, 9);
     Executor on_cpu(test::plan_of(model, shape), model, test::options_of(shape));

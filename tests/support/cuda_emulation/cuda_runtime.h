@@ -204,6 +204,12 @@ inline float __logf(float x) {
 inline float rsqrtf(float x) {
     return 1.0F / std::sqrt(x);
 }
+inline float __fmul_rn(float a, float b) {
+    return a * b;
+}
+inline float __fadd_rn(float a, float b) {
+    return a + b;
+}
 inline float __fdividef(float x, float y) {
     return x / y;
 }

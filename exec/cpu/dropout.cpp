@@ -1,0 +1,48 @@
+#include "core/clones.h"
+#include "exec/cpu/loops.h"
+#include "exec/random.h"
+
+// Two numbers share 64 random bits, which cost two multiplications.
+namespace pipetwin::exec {
+namespace {
+
+template <class T, bool has_skip>
+PIPETWIN_INLINE void drop(const DropoutOperands<T>& o, T* y) {
+    using C = Computed<T>;
+    const RandomStream random = RandomStream::with_key(o.key);
+    const std::uint32_t threshold = o.threshold;
+    const C scale = static_cast<C>(o.scale);
+    const T* const x = o.x;
+    const T* const skip = o.skip;
+    const auto put = [=](std::size_t i, std::uint32_t bits) __attribute__((always_inline)) {
+        const C kept = bits < threshold ? C(0) : computed(x[i]) * scale;
+        y[i] = stored<T>(has_skip ? computed(skip[i]) + kept : kept);
+    };
+    const std::size_t pairs = o.size / 2;
+    PIPETWIN_ELEMENTWISE
+    for (std::size_t k = 0; k < pairs; ++k) {
+        const std::uint64_t bits = random.bits(k);
+        put(2 * k, static_cast<std::uint32_t>(bits));
+        put(2 * k + 1, static_cast<std::uint32_t>(bits >> 32U));
+    }
+    if (2 * pairs < o.size) {
+        put(2 * pairs, static_cast<std::uint32_t>(random.bits(pairs)));
+    }
+}
+
+}  // namespace
+
+template <class T>
+PIPETWIN_CLONES void dropout(const DropoutOperands<T>& o, T* y) {
+    if (o.skip == nullptr) {
+        drop<T, false>(o, y);
+    } else {
+        drop<T, true>(o, y);
+    }
+}
+
+template void dropout(const DropoutOperands<float>&, float*);
+template void dropout(const DropoutOperands<double>&, double*);
+template void dropout(const DropoutOperands<BFloat16>&, BFloat16*);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,55 @@
+#include "exec/layers/dropout.h"
+
+namespace pipetwin::exec {
+
+void Dropping::create(ParameterMaker& maker) {
+    random_ = maker.dropout_stream();
+}
+
+void Dropping::apply(const LayerCall& call, ConstView x, ConstView skip, View y) const {
+    const DropoutMask mask{.key = random_.of(static_cast<std::uint64_t>(call.step)).key(),
+                           .first_sample = call.first_sample,
+                           .numbers_per_sample = y.size() / call.samples,
+                           .probability = acts(call) ? probability_ : 0.0};
+    call.kernels.dropout(mask, x, skip, y);
+}
+
+Dropout::Dropout(const SampleShape& input, double probability, NumberFormat format)
+    : ExecutableLayer(input, input, format), dropping_(probability) {}
+
+void Dropout::create_parameters(ParameterMaker& maker,
+                                const std::string& /*path*/,
+                                bool /*ends_residual*/) {
+    dropping_.create(maker);
+}
+
+// y = skip + mask x / (1 - p)
+void Dropout::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) {
+    dropping_.apply(call, x, skip, y);
+}
+
+// dx = skip + mask dy / (1 - p)
+void Dropout::backward_input(
+    LayerCall& call, Kept& /*kept*/, ConstView /*x*/, ConstView dy, ConstView skip, View dx) {
+    if (!dx.empty()) {
+        dropping_.apply(call, dy, skip, dx);
+    }
+    call.done(Op::BackwardInput);
+}
+
+void OutputDropout::forward(const LayerCall& call, ConstView skip, View y) const {
+    if (dropping_.acts(call)) {
+        dropping_.apply(call, y, skip, y);
+    }
+}
+
+ConstView OutputDropout::gradient(const LayerCall& call, ConstView dy, std::byte* place) const {
+    if (!dropping_.acts(call)) {
+        return dy;
+    }
+    const View masked(place, dy.dtype, dy.rows, dy.columns);
+    dropping_.apply(call, dy, {}, masked);
+    return masked;
+}
+
+}  // namespace pipetwin::exec

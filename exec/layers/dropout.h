@@ -1,0 +1,72 @@
+#pragma once
+
+#include "exec/layers/layer.h"
+
+namespace pipetwin::exec {
+
+/// What is dropped of some matrix in every step, drawn from (seed, unit of the model, number of the
+/// dropout in the unit, step, sample in the mini-batch, number in the sample): no mask is kept, as
+/// recompute and backward draw it again. Nothing is dropped in an evaluation.
+class Dropping {
+  public:
+    explicit Dropping(double probability) : probability_(probability) {}
+
+    void create(ParameterMaker& maker);
+
+    bool acts(const LayerCall& call) const { return probability_ > 0 && !call.evaluation; }
+    /// y = skip + mask x / (1 - p); in an evaluation y = skip + x.
+    void apply(const LayerCall& call, ConstView x, ConstView skip, View y) const;
+
+    double probability() const { return probability_; }
+
+  private:
+    double probability_;
+    RandomStream random_{0};
+};
+
+/// y = skip + mask x / (1 - p),  dx = skip + mask dy / (1 - p)        x, y (n, width)
+///
+/// A layer of its own keeps its input, as every layer does; layers with a dropout at their end
+/// (`OutputDropout`) keep nothing for it.
+class Dropout final : public ExecutableLayer {
+  public:
+    Dropout(const SampleShape& input, double probability, NumberFormat format);
+
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool ends_residual) override;
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+
+  private:
+    Dropping dropping_;
+};
+
+/// The dropout at the end of a layer f: y = skip + mask f(x) / (1 - p). Its gradient takes scratch
+/// of the size of y.
+class OutputDropout {
+  public:
+    explicit OutputDropout(double probability) : dropping_(probability) {}
+
+    void create(ParameterMaker& maker) { dropping_.create(maker); }
+
+    /// Of a gradient of y; nothing without dropout.
+    Bytes workspace_bytes(Bytes gradient) const {
+        return dropping_.probability() > 0 ? gradient : Bytes{};
+    }
+
+    /// What f itself may add: the skip where nothing is dropped.
+    ConstView skip_of_layer(const LayerCall& call, ConstView skip) const {
+        return dropping_.acts(call) ? ConstView{} : skip;
+    }
+    /// Behind f, on its output.
+    void forward(const LayerCall& call, ConstView skip, View y) const;
+    /// The gradient of f's output, in `place` or dy itself.
+    ConstView gradient(const LayerCall& call, ConstView dy, std::byte* place) const;
+
+  private:
+    Dropping dropping_;
+};
+
+}  // namespace pipetwin::exec
