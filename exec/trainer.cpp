@@ -124,10 +124,6 @@ void save(const Checkpoints& checkpoints,
     }
 }
 
-}  // namespace
-
-namespace {
-
 /// What a worker throws in `work`, as the trainer tells it.
 template <class Work>
 auto as_worker_failure(const Executor& executor, const Work& work) {
@@ -183,7 +179,13 @@ class Validation {
 }  // namespace
 
 StepResult training_step(Executor& executor, const Batch& batch, int step) {
-    return as_worker_failure(executor, [&] { return executor.run_step(batch, step); });
+    StepResult result;
+    training_step(executor, batch, step, result);
+    return result;
+}
+
+void training_step(Executor& executor, const Batch& batch, int step, StepResult& result) {
+    as_worker_failure(executor, [&] { executor.run_step(batch, step, result); });
 }
 
 TrainingResult train(const Scenario& scenario,
@@ -207,9 +209,10 @@ TrainingResult train(const Scenario& scenario,
     NewNotes notes;
     SlowStages slow(plan);
     TrainingResult training;
+    StepResult result;
     bool goes_on = true;
     for (int step = first; step < steps && goes_on; ++step) {
-        const StepResult result = training_step(executor, data->batch(step, samples), step);
+        training_step(executor, data->batch(step, samples), step, result);
         gate.add(result);
         training.steps.push_back(report_of(result, optimizer, step, samples));
         training.steps.back().validation_loss = validation.after(step, executor);

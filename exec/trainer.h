@@ -37,6 +37,9 @@ struct TrainingResult {
 /// arrive as they are.
 StepResult training_step(Executor& executor, const Batch& batch, int step);
 
+/// The same; the memory of `result` is used again.
+void training_step(Executor& executor, const Batch& batch, int step, StepResult& result);
+
 struct TrainingOptions {
     std::filesystem::path checkpoints{};  ///< the folder they lie in; empty: none is kept
     bool resume = false;                  ///< go on from the newest of them
