@@ -17,6 +17,7 @@
 #include "exec/cores.h"
 #include "exec/measured_pipeline.h"
 #include "exec/profiler.h"
+#include "exec/speed_witness.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -118,10 +119,14 @@ CalibrationRun measure(const CalibrationSetting& setting,
     for (int step = 0; step < warm_up; ++step) {
         pipeline.step();
     }
+    SpeedWitness witness({cores.front()});
     Samples samples;
     const auto go_on = [&](int most_steps) {
         while (std::ssize(samples) < most_steps && judged(samples).clean < options.fewest_clean) {
+            const double before = witness.wait(options.longest_wait);
             samples.push_back(pipeline.step());
+            double& stolen = samples.back().stolen;
+            stolen = lost_share(stolen, before, witness.missing());
         }
     };
     go_on(options.most_steps);

@@ -17,6 +17,7 @@ struct CalibrateOptions {
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
     std::uint64_t seed = 1;
+    Duration longest_wait{};  ///< before a step for a core that is slow: exec/speed_witness.h
     std::function<void(double share, const std::string& what)> progress;
 };
 

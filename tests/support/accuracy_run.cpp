@@ -25,6 +25,7 @@
 #include "exec/noise_gate.h"
 #include "exec/profiler.h"
 #include "exec/random_batch.h"
+#include "exec/speed_witness.h"
 #include "sim/fit_interference.h"
 #include "sim/replay_error.h"
 #include "sim/simulate.h"
@@ -38,6 +39,7 @@ using nlohmann::json;
 
 constexpr int warm_up_steps = 2;
 constexpr double least_passing_share = 0.6;
+constexpr std::chrono::milliseconds longest_wait{300};  // for cores that are slow
 
 // --- One run of a plan. ---
 
@@ -74,11 +76,16 @@ MeasuredRun one_run(const Plan& plan,
     options.optimizer = exec::optimizer_settings(scenario);
     exec::Executor executor(plan, model, options);
     const exec::Batch batch = exec::random_batch(model, scenario.training.batch, 1);
+    std::vector<int> cores = exec::allowed_cores();
+    cores.resize(std::min(cores.size(), plan->schedule.ranks.size()));
+    exec::SpeedWitness witness(cores);
     exec::NoiseGate gate;
     std::vector<exec::GatedStep> steps;
     for (int step = 0; exec::judged(steps).clean < clean_steps && std::ssize(steps) < most_steps;
          ++step) {
-        const exec::StepResult result = executor.run_step(batch, step);
+        const double before = witness.wait(longest_wait);
+        exec::StepResult result = executor.run_step(batch, step);
+        result.stolen = exec::lost_share(result.stolen, before, witness.missing());
         gate.add(result);
         if (step >= warm_up_steps) {
             steps.push_back({.time = step_time(result.timeline), .stolen = result.stolen});
@@ -196,6 +203,7 @@ FittedCalibration calibrated(const Model& model, const GridOptions& options, Pre
     how.fewest_clean = options.calibration_steps;
     how.most_steps = 2 * options.calibration_steps;
     how.precision = precision;
+    how.longest_wait = longest_wait;
     how.progress = [](double share, const std::string& what) {
         fmt::print(stderr, "calibration {:3.0f} %: {}\n", 100 * share, what);
     };
