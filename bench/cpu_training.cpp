@@ -8,9 +8,9 @@
 // turns step by step, so that a slow minute slows all; only ratios of one run mean something. One
 // thread is measured in processor time, two in wall time.
 //
-// The ceiling is the time of the step's own matrix products, called bare, by whichever is faster of
-// OpenBLAS (where it is installed) and ours, and of the bytes that every other pass must move at
-// the bandwidth that this machine shows in the same run.
+// The ceiling is the time of the step's own matrix products, called bare, by whichever is fastest
+// of OpenBLAS and oneDNN (where they are installed) and ours, and of the bytes that every other
+// pass must move at the bandwidth that this machine shows in the same run.
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -32,6 +32,7 @@
 
 #include <fmt/format.h>
 
+#include "exec/cpu/onednn_products.h"
 #include "exec/cpu/products.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
@@ -176,8 +177,9 @@ struct Gemm {
     exec::Transposed a;
     exec::Transposed b;
     int times;
-    std::vector<double> own{};   ///< seconds
-    std::vector<double> blas{};  ///< seconds
+    std::vector<double> own{};     ///< seconds
+    std::vector<double> blas{};    ///< seconds
+    std::vector<double> onednn{};  ///< seconds
 };
 
 /// All products of weights in one step, M = 1. Those of the attention are `attention_products`.
@@ -293,38 +295,47 @@ class Ceiling {
     double step() const {
         double sum = median(attention_) + passes();
         for (const Gemm& gemm : gemms_) {
-            const double own = median(gemm.own);
-            sum += gemm.times * (gemm.blas.empty() ? own : std::min(own, median(gemm.blas)));
+            double best = median(gemm.own);
+            for (const std::vector<double>* const others : {&gemm.blas, &gemm.onednn}) {
+                best = others->empty() ? best : std::min(best, median(*others));
+            }
+            sum += gemm.times * best;
         }
         return sum;
     }
 
     void print() const {
-        fmt::print("{:<22} {:>10} {:>10} {:>8}   GFLOP/s, one thread\n",
+        fmt::print("{:<22} {:>10} {:>10} {:>10}   GFLOP/s, one thread; 0: not there\n",
                    "product",
                    "OpenBLAS",
-                   "ours",
-                   "ratio");
+                   "oneDNN",
+                   "ours");
         double all_own = 0;
         double all_blas = 0;
+        double all_onednn = 0;
         for (const Gemm& p : gemms_) {
-            const double own = median(p.own);
-            const double blas = p.blas.empty() ? own : median(p.blas);
             const double operations = 2e-9 * p.m * p.n * p.k;
-            fmt::print("{:<22} {:>10.1f} {:>10.1f} {:>8.3f}\n",
+            const auto rate = [&](const std::vector<double>& seconds) {
+                return seconds.empty() ? 0 : operations / median(seconds);
+            };
+            fmt::print("{:<22} {:>10.1f} {:>10.1f} {:>10.1f}\n",
                        fmt::format("{} {} {}x{}x{}", p.name, direction(p), p.m, p.n, p.k),
-                       operations / blas,
-                       operations / own,
-                       blas / own);
-            all_own += p.times * own;
-            all_blas += p.times * blas;
+                       rate(p.blas),
+                       rate(p.onednn),
+                       rate(p.own));
+            all_own += p.times * median(p.own);
+            all_blas += p.times * median(p.blas);
+            all_onednn += p.times * median(p.onednn);
         }
         fmt::print(
-            "all of them in a step: OpenBLAS {:.3f} s, ours {:.3f} s ({:.3f} x); those of "
-            "the attention {:.3f} s; other passes {:.3f} s at {:.1f} GB/s\n",
-            all_blas,
+            "all of them in a step: ours {:.3f} s, OpenBLAS {:.3f} s ({:.3f} x), oneDNN "
+            "{:.3f} s ({:.3f} x); those of the attention {:.3f} s; other passes {:.3f} s at "
+            "{:.1f} GB/s\n",
             all_own,
+            all_blas,
             all_blas / all_own,
+            all_onednn,
+            all_onednn / all_own,
             median(attention_),
             passes(),
             bytes_ / passes() / 1e9);
@@ -355,6 +366,12 @@ class Ceiling {
                                     .c_stride = p.n,
                                     .skip = a_turned ? c_.data() : nullptr};
         p.own.push_back(time_of([&] { exec::compute(product); }));
+        if (exec::has_onednn() && exec::can_compute_by_onednn(product)) {
+            if (p.onednn.empty()) {
+                exec::compute_by_onednn(product);  // makes its code
+            }
+            p.onednn.push_back(time_of([&] { exec::compute_by_onednn(product); }));
+        }
         if (sgemm_ == nullptr) {
             return;
         }
