@@ -12,12 +12,12 @@ namespace pipetwin::exec {
 /// in registers shows it: it always takes the same time, unless it has to share the core.
 class SpeedWitness {
   public:
-    /// Of the cores that a measured step runs on.
+    /// Of the cores that a measured step runs on; at least one.
     explicit SpeedWitness(std::vector<int> cores);
 
-    /// The share of its speed that the slowest of the cores lacks now, 0 to 1, against the fastest
-    /// that this program ever saw a core at. Takes below a millisecond; other threads on the
-    /// cores, if any, wait that long.
+    /// The share of its speed that the slowest of the cores lacks now, 0 to 1, against the speed
+    /// that this program lately saw in every tenth look. Takes below a millisecond; other threads
+    /// on the cores, if any, wait that long.
     double missing();
 
     /// Looks again and again until no more than `most_missing` is missing, or for so long; returns
