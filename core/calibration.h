@@ -48,6 +48,7 @@ struct CalibrationRun {
     int clean_steps = 0;
     int dropped_steps = 0;
     double p90_over_p10 = 1;  ///< of the clean steps
+    int steps_beside = 0;     ///< that each other core did meanwhile, at least
 };
 
 struct Calibration {

@@ -53,33 +53,49 @@ Scenario scenario_of(const CalibrationSetting& setting, const CalibrateOptions& 
     return scenario;
 }
 
-/// Other cores at the same kind of work, for as long as it lives.
+/// Other cores at the same kind of work, from the end of the constructor for as long as it lives.
 class BusyCores {
   public:
     BusyCores(const Plan& plan,
               const Model& model,
               const MeasuredPipeline::Options& options,
-              const std::vector<int>& cores) {
+              const std::vector<int>& cores)
+        : steps_(cores.size()) {
         for (const int core : cores) {
             MeasuredPipeline::Options own = options;
             own.cores = {core};
             pipelines_.push_back(std::make_unique<MeasuredPipeline>(plan, model, own));
         }
-        for (const auto& pipeline : pipelines_) {
-            threads_.emplace_back([&pipeline = *pipeline](const std::stop_token& stop) {
+        for (std::size_t i = 0; i < cores.size(); ++i) {
+            threads_.emplace_back([this, i](const std::stop_token& stop) {
                 while (!stop.stop_requested()) {
-                    pipeline.step();
+                    pipelines_[i]->step();
+                    ++steps_[i];
+                    steps_[i].notify_one();
                 }
             });
         }
+        for (const std::atomic<int>& steps : steps_) {
+            steps.wait(0);
+        }
+    }
+
+    /// Of the one that did fewest.
+    int steps() const {
+        const auto fewest = std::ranges::min_element(
+            steps_, {}, [](const std::atomic<int>& steps) { return steps.load(); });
+        return fewest == steps_.end() ? 0 : fewest->load();
     }
 
   private:
     std::vector<std::unique_ptr<MeasuredPipeline>> pipelines_;
+    std::vector<std::atomic<int>> steps_;
     std::vector<std::jthread> threads_;  // joined first
 };
 
-CalibrationRun run_of(const CalibrationSetting& setting, const Samples& measured) {
+CalibrationRun run_of(const CalibrationSetting& setting,
+                      const Samples& measured,
+                      int steps_beside) {
     const GateVerdict verdict = judged(measured);
     const Samples samples = quiet(measured);
     CalibrationRun run{
@@ -88,7 +104,8 @@ CalibrationRun run_of(const CalibrationSetting& setting, const Samples& measured
         .dispatch = mean_over(samples, [](const StepSample& step) { return step.dispatch; }),
         .clean_steps = verdict.clean,
         .dropped_steps = verdict.dropped,
-        .p90_over_p10 = verdict.p90_over_p10};
+        .p90_over_p10 = verdict.p90_over_p10,
+        .steps_beside = steps_beside};
     for (std::size_t layer = 0; layer < measured.front().layers.size(); ++layer) {
         const auto mean = [&](Duration LayerClock::Laps::*part) {
             return mean_over(samples,
@@ -138,7 +155,7 @@ CalibrationRun measure(const CalibrationSetting& setting,
             samples = first;
         }
     }
-    return run_of(setting, samples);
+    return run_of(setting, samples, others.steps());
 }
 
 /// The tensor is written here and read on another core, there and back again; the median of the

@@ -47,12 +47,13 @@ TEST(Calibrate, MeasuresEveryPartOfEveryLayerThatASettingHas) {
 
 TEST(Calibrate, OtherCoresAreBusyMeanwhile) {
     if (allowed_cores().size() < 2) {
-        GTEST_SKIP() << "one core";
+        GTEST_SKIP() << "there is no other core: one is all that this thread may use";
     }
     const Calibration calibration =
         quick(test::small_mlp(), {{.micro_batch_size = 2}, {.micro_batch_size = 2, .workers = 2}});
+    EXPECT_EQ(calibration.runs.front().steps_beside, 0);
     EXPECT_EQ(calibration.runs.back().setting.workers, 2);
-    EXPECT_GE(measured_interference(calibration), 0);
+    EXPECT_GT(calibration.runs.back().steps_beside, 0);
 }
 
 TEST(Calibrate, AProfileCanCarryInterferenceAndLadder) {
@@ -66,7 +67,7 @@ TEST(Calibrate, AProfileCanCarryInterferenceAndLadder) {
     EXPECT_EQ(profile.layers, before.layers);
     ASSERT_EQ(profile.calibration.has_value(), allowed_cores().size() > 1);
     if (profile.calibration) {
-        EXPECT_GE(profile.calibration->interference.value(), 0);
+        EXPECT_TRUE(profile.calibration->interference.has_value());
         EXPECT_TRUE(std::ranges::is_sorted(
             profile.calibration->ladder, {}, [](const LadderRung& rung) { return rung.message; }));
     }
