@@ -12,9 +12,9 @@
 /// Predicted against measured over the grid of tests/support/accuracy_grid.h:
 ///
 ///     accuracy --store FILE.jsonl [--share 0.1] [--minutes 25] [--seed 1] [--precision fp32]
-///              [--clean N] [--width N] [--context N]
+///              [--rounds N] [--width N] [--context N]
 ///
-/// Every calibration and cell is stored when it is done; the same command goes on where it ended.
+/// Every cell is stored when it is done; the same command goes on where it ended.
 /// --share takes so much of the cells, chosen by the seed; after --minutes no further cell begins.
 /// To be run on an idle machine: the gate says whether it was. Exit code 1: it was not.
 namespace {
@@ -37,14 +37,10 @@ bool set(GridOptions& options, std::string_view name, std::string_view value) {
                                               : pipetwin::Precision::Fp32};
         return value == "bf16" || value == "fp32";
     }
-    if (name == "--clean") {
-        const bool good = read(value, options.clean_steps) && options.clean_steps > 0;
-        options.most_steps = 2 * options.clean_steps;
-        return good;
-    }
     return (name == "--share" && read(value, options.share)) ||
            (name == "--minutes" && read(value, options.minutes)) ||
            (name == "--seed" && read(value, options.seed)) ||
+           (name == "--rounds" && read(value, options.most_rounds)) ||
            (name == "--width" && read(value, options.model.d_model)) ||
            (name == "--context" && read(value, options.model.context));
 }
@@ -67,7 +63,7 @@ int main(int argc, char** argv) {
         fmt::print(
             stderr,
             "usage: accuracy --store FILE.jsonl [--share 0.1] [--minutes 25] [--seed 1]\n"
-            "                [--precision fp32|bf16] [--clean N] [--width N] [--context N]\n");
+            "                [--precision fp32|bf16] [--rounds N] [--width N] [--context N]\n");
         return 2;
     }
     try {

@@ -11,67 +11,31 @@
 // The ceiling is the time of the step's own matrix products, called bare, by whichever is fastest
 // of OpenBLAS and oneDNN (where they are installed) and ours, and of the bytes that every other
 // pass must move at the bandwidth that this machine shows in the same run.
-#include <dlfcn.h>
+#include "bench/torch_peer.h"
+#include "bench/training_ceiling.h"
 #include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "exec/cpu/onednn_products.h"
-#include "exec/cpu/products.h"
+#include "core/median.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "sim/simulate.h"
 #include "tests/support/small_training.h"
 
+namespace pipetwin::bench {
 namespace {
-
-using namespace pipetwin;
-
-struct Sizes {
-    int layers = 4;
-    int width = 512;
-    int heads = 8;
-    int positions = 256;
-    int vocabulary = 8192;
-    int batch = 8;
-};
-constexpr Sizes sizes;
-
-double median(std::vector<double> values) {
-    if (values.empty()) {
-        return 0;
-    }
-    std::ranges::sort(values);
-    return values[values.size() / 2];
-}
-
-double seconds_of(clockid_t clock) {
-    timespec time{};
-    ::clock_gettime(clock, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-/// Seconds of one step.
-struct Times {
-    double wall = 0;
-    double processor = 0;
-};
 
 /// One of those that take turns.
 struct Runner {
@@ -79,334 +43,8 @@ struct Runner {
     std::function<Times()> step;
     std::vector<double> wall{};
     std::vector<double> processor{};
-    double loss = 0;
     std::function<double()> bound{};  ///< seconds; none: of no pipeline
 };
-
-/// PyTorch in a process of its own.
-class Peer {
-  public:
-    Peer(const std::string& script, int threads, bool bf16) {
-        std::array<int, 2> to{};
-        std::array<int, 2> from{};
-        if (::pipe(to.data()) != 0 || ::pipe(from.data()) != 0) {
-            throw std::runtime_error("no pipe to the peer");
-        }
-        const std::string count = std::to_string(threads);
-        child_ = ::fork();
-        if (child_ == 0) {
-            ::dup2(to[0], STDIN_FILENO);
-            ::dup2(from[1], STDOUT_FILENO);
-            for (const int end : {to[0], to[1], from[0], from[1]}) {
-                ::close(end);
-            }
-            ::setenv("OPENBLAS_NUM_THREADS", count.c_str(), 1);
-            ::setenv("OMP_NUM_THREADS", count.c_str(), 1);
-            ::execl("/usr/bin/python3",
-                    "python3",
-                    script.c_str(),
-                    "--threads",
-                    count.c_str(),
-                    bf16 ? "--bf16" : nullptr,
-                    nullptr);
-            ::_exit(127);
-        }
-        ::close(to[0]);
-        ::close(from[1]);
-        to_ = ::fdopen(to[1], "w");
-        from_ = ::fdopen(from[0], "r");
-        parameters = std::atol(line().c_str());
-    }
-    Peer(const Peer&) = delete;
-    Peer& operator=(const Peer&) = delete;
-    ~Peer() {
-        std::fclose(to_);
-        std::fclose(from_);
-        ::waitpid(child_, nullptr, 0);
-    }
-
-    Times step(double& loss) {
-        std::fputs("step\n", to_);
-        std::fflush(to_);
-        Times times;
-        const std::string answer = line();
-        if (std::sscanf(answer.c_str(), "%lf %lf %lf", &times.wall, &times.processor, &loss) != 3) {
-            throw std::runtime_error("the peer did not answer");
-        }
-        return times;
-    }
-
-    long parameters = 0;
-
-  private:
-    std::string line() {
-        std::array<char, 256> text{};
-        if (std::fgets(text.data(), text.size(), from_) == nullptr) {
-            throw std::runtime_error("the peer ended: scripts/install-packages bench");
-        }
-        return text.data();
-    }
-
-    pid_t child_ = 0;
-    std::FILE* to_ = nullptr;
-    std::FILE* from_ = nullptr;
-};
-
-// ---- the ceiling ----
-
-using Sgemm = void (*)(
-    int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
-
-Sgemm open_blas() {
-    void* const library = ::dlopen("libopenblas.so.0", RTLD_NOW);
-    if (library == nullptr) {
-        return nullptr;
-    }
-    if (auto* const threads =
-            reinterpret_cast<void (*)(int)>(::dlsym(library, "openblas_set_num_threads"))) {
-        threads(1);
-    }
-    return reinterpret_cast<Sgemm>(::dlsym(library, "cblas_sgemm"));
-}
-
-struct Gemm {
-    std::string_view name;
-    int m;
-    int n;
-    int k;
-    exec::Transposed a;
-    exec::Transposed b;
-    int times;
-    std::vector<double> own{};     ///< seconds
-    std::vector<double> blas{};    ///< seconds
-    std::vector<double> onednn{};  ///< seconds
-};
-
-/// All products of weights in one step, M = 1. Those of the attention are `attention_products`.
-std::vector<Gemm> products() {
-    using exec::Transposed;
-    const int rows = sizes.batch * sizes.positions;
-    std::vector<Gemm> all;
-    const auto layer = [&](std::string_view name, int inputs, int outputs, int times) {
-        all.push_back({name, rows, outputs, inputs, Transposed::No, Transposed::No, times});
-        all.push_back({name, rows, inputs, outputs, Transposed::No, Transposed::Yes, times});
-        all.push_back({name, inputs, outputs, rows, Transposed::Yes, Transposed::No, times});
-    };
-    layer("qkv", sizes.width, 3 * sizes.width, sizes.layers);
-    layer("out", sizes.width, sizes.width, sizes.layers);
-    layer("up", sizes.width, 4 * sizes.width, sizes.layers);
-    layer("down", 4 * sizes.width, sizes.width, sizes.layers);
-    layer("head", sizes.width, sizes.vocabulary, 1);
-    return all;
-}
-
-double time_of(const std::function<void()>& call) {
-    const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-    call();
-    return seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
-}
-
-/// Bytes that a step must move beside its products, each tensor once, all in fp32 and far from any
-/// cache: GELU 2 + 3 of 4 d, two layer norms 2 + 3 (with the skip) of d each, softmax and
-/// cross-entropy 1 + 2 of the vocabulary, probabilities of the attention written, read, and read,
-/// and AdamW 7 for each parameter.
-double bytes_of_passes(long parameters) {
-    const double rows = sizes.batch * sizes.positions;
-    const double layer = (2 + 3) * 4.0 * sizes.width + 2 * (2 + 4) * 1.0 * sizes.width +
-                         3.0 * sizes.heads * sizes.positions;
-    return 4 * (rows * (sizes.layers * layer + 3.0 * sizes.vocabulary) +
-                7.0 * static_cast<double>(parameters));
-}
-
-/// Seconds of one layer's products of scores, probabilities and their gradients, head by head, of
-/// which only the half below the diagonal is computed.
-double attention_products(float* qkv, float* scores, float* dscores) {
-    using exec::Causal;
-    using exec::Factor;
-    using exec::Transposed;
-    const int positions = sizes.positions;
-    const int size = sizes.width / sizes.heads;
-    const int stride = 3 * sizes.width;
-    const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-    for (int sample = 0; sample < sizes.batch; ++sample) {
-        for (int head = 0; head < sizes.heads; ++head) {
-            float* const q = qkv + std::ptrdiff_t{sample} * positions * stride + head * size;
-            float* const k = q + sizes.width;
-            float* const v = k + sizes.width;
-            float* const p =
-                scores + (std::ptrdiff_t{sample} * sizes.heads + head) * positions * positions;
-            const auto of_head = [&](float* data, Transposed transposed = Transposed::No) {
-                return Factor{data, exec::DType::F32, stride, transposed};
-            };
-            const auto of_positions = [&](float* data, Transposed transposed = Transposed::No) {
-                return Factor{data, exec::DType::F32, positions, transposed};
-            };
-            const auto to_scores = [&](const Factor& a, const Factor& b, float* c) {
-                exec::compute({.m = positions,
-                               .n = positions,
-                               .k = size,
-                               .a = a,
-                               .b = b,
-                               .c = c,
-                               .c_stride = positions,
-                               .causal = Causal::Result});
-            };
-            const auto to_head = [&](const Factor& a, const Factor& b, Causal causal, float* c) {
-                exec::compute({.m = positions,
-                               .n = size,
-                               .k = positions,
-                               .a = a,
-                               .b = b,
-                               .c = c,
-                               .c_stride = stride,
-                               .causal = causal});
-            };
-            to_scores(of_head(q), of_head(k, Transposed::Yes), p);
-            to_head(of_positions(p), of_head(v), Causal::A, q);
-            to_scores(of_head(q), of_head(v, Transposed::Yes), dscores);
-            to_head(of_positions(p, Transposed::Yes), of_head(q), Causal::ATransposed, v);
-            to_head(of_positions(dscores), of_head(k), Causal::A, q);
-            to_head(of_positions(dscores, Transposed::Yes), of_head(q), Causal::ATransposed, k);
-        }
-    }
-    return seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
-}
-
-/// What a step's products take when they are called bare, and its other passes at the bandwidth of
-/// a copy. Measured round by round among the steps, so that all see the same machine.
-class Ceiling {
-  public:
-    explicit Ceiling(long parameters)
-        : bytes_(bytes_of_passes(parameters)), sgemm_(open_blas()), gemms_(products()) {
-        exec::prepare_cpu_thread();
-    }
-
-    void measure() {
-        for (Gemm& gemm : gemms_) {
-            measure(gemm);
-        }
-        std::ranges::fill(a_, 1e-3F);  // numbers that products of products keep in range
-        std::ranges::fill(b_, 1e-3F);
-        attention_.push_back(sizes.layers * attention_products(a_.data(), b_.data(), c_.data()));
-        copy_.push_back(time_of([&] { std::memcpy(c_.data(), a_.data(), room * sizeof(float)); }));
-    }
-
-    /// Seconds of processor time.
-    double step() const {
-        double sum = median(attention_) + passes();
-        for (const Gemm& gemm : gemms_) {
-            double best = median(gemm.own);
-            for (const std::vector<double>* const others : {&gemm.blas, &gemm.onednn}) {
-                best = others->empty() ? best : std::min(best, median(*others));
-            }
-            sum += gemm.times * best;
-        }
-        return sum;
-    }
-
-    void print() const {
-        fmt::print("{:<22} {:>10} {:>10} {:>10}   GFLOP/s, one thread; 0: not there\n",
-                   "product",
-                   "OpenBLAS",
-                   "oneDNN",
-                   "ours");
-        double all_own = 0;
-        double all_blas = 0;
-        double all_onednn = 0;
-        for (const Gemm& p : gemms_) {
-            const double operations = 2e-9 * p.m * p.n * p.k;
-            const auto rate = [&](const std::vector<double>& seconds) {
-                return seconds.empty() ? 0 : operations / median(seconds);
-            };
-            fmt::print("{:<22} {:>10.1f} {:>10.1f} {:>10.1f}\n",
-                       fmt::format("{} {} {}x{}x{}", p.name, direction(p), p.m, p.n, p.k),
-                       rate(p.blas),
-                       rate(p.onednn),
-                       rate(p.own));
-            all_own += p.times * median(p.own);
-            all_blas += p.times * median(p.blas);
-            all_onednn += p.times * median(p.onednn);
-        }
-        fmt::print(
-            "all of them in a step: ours {:.3f} s, OpenBLAS {:.3f} s ({:.3f} x), oneDNN "
-            "{:.3f} s ({:.3f} x); those of the attention {:.3f} s; other passes {:.3f} s at "
-            "{:.1f} GB/s\n",
-            all_own,
-            all_blas,
-            all_blas / all_own,
-            all_onednn,
-            all_onednn / all_own,
-            median(attention_),
-            passes(),
-            bytes_ / passes() / 1e9);
-    }
-
-  private:
-    static constexpr std::size_t room = std::size_t{1} << 24U;
-
-    static const char* direction(const Gemm& p) {
-        return p.a == exec::Transposed::Yes ? "dw" : p.b == exec::Transposed::Yes ? "dx" : "y";
-    }
-
-    double passes() const {
-        return bytes_ * median(copy_) / (2 * static_cast<double>(room * sizeof(float)));
-    }
-
-    void measure(Gemm& p) {
-        const bool a_turned = p.a == exec::Transposed::Yes;
-        const bool b_turned = p.b == exec::Transposed::Yes;
-        const int a_stride = a_turned ? p.m : p.k;
-        const int b_stride = b_turned ? p.k : p.n;
-        const exec::Product product{.m = p.m,
-                                    .n = p.n,
-                                    .k = p.k,
-                                    .a = {a_.data(), exec::DType::F32, a_stride, p.a},
-                                    .b = {b_.data(), exec::DType::F32, b_stride, p.b},
-                                    .c = c_.data(),
-                                    .c_stride = p.n,
-                                    .skip = a_turned ? c_.data() : nullptr};
-        p.own.push_back(time_of([&] { exec::compute(product); }));
-        if (exec::has_onednn() && exec::can_compute_by_onednn(product)) {
-            if (p.onednn.empty()) {
-                exec::compute_by_onednn(product);  // makes its code
-            }
-            p.onednn.push_back(time_of([&] { exec::compute_by_onednn(product); }));
-        }
-        if (sgemm_ == nullptr) {
-            return;
-        }
-        constexpr int row_major = 101;
-        constexpr int plain = 111;
-        constexpr int turned = 112;
-        p.blas.push_back(time_of([&] {
-            sgemm_(row_major,
-                   a_turned ? turned : plain,
-                   b_turned ? turned : plain,
-                   p.m,
-                   p.n,
-                   p.k,
-                   1,
-                   a_.data(),
-                   a_stride,
-                   b_.data(),
-                   b_stride,
-                   a_turned ? 1.0F : 0.0F,
-                   c_.data(),
-                   p.n);
-        }));
-    }
-
-    double bytes_;
-    Sgemm sgemm_;
-    std::vector<Gemm> gemms_;
-    std::vector<float> a_ = std::vector<float>(room, 0.5F);
-    std::vector<float> b_ = std::vector<float>(room, 0.25F);
-    std::vector<float> c_ = std::vector<float>(room, 0);
-    std::vector<double> attention_;  ///< seconds
-    std::vector<double> copy_;       ///< seconds
-};
-
-// ---- the step ----
 
 Model model() {
     return gpt_model({.layers = sizes.layers,
@@ -503,11 +141,8 @@ void print(const std::vector<Runner>& runners, Seconds seconds, const Runner& ag
     }
 }
 
-Runner torch(const std::shared_ptr<Peer>& peer, std::string name) {
-    return {.name = std::move(name), .step = [peer] {
-                double loss = 0;
-                return peer->step(loss);
-            }};
+Runner torch(const std::shared_ptr<TorchPeer>& peer, std::string name) {
+    return {.name = std::move(name), .step = [peer] { return peer->step(); }};
 }
 
 struct Arguments {
@@ -518,7 +153,7 @@ struct Arguments {
 };
 
 void one_thread(const Arguments& arguments) {
-    const auto plain = std::make_shared<Peer>(arguments.peer, 1, false);
+    const auto plain = std::make_shared<TorchPeer>(arguments.peer, 1, false);
     Ceiling ceiling(plain->parameters);
     std::vector<Runner> runners;
     runners.push_back(torch(plain, "PyTorch fp32, 1 thread"));
@@ -533,7 +168,7 @@ void one_thread(const Arguments& arguments) {
     }
     if (arguments.peer_bf16) {
         runners.push_back(
-            torch(std::make_shared<Peer>(arguments.peer, 1, true), "PyTorch bf16, 1 thread"));
+            torch(std::make_shared<TorchPeer>(arguments.peer, 1, true), "PyTorch bf16, 1 thread"));
     }
     take_turns(runners, arguments.rounds, [&ceiling] { ceiling.measure(); });
     ceiling.print();
@@ -549,7 +184,7 @@ void one_thread(const Arguments& arguments) {
 void two_threads(const Arguments& arguments) {
     std::vector<Runner> runners;
     runners.push_back(
-        torch(std::make_shared<Peer>(arguments.peer, 2, false), "PyTorch fp32, 2 threads"));
+        torch(std::make_shared<TorchPeer>(arguments.peer, 2, false), "PyTorch fp32, 2 threads"));
     struct Way {
         const char* schedule;
         int micro_batches;
@@ -586,9 +221,11 @@ void two_threads(const Arguments& arguments) {
 }
 
 }  // namespace
+}  // namespace pipetwin::bench
 
 int main(int argc, char** argv) {
-    Arguments arguments;
+    using namespace pipetwin;
+    bench::Arguments arguments;
     for (int i = 1; i < argc; ++i) {
         const std::string_view argument = argv[i];
         if (argument == "--peer-bf16") {
@@ -605,10 +242,10 @@ int main(int argc, char** argv) {
     try {
         fmt::print("matrix products by the kernel \"{}\"\n", exec::product_kernel());
         if (arguments.threads != 2) {
-            one_thread(arguments);
+            bench::one_thread(arguments);
         }
         if (arguments.threads != 1) {
-            two_threads(arguments);
+            bench::two_threads(arguments);
         }
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());

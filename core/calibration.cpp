@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -17,10 +17,12 @@ namespace {
 
 Duration total(const CalibrationRun& run) {
     Duration sum{};
-    for (const LayerTimes& layer : run.layers) {
-        sum += layer.forward + layer.recompute + layer.backward_input + layer.backward_weight;
+    for (const std::vector<LayerTimes>& layers : run.cores) {
+        for (const LayerTimes& layer : layers) {
+            sum += layer.forward + layer.recompute + layer.backward_input + layer.backward_weight;
+        }
     }
-    return sum;
+    return sum / std::ssize(run.cores);
 }
 
 /// The bytes of stash that all ranks keep, in stashes of the whole model for one micro-batch.
@@ -36,57 +38,56 @@ double stashes_of(const Plan& plan) {
     return one > 0 ? static_cast<double>(kept) / static_cast<double>(one) : 1;
 }
 
-/// The kind of run that a part of a cost comes from.
+/// The kind of setting that a part of a cost comes from.
 struct Kind {
     bool recomputes = false;
     bool splits = false;
 };
 
-class CalibratedCosts {
+/// Which kinds a plan has, and what is nearest to it of each.
+class Needs {
   public:
-    CalibratedCosts(const Plan& plan, const Calibration& calibration)
-        : plan_(plan),
-          calibration_(calibration),
-          workers_(plan.rank_count() > 1 ? 2 : 1),
-          stashes_(stashes_of(plan)) {
-        const double excess = workers_ > 1 ? measured_interference(calibration) : 0;
-        factor_ = 1 / (1 + excess);
+    explicit Needs(const Plan& plan)
+        : plan_(plan), workers_(plan.rank_count() > 1 ? 2 : 1), stashes_(stashes_of(plan)) {}
+
+    bool splits() const {
+        return std::ranges::any_of(plan_->schedule.ranks, [](const std::vector<Action>& row) {
+            return std::ranges::find(row, Op::BackwardWeight, &Action::op) != row.end();
+        });
     }
 
-    std::vector<std::vector<StageCost>> costs() const {
-        std::vector<std::vector<StageCost>> all = plan_->costs;
-        for (std::size_t cost_class = 0; cost_class < all.size(); ++cost_class) {
-            for (int stage = 0; stage < plan_.stage_count(); ++stage) {
-                fill(all[cost_class][static_cast<std::size_t>(stage)],
-                     stage,
-                     size_of(static_cast<int>(cost_class)));
-            }
+    /// Of the stage's micro-batches.
+    double recomputed_share(int stage) const {
+        const int piece = plan_->schedule.weights_of_stage[static_cast<std::size_t>(stage)];
+        int count = 0;
+        for (int k = 0; k < plan_.micro_batches(); ++k) {
+            count += recomputes(plan_->recompute.of(piece), k, plan_.micro_batches()) ? 1 : 0;
+        }
+        return static_cast<double>(count) / plan_.micro_batches();
+    }
+
+    std::vector<Kind> kinds(int stage) const {
+        const double share = recomputed_share(stage);
+        std::vector<Kind> all;
+        if (share < 1 || splits()) {
+            all.push_back({.splits = splits()});
+        }
+        if (share > 0) {
+            all.push_back({.recomputes = true});
         }
         return all;
     }
 
-    Duration optimizer(int stage) const {
-        return sum(run(size_of(0), {}), stage, &LayerTimes::optimizer);
-    }
-
-    Duration dispatch() const { return run(size_of(0), {}).dispatch; }
-
-  private:
-    int size_of(int cost_class) const {
-        const auto first = std::ranges::find(plan_->cost_class, cost_class);
-        return plan_
-            ->micro_batch_sizes[static_cast<std::size_t>(first - plan_->cost_class.begin())];
-    }
-
-    const CalibrationRun& run(int size, Kind kind) const {
-        const CalibrationRun* best = nullptr;
+    const CalibrationSetting& nearest(const std::vector<CalibrationSetting>& candidates,
+                                      int size,
+                                      Kind kind) const {
+        const CalibrationSetting* best = nullptr;
         double least = std::numeric_limits<double>::infinity();
-        for (const CalibrationRun& candidate : calibration_.runs) {
-            const CalibrationSetting& setting = candidate.setting;
+        for (const CalibrationSetting& candidate : candidates) {
             const bool fits =
-                setting.micro_batch_size == size && setting.recomputes == kind.recomputes &&
-                setting.splits == kind.splits && (setting.workers > 1) == (workers_ > 1);
-            const double kept = setting.live_stashes * setting.workers;
+                candidate.micro_batch_size == size && candidate.recomputes == kind.recomputes &&
+                candidate.splits == kind.splits && (candidate.workers > 1) == (workers_ > 1);
+            const double kept = candidate.live_stashes * candidate.workers;
             const double far = std::abs(std::log(kept / stashes_));
             if (fits && far < least) {
                 best = &candidate;
@@ -107,82 +108,141 @@ class CalibratedCosts {
         return *best;
     }
 
+  private:
+    const Plan& plan_;
+    int workers_;
+    double stashes_;
+};
+
+class CalibratedCosts {
+  public:
+    CalibratedCosts(const Plan& plan, const Calibration& calibration)
+        : plan_(plan),
+          calibration_(calibration),
+          needs_(plan),
+          factor_(1 / (1 + (plan.rank_count() > 1 ? calibration.beside : 0))) {
+        for (const CalibrationRun& run : calibration.runs) {
+            settings_.push_back(run.setting);
+        }
+    }
+
+    std::vector<std::vector<StageCost>> costs() const {
+        std::vector<std::vector<StageCost>> all = plan_->costs;
+        for (std::size_t cost_class = 0; cost_class < all.size(); ++cost_class) {
+            for (int stage = 0; stage < plan_.stage_count(); ++stage) {
+                fill(all[cost_class][static_cast<std::size_t>(stage)],
+                     stage,
+                     size_of(static_cast<int>(cost_class)));
+            }
+        }
+        return all;
+    }
+
+    Duration optimizer(int stage) const {
+        return sum(run(size_of(0), needs_.kinds(stage).front()), stage, &LayerTimes::optimizer);
+    }
+
+    Duration dispatch() const { return run(size_of(0), needs_.kinds(0).front()).dispatch; }
+
+  private:
+    int size_of(int cost_class) const {
+        const auto first = std::ranges::find(plan_->cost_class, cost_class);
+        return plan_
+            ->micro_batch_sizes[static_cast<std::size_t>(first - plan_->cost_class.begin())];
+    }
+
+    const CalibrationRun& run(int size, Kind kind) const {
+        return *std::ranges::find(
+            calibration_.runs, needs_.nearest(settings_, size, kind), &CalibrationRun::setting);
+    }
+
     Duration sum(const CalibrationRun& run, int stage, Duration LayerTimes::*part) const {
-        const int piece = plan_->schedule.weights_of_stage[static_cast<std::size_t>(stage)];
+        const auto index = static_cast<std::size_t>(stage);
+        const int piece = plan_->schedule.weights_of_stage[index];
+        const auto rank = static_cast<std::size_t>(plan_->schedule.rank_of_stage[index]);
+        const std::vector<LayerTimes>& layers = run.cores[rank % run.cores.size()];
         const int first = plan_->partition->first_layer(piece);
         Duration sum{};
         for (int layer = first; layer < first + plan_->partition->layers_in(piece); ++layer) {
-            sum += run.layers.at(static_cast<std::size_t>(layer)).*part;
+            sum += layers.at(static_cast<std::size_t>(layer)).*part;
         }
         return scaled(sum, factor_);
     }
 
     /// The mean over the micro-batches with recompute and without.
     Duration mix(int stage, int size, bool splits, Duration LayerTimes::*part) const {
-        const double share = recomputed_share(stage);
-        const auto of = [&](bool recomputes) {
-            return sum(run(size, {.recomputes = recomputes, .splits = splits}), stage, part);
-        };
-        return share <= 0   ? of(false)
-               : share >= 1 ? of(true)
-                            : scaled(of(true), share) + scaled(of(false), 1 - share);
-    }
-
-    double recomputed_share(int stage) const {
-        const int piece = plan_->schedule.weights_of_stage[static_cast<std::size_t>(stage)];
-        int count = 0;
-        for (int k = 0; k < plan_.micro_batches(); ++k) {
-            count += recomputes(plan_->recompute.of(piece), k, plan_.micro_batches()) ? 1 : 0;
+        const double share = needs_.recomputed_share(stage);
+        const auto of = [&](Kind kind) { return sum(run(size, kind), stage, part); };
+        Duration mean{};
+        if (share > 0) {
+            mean += scaled(of({.recomputes = true}), share);
         }
-        return static_cast<double>(count) / plan_.micro_batches();
+        if (share < 1) {
+            mean += scaled(of({.splits = splits}), 1 - share);
+        }
+        return mean;
     }
 
     void fill(StageCost& cost, int stage, int size) const {
-        cost.forward = mix(stage, size, false, &LayerTimes::forward);
-        cost.backward = mix(stage, size, false, &LayerTimes::backward_input) +
-                        mix(stage, size, false, &LayerTimes::backward_weight);
+        const bool splits = needs_.splits();
+        cost.forward = mix(stage, size, splits, &LayerTimes::forward);
         cost.recompute = {};
-        if (recomputed_share(stage) > 0) {
+        if (needs_.recomputed_share(stage) > 0) {
             cost.recompute = sum(run(size, {.recomputes = true}), stage, &LayerTimes::recompute);
         }
-        if (splits_backward()) {
+        if (splits) {
             const CalibrationRun& split = run(size, {.splits = true});
             cost.backward_input = sum(split, stage, &LayerTimes::backward_input);
             cost.backward_weight = sum(split, stage, &LayerTimes::backward_weight);
+            cost.backward = cost.backward_input + cost.backward_weight;
         } else {
+            cost.backward = mix(stage, size, false, &LayerTimes::backward_input) +
+                            mix(stage, size, false, &LayerTimes::backward_weight);
             cost.backward_input = cost.backward / 2;
             cost.backward_weight = cost.backward - cost.backward_input;
         }
     }
 
-    bool splits_backward() const {
-        return std::ranges::any_of(plan_->schedule.ranks, [](const std::vector<Action>& row) {
-            return std::ranges::find(row, Op::BackwardWeight, &Action::op) != row.end();
-        });
-    }
-
     const Plan& plan_;
     const Calibration& calibration_;
-    int workers_;
-    double stashes_;
+    Needs needs_;
+    std::vector<CalibrationSetting> settings_;
     double factor_ = 1;
 };
 
 }  // namespace
 
-double measured_interference(const Calibration& calibration) {
+double measured_interference(const std::vector<CalibrationRun>& runs) {
     Duration alone{};
     Duration beside{};
-    for (const CalibrationRun& run : calibration.runs) {
+    for (const CalibrationRun& run : runs) {
         CalibrationSetting single = run.setting;
         single.workers = 1;
-        const auto twin = std::ranges::find(calibration.runs, single, &CalibrationRun::setting);
-        if (run.setting.workers > 1 && twin != calibration.runs.end()) {
+        const auto twin = std::ranges::find(runs, single, &CalibrationRun::setting);
+        if (run.setting.workers > 1 && twin != runs.end()) {
             beside += total(run) / run.setting.micro_batch_size;
             alone += total(*twin) / run.setting.micro_batch_size;
         }
     }
     return alone > Duration{} ? std::max(0.0, to_seconds(beside) / to_seconds(alone) - 1) : 0;
+}
+
+std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
+                                                const Model& model,
+                                                const Profile& bytes,
+                                                const std::vector<CalibrationSetting>& candidates) {
+    const Plan plan = make_plan(scenario, model, bytes);
+    const Needs needs(plan);
+    std::set<CalibrationSetting> needed;
+    for (const int size :
+         std::set(plan->micro_batch_sizes.begin(), plan->micro_batch_sizes.end())) {
+        for (int stage = 0; stage < plan.stage_count(); ++stage) {
+            for (const Kind kind : needs.kinds(stage)) {
+                needed.insert(needs.nearest(candidates, size, kind));
+            }
+        }
+    }
+    return {needed.begin(), needed.end()};
 }
 
 Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibration& calibration) {

@@ -43,33 +43,43 @@ struct LayerTimes {
 
 struct CalibrationRun {
     CalibrationSetting setting;
-    std::vector<LayerTimes> layers;  ///< of the model
-    Duration dispatch{};             ///< host time around an action
-    int clean_steps = 0;
-    int dropped_steps = 0;
-    double p90_over_p10 = 1;  ///< of the clean steps
-    int steps_beside = 0;     ///< that each other core did meanwhile, at least
+    /// [core][layer of the model]: of every core that computed. Where cores are not equally fast,
+    /// each rank gets what its own was.
+    std::vector<std::vector<LayerTimes>> cores;
+    Duration dispatch{};    ///< host time around an action
+    int clean_steps = 0;    ///< that the costs are the mean of, on each core
+    int dropped_steps = 0;  ///< that lost time to others
 };
 
 struct Calibration {
     Profile bytes;  ///< sizes of the layers at every micro-batch size, and the links; no times
     std::vector<CalibrationRun> runs;
-    /// Fitted: by how much longer an action lasts while another rank computes.
+    /// By how much longer actions of `runs` lasted beside others than alone, as a share.
+    double beside = 0;
+    /// Fitted: by how much longer an action of a pipeline lasts while another rank computes.
     double interference = 0;
 };
 
 /// By how much longer the layers took beside others than alone, as a share: over all settings that
 /// were measured both ways. 0 where there are none.
-double measured_interference(const Calibration& calibration);
+double measured_interference(const std::vector<CalibrationRun>& runs);
+
+/// Which of the candidates a plan of the scenario takes its costs from: of every kind of action
+/// that it has the one nearest in the bytes of stash that all ranks together keep. Throws as
+/// `calibrated_plan`.
+std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
+                                                const Model& model,
+                                                const Profile& bytes,
+                                                const std::vector<CalibrationSetting>& candidates);
 
 /// The plan of a settled scenario, whose partition is written down, with costs from the
-/// calibration. Each action's come from the run of its kind that comes nearest in the bytes of
-/// stash that all ranks together keep.
+/// calibration: each action's from the run of its kind that comes nearest, as `settings_needed`,
+/// and from the core of its rank.
 ///
 /// Plans of one rank take what was measured alone. In those of more an action's cost is what was
-/// measured beside others, less the measured interference: the simulator adds the fitted one
-/// wherever another rank computes at the time (Contention). Throws as `make_plan`, and
-/// Error(BadInput) naming the setting if nothing was measured of a kind at a micro-batch size.
+/// measured beside others, less `beside`: the simulator adds the fitted interference wherever
+/// another rank computes at the time (Contention). Throws as `make_plan`, and Error(BadInput)
+/// naming the setting if nothing was measured of a kind at a micro-batch size.
 Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibration& calibration);
 
 }  // namespace pipetwin

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/median.h"
 
 namespace pipetwin {
 
@@ -15,19 +16,6 @@ double percent_off(double predicted, double measured) {
         return 0;
     }
     return 100 * (predicted - measured) / measured;
-}
-
-/// The middle value; of an even number the mean of the two in the middle.
-template <class Value>
-Value median(std::vector<Value> values) {
-    PIPETWIN_EXPECT(!values.empty(), "a median needs a value");
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    if (values.size() % 2 == 1) {
-        return *middle;
-    }
-    const Value below = *std::max_element(values.begin(), middle);
-    return below + (*middle - below) / 2;
 }
 
 /// The median over the steps of what `value` says about one.

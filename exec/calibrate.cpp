@@ -1,12 +1,10 @@
 #include "exec/calibrate.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <future>
 #include <numeric>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,7 +15,6 @@
 #include "exec/cores.h"
 #include "exec/measured_pipeline.h"
 #include "exec/profiler.h"
-#include "exec/speed_witness.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -25,17 +22,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int micro_batches_of_one_stash = 3;
-
-std::string text_of(const CalibrationSetting& setting) {
-    return fmt::format("{} samples, {} stash{} alive{}{}, {} core{}",
-                       setting.micro_batch_size,
-                       setting.live_stashes,
-                       setting.live_stashes == 1 ? "" : "es",
-                       setting.recomputes ? ", recompute" : "",
-                       setting.splits ? ", split backward" : "",
-                       setting.workers,
-                       setting.workers == 1 ? "" : "s");
-}
 
 Scenario scenario_of(const CalibrationSetting& setting, const CalibrateOptions& options) {
     Scenario scenario;
@@ -53,109 +39,21 @@ Scenario scenario_of(const CalibrationSetting& setting, const CalibrateOptions& 
     return scenario;
 }
 
-/// Other cores at the same kind of work, from the end of the constructor for as long as it lives.
-class BusyCores {
-  public:
-    BusyCores(const Plan& plan,
-              const Model& model,
-              const MeasuredPipeline::Options& options,
-              const std::vector<int>& cores)
-        : steps_(cores.size()) {
-        for (const int core : cores) {
-            MeasuredPipeline::Options own = options;
-            own.cores = {core};
-            pipelines_.push_back(std::make_unique<MeasuredPipeline>(plan, model, own));
-        }
-        for (std::size_t i = 0; i < cores.size(); ++i) {
-            threads_.emplace_back([this, i](const std::stop_token& stop) {
-                while (!stop.stop_requested()) {
-                    pipelines_[i]->step();
-                    ++steps_[i];
-                    steps_[i].notify_one();
-                }
-            });
-        }
-        for (const std::atomic<int>& steps : steps_) {
-            steps.wait(0);
-        }
-    }
-
-    /// Of the one that did fewest.
-    int steps() const {
-        const auto fewest = std::ranges::min_element(
-            steps_, {}, [](const std::atomic<int>& steps) { return steps.load(); });
-        return fewest == steps_.end() ? 0 : fewest->load();
-    }
-
-  private:
-    std::vector<std::unique_ptr<MeasuredPipeline>> pipelines_;
-    std::vector<std::atomic<int>> steps_;
-    std::vector<std::jthread> threads_;  // joined first
-};
-
-CalibrationRun run_of(const CalibrationSetting& setting,
-                      const Samples& measured,
-                      int steps_beside) {
-    const GateVerdict verdict = judged(measured);
-    const Samples samples = quiet(measured);
-    CalibrationRun run{
-        .setting = setting,
-        .layers = {},
-        .dispatch = mean_over(samples, [](const StepSample& step) { return step.dispatch; }),
-        .clean_steps = verdict.clean,
-        .dropped_steps = verdict.dropped,
-        .p90_over_p10 = verdict.p90_over_p10,
-        .steps_beside = steps_beside};
-    for (std::size_t layer = 0; layer < measured.front().layers.size(); ++layer) {
+/// The mean of what the steps of one core took.
+std::vector<LayerTimes> mean_layers(const Samples& steps) {
+    std::vector<LayerTimes> layers;
+    for (std::size_t layer = 0; layer < steps.front().layers.size(); ++layer) {
         const auto mean = [&](Duration LayerClock::Laps::*part) {
-            return mean_over(samples,
+            return mean_over(steps,
                              [&](const StepSample& step) { return step.layers[layer].*part; });
         };
-        run.layers.push_back({.forward = mean(&LayerClock::Laps::forward),
-                              .recompute = mean(&LayerClock::Laps::recompute),
-                              .backward_input = mean(&LayerClock::Laps::backward_input),
-                              .backward_weight = mean(&LayerClock::Laps::backward_weight),
-                              .optimizer = mean(&LayerClock::Laps::optimizer)});
+        layers.push_back({.forward = mean(&LayerClock::Laps::forward),
+                          .recompute = mean(&LayerClock::Laps::recompute),
+                          .backward_input = mean(&LayerClock::Laps::backward_input),
+                          .backward_weight = mean(&LayerClock::Laps::backward_weight),
+                          .optimizer = mean(&LayerClock::Laps::optimizer)});
     }
-    return run;
-}
-
-CalibrationRun measure(const CalibrationSetting& setting,
-                       const Model& model,
-                       const Profile& bytes,
-                       const CalibrateOptions& options) {
-    const Plan plan = make_plan(scenario_of(setting, options), model, bytes);
-    const std::vector<int> cores = allowed_cores();
-    MeasuredPipeline::Options own{.precision = options.precision,
-                                  .optimizer = options.optimizer,
-                                  .seed = options.seed,
-                                  .cores = {cores.front()}};
-    MeasuredPipeline pipeline(plan, model, own);
-    const BusyCores others(plan, model, own, {cores.begin() + 1, cores.begin() + setting.workers});
-    constexpr int warm_up = 2;
-    for (int step = 0; step < warm_up; ++step) {
-        pipeline.step();
-    }
-    SpeedWitness witness({cores.front()});
-    Samples samples;
-    const auto go_on = [&](int most_steps) {
-        while (std::ssize(samples) < most_steps && judged(samples).clean < options.fewest_clean) {
-            const double before = witness.wait(options.longest_wait);
-            samples.push_back(pipeline.step());
-            double& stolen = samples.back().stolen;
-            stolen = lost_share(stolen, before, witness.missing());
-        }
-    };
-    go_on(options.most_steps);
-    const bool wants_more = options.fewest_clean >= fewest_clean_steps && !judged(samples).passes();
-    if (wants_more) {  // a second chance: the first half may have been a bad moment
-        const Samples first = std::exchange(samples, {});
-        go_on(options.most_steps);
-        if (!judged(samples).passes() && judged(first).clean > judged(samples).clean) {
-            samples = first;
-        }
-    }
-    return run_of(setting, samples, others.steps());
+    return layers;
 }
 
 /// The tensor is written here and read on another core, there and back again; the median of the
@@ -199,6 +97,130 @@ Duration time_of_message(Bytes bytes) {
 
 }  // namespace
 
+/// The same training on so many cores at once.
+class CalibrationRounds::Cores {
+  public:
+    Cores(const CalibrationSetting& setting,
+          const Model& model,
+          const Profile& bytes,
+          const CalibrateOptions& options)
+        : setting_(setting) {
+        const Plan plan = make_plan(scenario_of(setting, options), model, bytes);
+        const std::vector<int> cores = allowed_cores();
+        for (int worker = 0; worker < setting.workers; ++worker) {
+            const MeasuredPipeline::Options own{.precision = options.precision,
+                                                .optimizer = options.optimizer,
+                                                .seed = options.seed,
+                                                .cores = {cores[static_cast<std::size_t>(worker)]}};
+            pipelines_.push_back(std::make_unique<MeasuredPipeline>(plan, model, own));
+        }
+        constexpr int warm_up = 2;
+        for (int step = 0; step < warm_up; ++step) {
+            all_at_once();
+        }
+    }
+
+    /// A step of each.
+    CalibrationRun step() {
+        steps_.push_back(all_at_once());
+        return run_of({steps_.size() - 1});
+    }
+
+    double last_stolen() const { return stolen(steps_.size() - 1); }
+
+    CalibrationRun mean() const {
+        std::vector<std::size_t> calm(steps_.size());
+        std::iota(calm.begin(), calm.end(), std::size_t{0});
+        std::ranges::stable_sort(calm, {}, [this](std::size_t step) { return stolen(step); });
+        const std::size_t third = (calm.size() + 2) / 3;
+        const auto clean = static_cast<std::size_t>(clean_steps());
+        calm.resize(clean > 0 ? clean : third);
+        CalibrationRun run = run_of(calm);
+        run.clean_steps = clean_steps();
+        run.dropped_steps = static_cast<int>(steps_.size()) - run.clean_steps;
+        return run;
+    }
+
+    int clean_steps() const {
+        int clean = 0;
+        for (std::size_t step = 0; step < steps_.size(); ++step) {
+            clean += stolen(step) <= most_stolen ? 1 : 0;
+        }
+        return clean;
+    }
+
+  private:
+    Samples all_at_once() {
+        std::vector<std::future<StepSample>> others;
+        for (std::size_t core = 1; core < pipelines_.size(); ++core) {
+            others.push_back(
+                std::async(std::launch::async, [this, core] { return pipelines_[core]->step(); }));
+        }
+        Samples samples{pipelines_.front()->step()};
+        for (std::future<StepSample>& other : others) {
+            samples.push_back(other.get());
+        }
+        return samples;
+    }
+
+    double stolen(std::size_t step) const {
+        return std::ranges::max(steps_[step], {}, &StepSample::stolen).stolen;
+    }
+
+    CalibrationRun run_of(const std::vector<std::size_t>& steps) const {
+        CalibrationRun run{.setting = setting_, .cores = {}};
+        for (std::size_t core = 0; core < pipelines_.size(); ++core) {
+            Samples own;
+            for (const std::size_t step : steps) {
+                own.push_back(steps_[step][core]);
+            }
+            run.cores.push_back(mean_layers(own));
+            run.dispatch += mean_over(own, [](const StepSample& step) { return step.dispatch; }) /
+                            std::ssize(pipelines_);
+        }
+        return run;
+    }
+
+    CalibrationSetting setting_;
+    std::vector<std::unique_ptr<MeasuredPipeline>> pipelines_;  // [core]
+    std::vector<Samples> steps_;                                // [step][core]
+};
+
+CalibrationRounds::CalibrationRounds(const Model& model,
+                                     const Profile& bytes,
+                                     const CalibrateOptions& options) {
+    PIPETWIN_EXPECT(!options.settings.empty(), "a setting to measure");
+    const std::size_t cores = allowed_cores().size();
+    for (const CalibrationSetting& setting : options.settings) {
+        if (static_cast<std::size_t>(setting.workers) > cores) {
+            throw Error(ErrorKind::Unavailable,
+                        "calibration",
+                        fmt::format("{} workers on {} cores", setting.workers, cores),
+                        "calibrate with a core for every worker");
+        }
+        measured_.push_back(std::make_unique<Cores>(setting, model, bytes, options));
+    }
+}
+
+CalibrationRounds::~CalibrationRounds() = default;
+
+CalibrationRounds::Round CalibrationRounds::next() {
+    Round round;
+    for (const auto& cores : measured_) {
+        round.runs.push_back(cores->step());
+        round.stolen = std::max(round.stolen, cores->last_stolen());
+    }
+    return round;
+}
+
+std::vector<CalibrationRun> CalibrationRounds::means() const {
+    std::vector<CalibrationRun> runs;
+    for (const auto& cores : measured_) {
+        runs.push_back(cores->mean());
+    }
+    return runs;
+}
+
 std::vector<CalibrationSetting> calibration_settings(const std::vector<int>& micro_batch_sizes,
                                                      int batch,
                                                      int workers) {
@@ -223,30 +245,31 @@ std::vector<CalibrationSetting> calibration_settings(const std::vector<int>& mic
 }
 
 Calibration calibrate(const Model& model, const CalibrateOptions& options) {
-    PIPETWIN_EXPECT(!options.settings.empty(), "a setting to measure");
     Calibration calibration;
     ProfilerOptions sizes;
     sizes.precision = options.precision;
     for (const CalibrationSetting& setting : options.settings) {
-        if (static_cast<std::size_t>(setting.workers) > allowed_cores().size()) {
-            throw Error(
-                ErrorKind::Unavailable,
-                "calibration",
-                fmt::format("{} workers on {} cores", setting.workers, allowed_cores().size()),
-                "calibrate with a core for every worker");
-        }
         sizes.micro_batch_sizes.push_back(setting.micro_batch_size);
     }
     calibration.bytes = unmeasured_profile(model, sizes);
+    CalibrationRounds rounds(model, calibration.bytes, options);
     calibration.bytes.links = {fitted_link(transfer_ladder())};
-    double done = 0;
-    for (const CalibrationSetting& setting : options.settings) {
-        calibration.runs.push_back(measure(setting, model, calibration.bytes, options));
+    const auto is_short_of_clean_ones = [&](const CalibrationRun& run) {
+        return run.clean_steps < options.fewest_clean;
+    };
+    for (int round = 0;
+         round < options.most_steps &&
+         (round == 0 || std::ranges::any_of(calibration.runs, is_short_of_clean_ones));
+         ++round) {
+        rounds.next();
+        calibration.runs = rounds.means();
         if (options.progress) {
-            options.progress(++done / static_cast<double>(options.settings.size()),
-                             text_of(setting));
+            options.progress(
+                static_cast<double>(round + 1) / options.most_steps,
+                fmt::format("round {} of {} settings", round + 1, options.settings.size()));
         }
     }
+    calibration.beside = measured_interference(calibration.runs);
     return calibration;
 }
 
@@ -262,7 +285,7 @@ void add_interference_and_ladder(Profile& profile,
     both.settings = {{.micro_batch_size = size}, {.micro_batch_size = size, .workers = cores}};
     CalibrationNote& note =
         profile.calibration ? *profile.calibration : profile.calibration.emplace();
-    note.interference = measured_interference(calibrate(model, both));
+    note.interference = calibrate(model, both).beside;
     note.ladder = transfer_ladder();
 }
 

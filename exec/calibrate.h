@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,6 @@ struct CalibrateOptions {
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
     std::uint64_t seed = 1;
-    Duration longest_wait{};  ///< before a step for a core that is slow: exec/speed_witness.h
     std::function<void(double share, const std::string& what)> progress;
 };
 
@@ -28,13 +28,36 @@ std::vector<CalibrationSetting> calibration_settings(const std::vector<int>& mic
                                                      int batch,
                                                      int workers);
 
-/// Measures every setting by training a copy of the model with random data: one rank, 1f1b of 3
-/// micro-batches where one stash is alive, gpipe of as many as are alive where there are more,
-/// zb-h1 of 3 for a split backward. While it is measured, so many workers less one do the same on
-/// other cores. Steps pass exec/quiet.h's gate as those of a run; costs are means over the quiet
-/// ones.
+/// Settings that are measured side by side, by training copies of the model with random data: one
+/// rank, 1f1b of 3 micro-batches where one stash is alive, gpipe of as many as are alive where
+/// there are more, zb-h1 of 3 for a split backward; on as many cores at once as there are workers.
 ///
-/// Throws Error(Unavailable) if there are fewer cores than workers.
+/// A round takes one step of each. So all of them have the same machine, and so has whatever the
+/// caller measures between two rounds: where cores get faster and slower from second to second, as
+/// other guests of a host come and go, it shows in all alike.
+class CalibrationRounds {
+  public:
+    /// Takes the options' settings, precision, optimizer and seed; `bytes` as
+    /// Calibration::bytes. Throws Error(Unavailable) if there are fewer cores than workers.
+    CalibrationRounds(const Model& model, const Profile& bytes, const CalibrateOptions& options);
+    ~CalibrationRounds();
+
+    struct Round {
+        std::vector<CalibrationRun> runs;  ///< of every setting what one step took
+        double stolen = 0;                 ///< the largest share of a step that was lost to others
+    };
+    Round next();
+
+    /// Of every setting the mean over all rounds but those that lost more than `most_stolen`; where
+    /// every one did, over the calmest third.
+    std::vector<CalibrationRun> means() const;
+
+  private:
+    class Cores;
+    std::vector<std::unique_ptr<Cores>> measured_;  // per setting
+};
+
+/// All rounds that the options want. Throws as CalibrationRounds.
 Calibration calibrate(const Model& model, const CalibrateOptions& options);
 
 /// Adds to a profile of this machine's processor what it does not need itself, but who predicts

@@ -1,116 +1,25 @@
 #include "exec/executor.h"
 
 #include <algorithm>
-#include <atomic>
-#include <barrier>
 #include <cmath>
 #include <exception>
-#include <future>
-#include <limits>
-#include <map>
-#include <mutex>
-#include <thread>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/edge.h"
 #include "core/error.h"
 #include "exec/cores.h"
-#include "exec/crew.h"
-#include "exec/device_failure.h"
+#include "exec/executor_impl.h"
 #include "exec/gpu_parts.h"
 #include "exec/kernels.h"
 #include "exec/paced_device.h"
-#include "exec/random_batch.h"
 #include "exec/schedule_order.h"
-#include "exec/step_layout.h"
-#include "exec/worker.h"
 
 namespace pipetwin::exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// What went wrong in a step. Any thread.
-class StepFailures {
-  public:
-    void clear() {
-        const std::lock_guard lock(mutex_);
-        stop_ = std::numeric_limits<int>::max();
-        all_.clear();
-    }
-
-    struct One {
-        int order = 0;  ///< of its action in the schedule
-        int rank = 0;
-        std::optional<Action> action;
-        std::exception_ptr error;
-        bool for_good = false;  ///< of the device, for all its ranks
-        bool follows = false;   ///< from what happened to another rank
-    };
-
-    void report(int order, int rank, std::optional<Action> action, std::exception_ptr error) {
-        One one{.order = order, .rank = rank, .action = action, .error = std::move(error)};
-        try {
-            std::rethrow_exception(one.error);
-        } catch (const DeviceFailure& failure) {
-            one.for_good = failure.is_for_good();
-            one.follows = failure.is_of_another_rank();
-        } catch (...) {  // NOLINT(bugprone-empty-catch): a failure of this rank alone
-        }
-        const std::lock_guard lock(mutex_);
-        stop_ = std::min(stop_.load(), order);
-        all_.push_back(std::move(one));
-    }
-
-    /// Whether a worker may still turn to the action with this place in the order.
-    bool allows(int order) const { return order <= stop_; }
-
-    // When no worker goes on; one that hangs may come back later and fail, too:
-
-    bool empty() const {
-        const std::lock_guard lock(mutex_);
-        return all_.empty();
-    }
-    /// The earliest in schedule order; one that follows from another only where that is not known.
-    One first() const {
-        const std::lock_guard lock(mutex_);
-        return *std::ranges::min_element(
-            all_, {}, [](const One& one) { return std::tuple(one.follows, one.order, one.rank); });
-    }
-    bool any_for_good() const {
-        const std::lock_guard lock(mutex_);
-        return std::ranges::any_of(all_, &One::for_good);
-    }
-    /// All that may be the cause of a failure for good, in schedule order.
-    std::vector<One> causes() const {
-        const std::lock_guard lock(mutex_);
-        std::vector<One> causes;
-        std::ranges::copy_if(all_, std::back_inserter(causes), [](const One& one) {
-            return one.for_good && !one.follows;
-        });
-        std::ranges::sort(causes, {}, &One::order);
-        return causes;
-    }
-
-  private:
-    mutable std::mutex mutex_;
-    std::atomic<int> stop_ = std::numeric_limits<int>::max();
-    std::vector<One> all_;
-};
-
-std::string message_of(const std::exception_ptr& error) {
-    try {
-        std::rethrow_exception(error);
-    } catch (const std::exception& exception) {
-        return exception.what();
-    } catch (...) {
-        return "an exception that is no std::exception";
-    }
-}
 
 void refuse_what_cannot_be_executed(const Plan& plan,
                                     const Model& model,
@@ -142,23 +51,6 @@ bool is_of_forward(Op op) {
     return op == Op::Forward || op == Op::SendForward || op == Op::RecvForward;
 }
 
-/// What other ranks had on a device that failed for good.
-std::string others_text(const StepFailures& failures) {
-    const std::vector<StepFailures::One> causes = failures.causes();
-    if (causes.size() < 2) {
-        return {};
-    }
-    std::vector<std::string> others;
-    for (std::size_t i = 1; i < causes.size(); ++i) {
-        others.push_back(
-            fmt::format("rank {}{}",
-                        causes[i].rank,
-                        causes[i].action ? " with " + to_string(*causes[i].action) : ""));
-    }
-    return fmt::format("; on the GPU at the same time, and as likely the cause: {}",
-                       fmt::join(others, ", "));
-}
-
 /// One for each rank.
 std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
                                                   const ExecutorOptions& options) {
@@ -176,103 +68,34 @@ std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
 
 }  // namespace
 
-struct Executor::Impl {
-    Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options)
-        : plan(std::move(plan_to_walk)),
-          model(trained_model),
-          options(std::move(executor_options)),
-          at(static_cast<std::size_t>(plan.rank_count())),
-          cells(at.size()),
-          all_ready(plan.rank_count(), BeginTogether{this}),
-          watchdog(plan, options.hang_limits),
-          crew(at.size()) {
-        refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
-        const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
-        const bool own_core = options.backend != Backend::Paced &&
-                              static_cast<std::size_t>(plan.rank_count()) <= cores.size();
-        spin = own_core ? Spin::Briefly : Spin::Never;
-        connect();
-        const Worker::Settings settings{.options = &options,
-                                        .cores = own_core ? cores : std::vector<int>{}};
-        std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options);
-        for (int rank = 0; rank < plan.rank_count(); ++rank) {
-            add_worker(rank, std::move(devices[static_cast<std::size_t>(rank)]), settings);
-        }
-        connect_memories();
-        connect_twins();
-        plan_memory();
-        order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
+Executor::Impl::Impl(Plan plan_to_walk,
+                     const Model& trained_model,
+                     ExecutorOptions executor_options)
+    : plan(std::move(plan_to_walk)),
+      model(trained_model),
+      options(std::move(executor_options)),
+      at(static_cast<std::size_t>(plan.rank_count())),
+      cells(at.size()),
+      all_ready(plan.rank_count(), BeginTogether{this}),
+      watchdog(plan, options.hang_limits),
+      crew(at.size()) {
+    refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
+    const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
+    const bool own_core = options.backend != Backend::Paced &&
+                          static_cast<std::size_t>(plan.rank_count()) <= cores.size();
+    spin = own_core ? Spin::Briefly : Spin::Never;
+    connect();
+    const Worker::Settings settings{.options = &options,
+                                    .cores = own_core ? cores : std::vector<int>{}};
+    std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options);
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        add_worker(rank, std::move(devices[static_cast<std::size_t>(rank)]), settings);
     }
-
-    void add_worker(int rank, std::unique_ptr<Device> device, const Worker::Settings& settings);
-    void connect();
-    void connect_memories();
-    void connect_twins();
-    void plan_memory();
-    bool has_room() const;
-    bool share_memory(int stage, int other) const {
-        return &worker_of(stage).device().memory() == &worker_of(other).device().memory();
-    }
-    void refuse_lost_device() const;
-    bool has_planned_memory() const { return !layouts.empty(); }
-    void repeat_addresses() const;
-    void begin_together() noexcept;
-    void walk_rows();
-    void work(std::size_t rank);
-    bool walk_row(std::size_t rank);
-    void stop_all(const Hang& hang);
-    void await_stragglers();
-    void tell(StepResult& result);
-    void walk(const Batch& data, int step, bool evaluation);
-    double loss() const;
-    double grad_norm() const;
-    void clean_up();
-    [[noreturn]] void clean_up_and_throw();
-    [[noreturn]] void throw_failure(const StepFailures::One& failure);
-    std::string first_not_finite(const Action& forward);
-    /// One in whose memory the tensor lies.
-    Device& device_of(const Tensor& tensor) const {
-        const auto holds = [&](const std::unique_ptr<Worker>& worker) {
-            return &worker->device().memory() == tensor.memory();
-        };
-        const auto found = std::ranges::find_if(workers, holds);
-        return (found == workers.end() ? workers.front() : *found)->device();
-    }
-    Worker& worker_of(int stage) const {
-        const int rank = plan->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
-        return *workers[static_cast<std::size_t>(rank)];
-    }
-
-    Plan plan;
-    Model model;
-    ExecutorOptions options;
-    Spin spin = Spin::Never;
-    Edges edges;
-    std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]
-    std::vector<RowLayout> layouts;                ///< [rank]; empty: memory is not planned
-    std::vector<std::vector<int>> order;           ///< [rank][cell]
-    std::optional<Failure> last_failure;
-    std::optional<Failure> lost_device;  ///< where the device failed for good
-
-    // A step; a worker that hangs may be in it for longer than run_step:
-    struct BeginTogether {
-        Impl* impl;
-        void operator()() noexcept { impl->begin_together(); }
-    };
-    struct alignas(64) Place {  // a cache line each
-        std::atomic<int> cell = preparing;
-    };
-    Batch batch;
-    StepInput input;
-    StepFailures failures;
-    std::vector<Place> at;   ///< [rank]: where its worker is
-    std::vector<int> cells;  ///< the same, at the last look
-    TimePoint start;
-    std::barrier<BeginTogether> all_ready;
-    Watchdog watchdog;
-    bool has_stragglers = false;  ///< not all workers came back from the last step
-    Crew crew;                    ///< last: its threads use all of the above
-};
+    connect_memories();
+    connect_twins();
+    plan_memory();
+    order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
+}
 
 void Executor::Impl::add_worker(int rank,
                                 std::unique_ptr<Device> device,
@@ -329,110 +152,6 @@ void Executor::Impl::connect_twins() {
                 worker_of(stage).send_far();
             }
             reduction.link = plan->reductions[static_cast<std::size_t>(stage)];
-        }
-    }
-}
-
-/// Whether the layouts fit into what was taken of the GPUs in advance, which counts with no loss
-/// between tensors. Else blocks are taken as they come.
-bool Executor::Impl::has_room() const {
-    constexpr Bytes for_kernels{std::int64_t{16} << 20};  // per rank: what they work in
-    struct Pool {
-        Bytes all;
-        Bytes needed;
-    };
-    std::map<const Memory*, Pool> pools;
-    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
-        const Device& device = workers[rank]->device();
-        Pool& pool = pools[&workers[rank]->device().memory()];
-        pool.all += device.memory_beside().pool;
-        pool.needed += workers[rank]->arena().live().total() + for_kernels +
-                       Bytes{static_cast<std::int64_t>(layouts[rank].extent)};
-    }
-    return std::ranges::all_of(pools, [](const auto& each) {
-        const Pool& pool = each.second;
-        return pool.all == Bytes{} || pool.needed <= pool.all;
-    });
-}
-
-/// Every tensor of a step gets its place before the first, but where stashes go to host memory:
-/// when they leave their device is a matter of time.
-void Executor::Impl::plan_memory() {
-    if (plan->host_link) {
-        return;
-    }
-    const Batch blank = random_batch(model, static_cast<int>(plan.samples().value()), 0);
-    const StepInput step{
-        .data = split(blank, plan->micro_batch_sizes), .optimizer = options.optimizer, .step = 0};
-    std::vector<RowNeeds> needs;
-    for (const auto& worker : workers) {
-        needs.push_back(worker->rehearse(step));
-    }
-    std::vector<bool> copied;
-    for (std::size_t boundary = 0; boundary < edges.forward.size(); ++boundary) {
-        copied.push_back(edges.forward[boundary].room != nullptr);
-        copied.push_back(edges.backward[boundary].room != nullptr);
-    }
-    layouts = lay_out_step(plan, needs, copied);
-    if (!has_room()) {
-        layouts.clear();
-        return;
-    }
-    std::vector<std::byte*> rooms;
-    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
-        rooms.push_back(
-            static_cast<std::byte*>(workers[rank]->arena().take_room(layouts[rank].extent)));
-    }
-    // [edge][micro-batch]
-    std::vector<std::vector<void*>> messages(
-        copied.size(), std::vector<void*>(static_cast<std::size_t>(plan.micro_batches())));
-    const auto address_of = [&](const MessageName& message) -> void*& {
-        return messages[static_cast<std::size_t>(message.edge)]
-                       [static_cast<std::size_t>(message.micro_batch)];
-    };
-    for (std::size_t rank = 0; rank < needs.size(); ++rank) {
-        for (std::size_t i = 0; i < needs[rank].arrivals.size(); ++i) {
-            address_of(*needs[rank].arrivals[i].received) = rooms[rank] + layouts[rank].arrivals[i];
-        }
-    }
-    for (std::size_t rank = 0; rank < needs.size(); ++rank) {
-        StepPlaces places{.asked = std::move(needs[rank].asked),
-                          .at_work = std::move(needs[rank].at_work)};
-        for (std::size_t i = 0; i < needs[rank].requests.size(); ++i) {
-            const RowNeeds::Need& need = needs[rank].requests[i];
-            places.requests.push_back({.bytes = need.bytes,
-                                       .address = need.sent
-                                                      ? address_of(*need.sent)
-                                                      : rooms[rank] + layouts[rank].requests[i]});
-        }
-        workers[rank]->arena().follow(std::move(places));
-    }
-    for (std::size_t boundary = 0; boundary < edges.forward.size(); ++boundary) {
-        if (copied[2 * boundary]) {
-            edges.forward[boundary].places = std::move(messages[2 * boundary]);
-            edges.backward[boundary].places = std::move(messages[2 * boundary + 1]);
-        }
-    }
-}
-
-void Executor::Impl::refuse_lost_device() const {
-    if (lost_device) {
-        throw Error(ErrorKind::WorkerFailed,
-                    place_of(*lost_device),
-                    "the GPU failed there for good, and this program cannot use it any more",
-                    "start the run again");
-    }
-}
-
-/// On a GPU an action with the addresses of a step before is a graph that is there already.
-void Executor::Impl::repeat_addresses() const {
-    if (options.backend == Backend::Cuda && !has_planned_memory()) {
-        std::map<const Memory*, std::vector<Arena*>> arenas;
-        for (const auto& worker : workers) {
-            arenas[&worker->arena().memory()].push_back(&worker->arena());
-        }
-        for (const auto& [memory, sharing] : arenas) {
-            Arena::deal_free_blocks(sharing);
         }
     }
 }
@@ -514,44 +233,6 @@ bool Executor::Impl::walk_row(std::size_t rank) {
     return true;
 }
 
-/// A rank that hangs has failed, but it does not know.
-void Executor::Impl::stop_all(const Hang& hang) {
-    const auto rank = static_cast<std::size_t>(hang.rank);
-    int place = -1;
-    std::optional<Action> action;
-    if (hang.cell) {
-        place = order[rank][static_cast<std::size_t>(*hang.cell)];
-        action = plan->schedule.ranks[rank][static_cast<std::size_t>(*hang.cell)];
-    }
-    failures.report(place,
-                    hang.rank,
-                    action,
-                    std::make_exception_ptr(
-                        Error(ErrorKind::Hang,
-                              "",
-                              hang.text,
-                              "look at what that rank's device does; if it is only slow, measure "
-                              "its costs again")));
-    for (const auto& worker : workers) {
-        worker->close_channels();
-    }
-}
-
-/// Workers that did not come back from the last step.
-void Executor::Impl::await_stragglers() {
-    if (!has_stragglers) {
-        return;
-    }
-    if (!crew.wait(options.hang_limits.grace)) {
-        throw Error(ErrorKind::Hang,
-                    last_failure ? place_of(*last_failure) : "",
-                    fmt::format("rank {} has not come back yet", fmt::join(crew.away(), ", rank ")),
-                    "start the run again");
-    }
-    has_stragglers = false;
-    clean_up();
-}
-
 /// All rows from begin to end.
 void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
     await_stragglers();
@@ -625,108 +306,6 @@ double Executor::Impl::grad_norm() const {
         }
     }
     return std::sqrt(sum);
-}
-
-void Executor::Impl::clean_up() {
-    for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
-        for (Edge& edge : *direction) {
-            if (edge.channel) {
-                edge.channel->reopen();
-            }
-        }
-    }
-    for (const Reduction& reduction : edges.reductions) {
-        if (reduction.channel) {
-            reduction.channel->reopen();
-        }
-    }
-    for (const auto& worker : workers) {
-        worker->abandon();
-    }
-}
-
-void Executor::Impl::clean_up_and_throw() {
-    const StepFailures::One failure = failures.first();
-    last_failure = Failure{.rank = failure.rank,
-                           .step = input.step,
-                           .action = failure.action,
-                           .message = message_of(failure.error)};
-    if (failures.any_for_good()) {
-        lost_device = last_failure;
-    }
-    if (!has_stragglers) {
-        clean_up();
-    }
-    throw_failure(failure);
-}
-
-void Executor::Impl::throw_failure(const StepFailures::One& failure) {
-    const std::string place = place_of(*last_failure);
-    try {
-        std::rethrow_exception(failure.error);
-    } catch (const DeviceFailure& error) {
-        throw Error(error.kind(), place, error.text() + others_text(failures), error.hint());
-    } catch (const Error& error) {
-        if (error.kind() == ErrorKind::NotFinite && failure.action &&
-            failure.action->op == Op::Forward && !has_stragglers) {
-            throw Error(error.kind(),
-                        place,
-                        error.text() + first_not_finite(*failure.action),
-                        error.hint());
-        }
-        throw error.at(place);
-    }
-}
-
-/// Runs the micro-batch through all stages once more, now looking at every layer's output.
-std::string Executor::Impl::first_not_finite(const Action& forward) {
-    const int micro_batch = forward.micro_batch;
-    const int first = first_stage_of_pipeline(plan->schedule, forward.stage);
-    const int end = first + piece_count(plan->schedule);
-    std::optional<int> found;
-    const Kernels* kernels = nullptr;  // of the stage at work
-    const auto watch = [&](int layer, const Tensor& output) {
-        const auto is_finite = [](double value) { return std::isfinite(value); };
-        if (!found && !std::ranges::all_of(exec::values(*kernels, output), is_finite)) {
-            found = layer;
-        }
-    };
-    std::async(std::launch::async,
-               [&] {  // a thread of its own: the device sets it up for computing
-                   Tensor boundary;
-                   for (int stage = first; stage < end && !found; ++stage) {
-                       Worker& worker = worker_of(stage);
-                       worker.device().enter_thread();
-                       kernels = &worker.device().kernels();
-                       if (!boundary.empty()) {
-                           boundary.detach();
-                           boundary = worker.adopt(std::move(boundary));
-                       }
-                       worker.stage(stage).watch_outputs(watch);
-                       const MicroBatch& data = input.data[static_cast<std::size_t>(micro_batch)];
-                       Stage& here = worker.stage(stage);
-                       boundary = input.evaluation
-                                      ? here.evaluate(micro_batch, std::move(boundary), data)
-                                      : here.forward(micro_batch, std::move(boundary), data, false);
-                       worker.stage(stage).watch_outputs({});
-                       worker.device().leave_thread();
-                   }
-               })
-        .get();
-    for (const auto& worker : workers) {
-        worker->abandon();
-    }
-    const int layer = found.value_or(model.layer_count() - 1);
-    return fmt::format("; the first output that is not finite is that of layer '{}' in stage {}",
-                       model.layer(layer).spec.name,
-                       first + plan->partition->stage_of_layer(layer));
-}
-
-std::string place_of(const Failure& failure) {
-    return fmt::format("rank {}, step {}, {}",
-                       failure.rank,
-                       failure.step,
-                       failure.action ? in_full(*failure.action) : "before its first action");
 }
 
 ExecutorOptions executor_options(const Scenario& scenario) {

@@ -1,23 +1,34 @@
 #include "sim/fit_interference.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
+#include "core/median.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::sim {
 
 namespace {
 
-double error_percent(const FitCase& one, double interference) {
-    Conditions conditions = planned_conditions(one.plan);
-    const auto ranks = static_cast<std::size_t>(one.plan.rank_count());
+double error_percent(const FitCase::Step& step, double interference) {
+    Conditions conditions = planned_conditions(step.plan);
+    const auto ranks = static_cast<std::size_t>(step.plan.rank_count());
     conditions.contention.interference.clear();
     if (interference > 0) {
         conditions.contention.interference.assign(ranks, std::vector<double>(ranks, interference));
     }
-    const double predicted = to_seconds(replayed_step(one.plan, conditions));
-    return 100 * (predicted / to_seconds(one.measured) - 1);
+    const double predicted = to_seconds(replayed_step(step.plan, conditions));
+    return 100 * (predicted / to_seconds(step.measured) - 1);
+}
+
+double error_percent(const FitCase& one, double interference) {
+    std::vector<double> errors;
+    for (const FitCase::Step& step : one.steps) {
+        errors.push_back(error_percent(step, interference));
+    }
+    return median(std::move(errors));
 }
 
 constexpr std::size_t nobody = static_cast<std::size_t>(-1);
@@ -52,7 +63,10 @@ double fit(const std::vector<FitCase>& cases, std::size_t without) {
 }  // namespace
 
 InterferenceFit fit_interference(const std::vector<FitCase>& cases) {
-    PIPETWIN_EXPECT(!cases.empty(), "a run to fit");
+    PIPETWIN_EXPECT(
+        !cases.empty() &&
+            std::ranges::none_of(cases, &std::vector<FitCase::Step>::empty, &FitCase::steps),
+        "a run to fit to has a step");
     InterferenceFit result;
     result.interference = fit(cases, nobody);
     for (std::size_t index = 0; index < cases.size(); ++index) {

@@ -6,17 +6,20 @@
 
 namespace pipetwin::sim {
 
-/// A short run of a pipeline: its plan, with what actions last while no other rank computes, and
-/// the step time that was measured.
+/// A short run of a pipeline, step by step: the plan, with what actions last at that moment while
+/// no other rank computes, and the step time that was measured.
 struct FitCase {
-    Plan plan;
-    Duration measured{};
+    struct Step {
+        Plan plan;
+        Duration measured{};
+    };
+    std::vector<Step> steps;  ///< at least one
 };
 
 /// The one number between an isolated profile and a running pipeline.
 struct InterferenceFit {
     double interference = 0;  ///< as a share: actions last so much longer beside each other rank
-    std::vector<double> error_percent;  ///< of each case, with it
+    std::vector<double> error_percent;  ///< of each case, with it: the median over its steps
     /// Of each case, with what the other cases alone say: what the fit is worth for a plan that it
     /// has not seen. Empty unless there are two.
     std::vector<double> leave_one_out_percent;

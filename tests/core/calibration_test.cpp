@@ -28,13 +28,14 @@ Profile bytes_of(const Model& model) {
 
 /// Layer i takes (i + 1) times as long; what is measured tells its setting.
 CalibrationRun run_of(const CalibrationSetting& setting, int unit) {
-    CalibrationRun run{.setting = setting, .layers = {}, .dispatch = microseconds(1)};
+    CalibrationRun run{.setting = setting, .cores = {{}}, .dispatch = microseconds(1)};
     for (int layer = 1; layer <= layers; ++layer) {
-        run.layers.push_back({.forward = microseconds(unit * layer),
-                              .recompute = microseconds(setting.recomputes ? 2 * unit * layer : 0),
-                              .backward_input = microseconds(3 * unit * layer),
-                              .backward_weight = microseconds(4 * unit * layer),
-                              .optimizer = microseconds(5)});
+        run.cores.front().push_back(
+            {.forward = microseconds(unit * layer),
+             .recompute = microseconds(setting.recomputes ? 2 * unit * layer : 0),
+             .backward_input = microseconds(3 * unit * layer),
+             .backward_weight = microseconds(4 * unit * layer),
+             .optimizer = microseconds(5)});
     }
     return run;
 }
@@ -96,7 +97,8 @@ TEST_F(Calibrated, PlansOfTwoRanksTakeWhatWasMeasuredBesideOthersWithoutTheInter
     add({.micro_batch_size = 2, .workers = 2}, 15);
     // Beside others 1.5 times as long; the cost itself is what it is alone, and the simulator adds
     // the fitted 0.4 where the other rank computes.
-    EXPECT_DOUBLE_EQ(measured_interference(calibration), 0.5);
+    calibration.beside = measured_interference(calibration.runs);
+    EXPECT_DOUBLE_EQ(calibration.beside, 0.5);
     calibration.interference = 0.4;
     Scenario scenario = scenario_of(2, 4, "1f1b", Recompute::None);
     scenario.pipeline.partition = std::vector<int>{2, 2};
@@ -106,6 +108,42 @@ TEST_F(Calibrated, PlansOfTwoRanksTakeWhatWasMeasuredBesideOthersWithoutTheInter
     EXPECT_EQ(two->contention.interference.at(0).at(1), 0.4);
     EXPECT_EQ(two->states[0].optimizer, Duration{6667});  // 2 x 5 us less the same
     EXPECT_TRUE(plan(scenario_of(1, 4, "1f1b", Recompute::None))->contention.interference.empty());
+}
+
+TEST_F(Calibrated, EachRankCostsWhatItsOwnCoreTook) {
+    CalibrationRun both = run_of({.micro_batch_size = 2, .workers = 2}, 10);
+    both.cores.push_back(run_of(both.setting, 13).cores.front());
+    calibration.runs = {both};
+    Scenario scenario = scenario_of(2, 4, "1f1b", Recompute::None);
+    scenario.pipeline.partition = std::vector<int>{2, 2};
+    const Plan two = plan(scenario);
+    EXPECT_EQ(two.cost(0, 0).forward, Duration(microseconds(10 * (1 + 2))));
+    EXPECT_EQ(two.cost(1, 0).forward, Duration(microseconds(13 * (3 + 4))));
+}
+
+/// What `calibrated_plan` would look for, so that nothing else has to be measured.
+TEST_F(Calibrated, NeedsTheNearestOfEveryKindThatAPlanHas) {
+    std::vector<CalibrationSetting> candidates;
+    for (const CalibrationRun& run : calibration.runs) {
+        candidates.push_back(run.setting);
+    }
+    const auto needed = [&](const Scenario& scenario) {
+        return settings_needed(scenario, model, calibration.bytes, candidates);
+    };
+    using Settings = std::vector<CalibrationSetting>;
+    EXPECT_EQ(needed(scenario_of(1, 8, "gpipe", Recompute::None)),
+              (Settings{{.micro_batch_size = 2, .live_stashes = 6}}));
+    EXPECT_EQ(needed(scenario_of(1, 8, "1f1b", Recompute::Always)),
+              (Settings{{.micro_batch_size = 2, .recomputes = true}}));
+    EXPECT_EQ(needed(scenario_of(1, 2, "1f1b", Recompute::ExceptLast)),
+              (Settings{{.micro_batch_size = 2}, {.micro_batch_size = 2, .recomputes = true}}));
+    EXPECT_EQ(needed(scenario_of(1, 4, "zb-h1", Recompute::None)),
+              (Settings{{.micro_batch_size = 2, .splits = true}}));
+    EXPECT_THROW(needed(scenario_of(2, 4, "1f1b", Recompute::None)), Error);  // on two cores
+    // With no more than those the plan can be made.
+    calibration.runs = {run_of({.micro_batch_size = 2, .splits = true}, 40)};
+    EXPECT_EQ(plan(scenario_of(1, 4, "zb-h1", Recompute::None)).cost(0, 0).forward,
+              Duration(microseconds(400)));
 }
 
 /// Of sgd: the norm reads a gradient, the update also reads and writes the weight.

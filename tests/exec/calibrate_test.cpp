@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "exec/cores.h"
+#include "exec/profiler.h"
 #include "exec/quiet.h"
 #include "tests/support/small_training.h"
 
@@ -33,9 +34,10 @@ TEST(Calibrate, MeasuresEveryPartOfEveryLayerThatASettingHas) {
                                            {.micro_batch_size = 3, .splits = true}});
     ASSERT_EQ(calibration.runs.size(), 4U);
     for (const CalibrationRun& run : calibration.runs) {
-        ASSERT_EQ(run.layers.size(), static_cast<std::size_t>(model.layer_count()));
+        ASSERT_EQ(run.cores.size(), 1U);
+        ASSERT_EQ(run.cores.front().size(), static_cast<std::size_t>(model.layer_count()));
         EXPECT_GE(run.clean_steps + run.dropped_steps, 1);
-        for (const LayerTimes& layer : run.layers) {
+        for (const LayerTimes& layer : run.cores.front()) {
             EXPECT_GT(layer.forward, Duration{});
             EXPECT_EQ(layer.recompute > Duration{}, run.setting.recomputes);
             EXPECT_GT(layer.backward_input + layer.backward_weight, Duration{});
@@ -51,9 +53,47 @@ TEST(Calibrate, OtherCoresAreBusyMeanwhile) {
     }
     const Calibration calibration =
         quick(test::small_mlp(), {{.micro_batch_size = 2}, {.micro_batch_size = 2, .workers = 2}});
-    EXPECT_EQ(calibration.runs.front().steps_beside, 0);
-    EXPECT_EQ(calibration.runs.back().setting.workers, 2);
-    EXPECT_GT(calibration.runs.back().steps_beside, 0);
+    EXPECT_EQ(calibration.runs.front().cores.size(), 1U);
+    ASSERT_EQ(calibration.runs.back().cores.size(), 2U);
+    for (const std::vector<LayerTimes>& layers : calibration.runs.back().cores) {
+        EXPECT_GT(layers.front().forward, Duration{});
+    }
+}
+
+/// A round is one step of each setting; what counts in the end is the mean over the rounds.
+TEST(Calibrate, MeansAreOverTheRounds) {
+    const Model model = test::small_mlp();
+    CalibrateOptions options;
+    options.settings = {{.micro_batch_size = 1}, {.micro_batch_size = 2, .recomputes = true}};
+    ProfilerOptions sizes;
+    sizes.micro_batch_sizes = {1, 2};
+    CalibrationRounds rounds(model, unmeasured_profile(model, sizes), options);
+    const auto forward = [](const CalibrationRun& run) {
+        return run.cores.front().front().forward;
+    };
+    std::vector<Duration> sums(options.settings.size());
+    constexpr int count = 5;
+    int clean = 0;
+    for (int round = 0; round < count; ++round) {
+        const CalibrationRounds::Round now = rounds.next();
+        ASSERT_EQ(now.runs.size(), options.settings.size());
+        clean += now.stolen <= most_stolen ? 1 : 0;
+        for (std::size_t setting = 0; setting < now.runs.size(); ++setting) {
+            EXPECT_EQ(now.runs[setting].setting, options.settings[setting]);
+            EXPECT_GT(forward(now.runs[setting]), Duration{});
+            sums[setting] += forward(now.runs[setting]);
+        }
+    }
+    const std::vector<CalibrationRun> means = rounds.means();
+    for (std::size_t setting = 0; setting < means.size(); ++setting) {
+        EXPECT_EQ(means[setting].clean_steps + means[setting].dropped_steps, count);
+        EXPECT_GE(means[setting].clean_steps, clean);
+        if (means[setting].clean_steps == count) {
+            EXPECT_NEAR(static_cast<double>(forward(means[setting]).count()),
+                        static_cast<double>(sums[setting].count()) / count,
+                        1);
+        }
+    }
 }
 
 TEST(Calibrate, AProfileCanCarryInterferenceAndLadder) {

@@ -22,9 +22,9 @@ GridOptions small_grid() {
     options.model = {
         .layers = 4, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 11, .feed_forward = 16};
     options.share = 0.01;
-    options.clean_steps = 3;
-    options.most_steps = 4;
-    options.calibration_steps = 1;
+    options.scalar_rounds = 1;
+    options.fewest_rounds = 3;
+    options.most_rounds = 4;
     options.insists_on_gate = false;
     options.precisions = {Precision::Fp32};
     return options;
@@ -81,21 +81,33 @@ TEST(AccuracyGrid, OrderDependsOnTheSeedAlone) {
 }
 
 TEST(AccuracyGrid, ACellReadsBackAsItWasPrinted) {
-    const CellResult cell{.cell = "K=1 M=1 gpipe none p0 fp32",
-                          .predicted = Duration{1000},
-                          .measured = Duration{1250},
-                          .replayed = Duration{1240},
-                          .noise_floor = 0.01,
-                          .predicted_bubble = 0.25,
-                          .measured_bubble = 0.5,
-                          .memory_difference = 7,
-                          .verdict = {.clean = 12, .dropped = 3, .p90_over_p10 = 1.05},
-                          .parts = {{"0F", {.predicted = Duration{5}, .measured = Duration{6}}}}};
+    const CellResult cell{
+        .cell = "K=1 M=1 gpipe none p0 fp32",
+        .predicted = Duration{1000},
+        .measured = Duration{1250},
+        .replayed = Duration{1240},
+        .replayed_from = Duration{1250},
+        .error = -0.2,
+        .noise_floor = 0.01,
+        .bubble_difference = -0.25,
+        .memory_difference = 7,
+        .verdict = {.clean = 12, .dropped = 3, .p90_over_p10 = 1.05, .standard_error = 0.005},
+        .parts = {{"0F", {.predicted = Duration{5}, .measured = Duration{6}}}}};
     const CellResult read = parse_cell(print_cell(cell));
     EXPECT_EQ(print_cell(read), print_cell(cell));
-    EXPECT_DOUBLE_EQ(read.error(), -0.2);
     EXPECT_NEAR(read.replay_error(), -0.008, 1e-12);
     EXPECT_TRUE(read.verdict.passes());
+}
+
+/// The median of n normal values deviates by 1.2533 sigma / sqrt(n), and their deciles lie 2.563
+/// sigma apart.
+TEST(AccuracyGate, TakesWhatElevenStepsOfTheLargestSpreadSay) {
+    EXPECT_NEAR(standard_error_of_median(1.10, 11), 0.01405, 1e-5);
+    EXPECT_NEAR(standard_error_of_median(1.10, 44), 0.01405 / 2, 1e-5);
+    EXPECT_EQ(standard_error_of_median(1, 1), 0);
+    EXPECT_TRUE((RoundsVerdict{.clean = 11, .standard_error = 0.014}).passes());
+    EXPECT_FALSE((RoundsVerdict{.clean = 10, .standard_error = 0.001}).passes());
+    EXPECT_FALSE((RoundsVerdict{.clean = 50, .standard_error = 0.0142}).passes());
 }
 
 std::string content_of(const std::filesystem::path& path) {
@@ -112,7 +124,7 @@ TEST(AccuracyGrid, AHundredthRunsStoresResumesAndPrints) {
     std::ostringstream first;
     run_grid(options, first);
     const std::string stored = content_of(options.store);
-    EXPECT_THAT(stored, HasSubstr("\"calibration\":\"fp32\""));
+    EXPECT_THAT(stored, HasSubstr("\"scalars\":\"fp32\""));
     const std::string cell =
         to_string(in_seeded_order(accuracy_grid(options).cells, options).front());
     EXPECT_THAT(stored, HasSubstr(cell));
@@ -135,8 +147,8 @@ TEST(AccuracyGrid, AHundredthRunsStoresResumesAndPrints) {
     }
 }
 
-/// Of one clean step each, which is too few for the gate.
-TEST(AccuracyGrid, NoCellIsPredictedFromACalibrationThatTheGateRefuses) {
+/// Of four rounds each, which are too few for the gate.
+TEST(AccuracyGrid, NoCellIsPredictedFromShortRunsThatTheGateRefuses) {
     const tests::ScratchFolder folder;
     GridOptions options = small_grid();
     options.insists_on_gate = true;
@@ -144,7 +156,7 @@ TEST(AccuracyGrid, NoCellIsPredictedFromACalibrationThatTheGateRefuses) {
     std::ostringstream out;
     EXPECT_FALSE(run_grid(options, out));
     EXPECT_FALSE(std::filesystem::exists(options.store));
-    EXPECT_THAT(out.str(), HasSubstr("the gate refuses its calibration"));
+    EXPECT_THAT(out.str(), HasSubstr("the gate refuses its short runs"));
     EXPECT_THAT(out.str(), HasSubstr("not measurable on this machine today"));
 }
 

@@ -16,7 +16,7 @@ FitCase measured_with(double interference, int ranks, int micro_batches, double 
     Conditions conditions = planned_conditions(plan);
     const auto count = static_cast<std::size_t>(ranks);
     conditions.contention.interference.assign(count, std::vector<double>(count, interference));
-    return {.plan = plan, .measured = scaled(replayed_step(plan, conditions), factor)};
+    return {{{.plan = plan, .measured = scaled(replayed_step(plan, conditions), factor)}}};
 }
 
 TEST(FitInterference, FindsTheOneThatThereIs) {
@@ -34,6 +34,18 @@ TEST(FitInterference, LeavingOneOutShowsACaseThatTheOthersDoNotExplain) {
     EXPECT_NEAR(fit.leave_one_out_percent[2], -100 / 11.0, 0.01);  // 1 / 1.1 - 1
     EXPECT_LT(fit.error_percent[2], -4);
     EXPECT_GT(fit.interference, 0.05);
+}
+
+/// A step that something disturbed is one of many.
+TEST(FitInterference, TheMiddleOfACasesStepsCounts) {
+    FitCase many = measured_with(0.08, 2, 4);
+    for (const double factor : {1.0, 1.0, 1.7}) {
+        many.steps.push_back(measured_with(0.08, 2, 4, factor).steps.front());
+    }
+    many.steps.push_back(measured_with(0.08, 2, 4, 0.9).steps.front());
+    const InterferenceFit fit = fit_interference({many});
+    EXPECT_NEAR(fit.interference, 0.08, 1e-5);
+    EXPECT_NEAR(fit.error_percent[0], 0, 1e-3);
 }
 
 TEST(FitInterference, IsNoneWhereStepsAreShorterThanPredicted) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <random>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "core/error.h"
 #include "core/plan.h"
 #include "exec/profiler.h"
+#include "exec/quiet.h"
 
 namespace pipetwin::test {
 
@@ -31,10 +33,6 @@ std::vector<int> layers_per_piece(int units, int pieces, int partition) {
         ++layers[1];
     }
     return layers;
-}
-
-double off(Duration value, Duration measured) {
-    return to_seconds(value) / to_seconds(measured) - 1;
 }
 
 /// The rows, and the pieces that they are about: two cells with the same are one.
@@ -135,12 +133,35 @@ std::vector<GridCell> in_seeded_order(std::vector<GridCell> cells, const GridOpt
     return cells;
 }
 
-double CellResult::error() const {
-    return off(predicted, measured);
+double standard_error_of_median(double p90_over_p10, int values) {
+    constexpr double deciles_apart = 2.563;  // of a normal distribution, in standard deviations
+    const double deviation = std::log(p90_over_p10) / deciles_apart;
+    return std::sqrt(std::numbers::pi / 2) * deviation / std::sqrt(std::max(1, values));
+}
+
+bool RoundsVerdict::passes() const {
+    return clean >= exec::fewest_clean_steps &&
+           standard_error <=
+               standard_error_of_median(exec::largest_p90_over_p10, exec::fewest_clean_steps);
+}
+
+double RoundsVerdict::dropped_share() const {
+    return clean + dropped > 0 ? static_cast<double>(dropped) / (clean + dropped) : 0;
 }
 
 double CellResult::replay_error() const {
-    return off(replayed, measured);
+    return to_seconds(replayed) / to_seconds(replayed_from) - 1;
+}
+
+json verdict_json(const RoundsVerdict& verdict) {
+    return {verdict.clean, verdict.dropped, verdict.p90_over_p10, verdict.standard_error};
+}
+
+RoundsVerdict parse_verdict(const json& array) {
+    return {.clean = array.at(0),
+            .dropped = array.at(1),
+            .p90_over_p10 = array.at(2),
+            .standard_error = array.at(3)};
 }
 
 std::string print_cell(const CellResult& result) {
@@ -151,13 +172,12 @@ std::string print_cell(const CellResult& result) {
     return json{{"cell", result.cell},
                 {"predicted_ns", result.predicted.count()},
                 {"measured_ns", result.measured.count()},
-                {"replayed_ns", result.replayed.count()},
+                {"replayed_ns", {result.replayed.count(), result.replayed_from.count()}},
+                {"error", result.error},
                 {"noise_floor", result.noise_floor},
-                {"bubble", {result.predicted_bubble, result.measured_bubble}},
+                {"bubble_difference", result.bubble_difference},
                 {"memory_difference_bytes", result.memory_difference},
-                {"clean_steps", result.verdict.clean},
-                {"dropped_steps", result.verdict.dropped},
-                {"p90_over_p10", result.verdict.p90_over_p10},
+                {"verdict", verdict_json(result.verdict)},
                 {"parts_ns", parts}}
         .dump();
 }
@@ -168,14 +188,13 @@ CellResult parse_cell(const std::string& line) {
     result.cell = object.at("cell");
     result.predicted = Duration{object.at("predicted_ns").get<std::int64_t>()};
     result.measured = Duration{object.at("measured_ns").get<std::int64_t>()};
-    result.replayed = Duration{object.at("replayed_ns").get<std::int64_t>()};
+    result.replayed = Duration{object.at("replayed_ns").at(0).get<std::int64_t>()};
+    result.replayed_from = Duration{object.at("replayed_ns").at(1).get<std::int64_t>()};
+    result.error = object.at("error");
     result.noise_floor = object.at("noise_floor");
-    result.predicted_bubble = object.at("bubble").at(0);
-    result.measured_bubble = object.at("bubble").at(1);
+    result.bubble_difference = object.at("bubble_difference");
     result.memory_difference = object.at("memory_difference_bytes");
-    result.verdict.clean = object.at("clean_steps");
-    result.verdict.dropped = object.at("dropped_steps");
-    result.verdict.p90_over_p10 = object.at("p90_over_p10");
+    result.verdict = parse_verdict(object.at("verdict"));
     for (const auto& [name, pair] : object.at("parts_ns").items()) {
         result.parts[name] = {.predicted = Duration{pair.at(0).get<std::int64_t>()},
                               .measured = Duration{pair.at(1).get<std::int64_t>()}};

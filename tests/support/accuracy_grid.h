@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/compare.h"
 #include "core/model.h"
 #include "core/scenario.h"
-#include "exec/quiet.h"
 
 /// A grid of plans of one model, each predicted from a calibration whose pipelines are none of the
 /// grid's (other numbers of micro-batches, another partition), so that every cell is held out.
@@ -42,12 +43,14 @@ struct GridOptions {
     std::uint64_t seed = 1;      ///< of the order of the cells
     double share = 1;            ///< of the cells, the first in that order; at least one cell
     double minutes = 0;          ///< no cell begins after so long; 0: no limit
-    int clean_steps = 15;        ///< of a cell,
-    int most_steps = 30;         ///< or at most so many in all
-    int calibration_steps = 11;  ///< clean ones of each setting, or at most twice as many in all
+    int scalar_rounds = 40;      ///< in which interference is measured
+    int fewest_rounds = 15;      ///< of a cell or a short run that no time was stolen from,
+    int most_rounds = 120;       ///< or at most so many in all
+    double wanted_error = 0.01;  ///< standard error with which a cell is done before that
     std::vector<Precision> precisions{Precision::Fp32, Precision::Bf16};
-    /// No cell is measured with a calibration that the gate refuses, and cells that it refused are
-    /// measured again by the next call. False: as they are, for tests on busy machines.
+    /// No cell is predicted with interference from short runs that the gate refuses, and cells that
+    /// it refused are measured again by the next call. False: as they are, for tests on busy
+    /// machines.
     bool insists_on_gate = true;
     std::filesystem::path store;  ///< a JSON object per line: calibrations and cells
 };
@@ -66,24 +69,42 @@ std::vector<GridCell> in_seeded_order(std::vector<GridCell> cells, const GridOpt
 
 Scenario scenario_of(const GridCell& cell, const GridOptions& options);
 
-/// What is kept of a cell.
+/// What the gate looks at: stolen time and spread, never the size of an error.
+struct RoundsVerdict {
+    int clean = 0;            ///< rounds that lost at most exec::most_stolen
+    int dropped = 0;          ///< the others
+    double p90_over_p10 = 1;  ///< of the measured steps
+    /// Of the error, as a share: what is left of the spread of the rounds in their median.
+    double standard_error = 0;
+
+    /// Enough rounds, and together they say as much as the fewest steps of the largest spread of
+    /// exec/quiet.h do.
+    bool passes() const;
+    double dropped_share() const;
+};
+
+/// Of the median of so many values of such a spread, were they normally distributed.
+double standard_error_of_median(double p90_over_p10, int values);
+
+/// What is kept of a cell. Medians over its rounds.
 struct CellResult {
     std::string cell;
     Duration predicted{};
     Duration measured{};
-    Duration replayed{};
-    double noise_floor = 0;  ///< the first half of the run against the second, as a share
-    double predicted_bubble = 0;
-    double measured_bubble = 0;
+    Duration replayed{};                 ///< of the median measured step
+    Duration replayed_from{};            ///< that step
+    double error = 0;                    ///< (predicted - measured) / measured, round by round
+    double noise_floor = 0;              ///< between the first half of the rounds and the second
+    double bubble_difference = 0;        ///< predicted less measured, round by round, as a share
     std::int64_t memory_difference = 0;  ///< the largest over ranks, in bytes
-    exec::GateVerdict verdict;
+    RoundsVerdict verdict;
     std::map<std::string, Pair> parts;  ///< sums over the step, by op and stage: "0F", "1OPT"
 
-    /// As shares of the measured step.
-    double error() const;
-    double replay_error() const;
+    double replay_error() const;  ///< as a share of the step
 };
 
+nlohmann::json verdict_json(const RoundsVerdict& verdict);
+RoundsVerdict parse_verdict(const nlohmann::json& array);
 std::string print_cell(const CellResult& result);  ///< one line of JSON
 CellResult parse_cell(const std::string& line);
 

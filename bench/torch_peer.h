@@ -1,0 +1,33 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdio>
+#include <string>
+
+#include "bench/training_sizes.h"
+
+namespace pipetwin::bench {
+
+/// PyTorch in a process of its own, which runs a script that answers "step" with its wall time, its
+/// processor time and its loss. Throws std::runtime_error where it does not.
+class TorchPeer {
+  public:
+    TorchPeer(const std::string& script, int threads, bool bf16);
+    TorchPeer(const TorchPeer&) = delete;
+    TorchPeer& operator=(const TorchPeer&) = delete;
+    ~TorchPeer();
+
+    Times step();
+
+    long parameters = 0;
+
+  private:
+    std::string line();
+
+    pid_t child_ = 0;
+    std::FILE* to_ = nullptr;
+    std::FILE* from_ = nullptr;
+};
+
+}  // namespace pipetwin::bench

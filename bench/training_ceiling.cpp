@@ -1,0 +1,243 @@
+#include "bench/training_ceiling.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "core/median.h"
+#include "exec/cpu/onednn_products.h"
+#include "exec/device.h"
+
+namespace pipetwin::bench {
+namespace {
+
+Sgemm open_blas() {
+    void* const library = ::dlopen("libopenblas.so.0", RTLD_NOW);
+    if (library == nullptr) {
+        return nullptr;
+    }
+    if (auto* const threads =
+            reinterpret_cast<void (*)(int)>(::dlsym(library, "openblas_set_num_threads"))) {
+        threads(1);
+    }
+    return reinterpret_cast<Sgemm>(::dlsym(library, "cblas_sgemm"));
+}
+
+/// 0: not measured.
+double middle(const std::vector<double>& seconds) {
+    return seconds.empty() ? 0 : median(seconds);
+}
+
+/// All products of weights in one step, M = 1. Those of the attention are `attention_products`.
+std::vector<Gemm> products() {
+    using exec::Transposed;
+    const int rows = sizes.batch * sizes.positions;
+    std::vector<Gemm> all;
+    const auto layer = [&](std::string_view name, int inputs, int outputs, int times) {
+        all.push_back({name, rows, outputs, inputs, Transposed::No, Transposed::No, times});
+        all.push_back({name, rows, inputs, outputs, Transposed::No, Transposed::Yes, times});
+        all.push_back({name, inputs, outputs, rows, Transposed::Yes, Transposed::No, times});
+    };
+    layer("qkv", sizes.width, 3 * sizes.width, sizes.layers);
+    layer("out", sizes.width, sizes.width, sizes.layers);
+    layer("up", sizes.width, 4 * sizes.width, sizes.layers);
+    layer("down", 4 * sizes.width, sizes.width, sizes.layers);
+    layer("head", sizes.width, sizes.vocabulary, 1);
+    return all;
+}
+
+double time_of(const std::function<void()>& call) {
+    const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    call();
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
+}
+
+/// Bytes that a step must move beside its products, each tensor once, all in fp32 and far from any
+/// cache: GELU 2 + 3 of 4 d, two layer norms 2 + 3 (with the skip) of d each, softmax and
+/// cross-entropy 1 + 2 of the vocabulary, probabilities of the attention written, read, and read,
+/// and AdamW 7 for each parameter.
+double bytes_of_passes(long parameters) {
+    const double rows = sizes.batch * sizes.positions;
+    const double layer = (2 + 3) * 4.0 * sizes.width + 2 * (2 + 4) * 1.0 * sizes.width +
+                         3.0 * sizes.heads * sizes.positions;
+    return 4 * (rows * (sizes.layers * layer + 3.0 * sizes.vocabulary) +
+                7.0 * static_cast<double>(parameters));
+}
+
+/// Seconds of one layer's products of scores, probabilities and their gradients, head by head, of
+/// which only the half below the diagonal is computed.
+double attention_products(float* qkv, float* scores, float* dscores) {
+    using exec::Causal;
+    using exec::Factor;
+    using exec::Transposed;
+    const int positions = sizes.positions;
+    const int size = sizes.width / sizes.heads;
+    const int stride = 3 * sizes.width;
+    const double begin = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    for (int sample = 0; sample < sizes.batch; ++sample) {
+        for (int head = 0; head < sizes.heads; ++head) {
+            float* const q = qkv + std::ptrdiff_t{sample} * positions * stride + head * size;
+            float* const k = q + sizes.width;
+            float* const v = k + sizes.width;
+            float* const p =
+                scores + (std::ptrdiff_t{sample} * sizes.heads + head) * positions * positions;
+            const auto of_head = [&](float* data, Transposed transposed = Transposed::No) {
+                return Factor{data, exec::DType::F32, stride, transposed};
+            };
+            const auto of_positions = [&](float* data, Transposed transposed = Transposed::No) {
+                return Factor{data, exec::DType::F32, positions, transposed};
+            };
+            const auto to_scores = [&](const Factor& a, const Factor& b, float* c) {
+                exec::compute({.m = positions,
+                               .n = positions,
+                               .k = size,
+                               .a = a,
+                               .b = b,
+                               .c = c,
+                               .c_stride = positions,
+                               .causal = Causal::Result});
+            };
+            const auto to_head = [&](const Factor& a, const Factor& b, Causal causal, float* c) {
+                exec::compute({.m = positions,
+                               .n = size,
+                               .k = positions,
+                               .a = a,
+                               .b = b,
+                               .c = c,
+                               .c_stride = stride,
+                               .causal = causal});
+            };
+            to_scores(of_head(q), of_head(k, Transposed::Yes), p);
+            to_head(of_positions(p), of_head(v), Causal::A, q);
+            to_scores(of_head(q), of_head(v, Transposed::Yes), dscores);
+            to_head(of_positions(p, Transposed::Yes), of_head(q), Causal::ATransposed, v);
+            to_head(of_positions(dscores), of_head(k), Causal::A, q);
+            to_head(of_positions(dscores, Transposed::Yes), of_head(q), Causal::ATransposed, k);
+        }
+    }
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
+}
+
+const char* direction(const Gemm& p) {
+    return p.a == exec::Transposed::Yes ? "dw" : p.b == exec::Transposed::Yes ? "dx" : "y";
+}
+
+}  // namespace
+
+Ceiling::Ceiling(long parameters)
+    : bytes_(bytes_of_passes(parameters)), sgemm_(open_blas()), gemms_(products()) {
+    exec::prepare_cpu_thread();
+}
+
+void Ceiling::measure() {
+    for (Gemm& gemm : gemms_) {
+        measure(gemm);
+    }
+    std::ranges::fill(a_, 1e-3F);  // numbers that products of products keep in range
+    std::ranges::fill(b_, 1e-3F);
+    attention_.push_back(sizes.layers * attention_products(a_.data(), b_.data(), c_.data()));
+    copy_.push_back(time_of([&] { std::memcpy(c_.data(), a_.data(), room * sizeof(float)); }));
+}
+
+double Ceiling::step() const {
+    double sum = median(attention_) + passes();
+    for (const Gemm& gemm : gemms_) {
+        double best = median(gemm.own);
+        for (const std::vector<double>* const others : {&gemm.blas, &gemm.onednn}) {
+            best = others->empty() ? best : std::min(best, median(*others));
+        }
+        sum += gemm.times * best;
+    }
+    return sum;
+}
+
+void Ceiling::print() const {
+    fmt::print("{:<22} {:>10} {:>10} {:>10}   GFLOP/s, one thread; 0: not there\n",
+               "product",
+               "OpenBLAS",
+               "oneDNN",
+               "ours");
+    double all_own = 0;
+    double all_blas = 0;
+    double all_onednn = 0;
+    for (const Gemm& p : gemms_) {
+        const double operations = 2e-9 * p.m * p.n * p.k;
+        const auto rate = [&](const std::vector<double>& seconds) {
+            return seconds.empty() ? 0 : operations / median(seconds);
+        };
+        fmt::print("{:<22} {:>10.1f} {:>10.1f} {:>10.1f}\n",
+                   fmt::format("{} {} {}x{}x{}", p.name, direction(p), p.m, p.n, p.k),
+                   rate(p.blas),
+                   rate(p.onednn),
+                   rate(p.own));
+        all_own += p.times * median(p.own);
+        all_blas += p.times * middle(p.blas);
+        all_onednn += p.times * middle(p.onednn);
+    }
+    fmt::print(
+        "all of them in a step: ours {:.3f} s, OpenBLAS {:.3f} s ({:.3f} x), oneDNN "
+        "{:.3f} s ({:.3f} x); those of the attention {:.3f} s; other passes {:.3f} s at "
+        "{:.1f} GB/s\n",
+        all_own,
+        all_blas,
+        all_blas / all_own,
+        all_onednn,
+        all_onednn / all_own,
+        median(attention_),
+        passes(),
+        bytes_ / passes() / 1e9);
+}
+
+double Ceiling::passes() const {
+    return bytes_ * median(copy_) / (2 * static_cast<double>(room * sizeof(float)));
+}
+
+void Ceiling::measure(Gemm& p) {
+    const bool a_turned = p.a == exec::Transposed::Yes;
+    const bool b_turned = p.b == exec::Transposed::Yes;
+    const int a_stride = a_turned ? p.m : p.k;
+    const int b_stride = b_turned ? p.k : p.n;
+    const exec::Product product{.m = p.m,
+                                .n = p.n,
+                                .k = p.k,
+                                .a = {a_.data(), exec::DType::F32, a_stride, p.a},
+                                .b = {b_.data(), exec::DType::F32, b_stride, p.b},
+                                .c = c_.data(),
+                                .c_stride = p.n,
+                                .skip = a_turned ? c_.data() : nullptr};
+    p.own.push_back(time_of([&] { exec::compute(product); }));
+    if (exec::has_onednn() && exec::can_compute_by_onednn(product)) {
+        if (p.onednn.empty()) {
+            exec::compute_by_onednn(product);  // makes its code
+        }
+        p.onednn.push_back(time_of([&] { exec::compute_by_onednn(product); }));
+    }
+    if (sgemm_ == nullptr) {
+        return;
+    }
+    constexpr int row_major = 101;
+    constexpr int plain = 111;
+    constexpr int turned = 112;
+    p.blas.push_back(time_of([&] {
+        sgemm_(row_major,
+               a_turned ? turned : plain,
+               b_turned ? turned : plain,
+               p.m,
+               p.n,
+               p.k,
+               1,
+               a_.data(),
+               a_stride,
+               b_.data(),
+               b_stride,
+               a_turned ? 1.0F : 0.0F,
+               c_.data(),
+               p.n);
+    }));
+}
+
+}  // namespace pipetwin::bench

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "bench/training_sizes.h"
+#include "exec/cpu/products.h"
+
+namespace pipetwin::bench {
+
+/// As CBLAS declares it.
+using Sgemm = void (*)(
+    int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
+
+/// A product of the step, and what it took.
+struct Gemm {
+    std::string_view name;
+    int m;
+    int n;
+    int k;
+    exec::Transposed a;
+    exec::Transposed b;
+    int times;
+    std::vector<double> own{};     ///< seconds
+    std::vector<double> blas{};    ///< seconds
+    std::vector<double> onednn{};  ///< seconds
+};
+
+/// What a step's products take when they are called bare, and its other passes at the bandwidth of
+/// a copy. Measured round by round among the steps, so that all see the same machine.
+class Ceiling {
+  public:
+    explicit Ceiling(long parameters);
+
+    void measure();
+    /// Seconds of processor time.
+    double step() const;
+    void print() const;
+
+  private:
+    static constexpr std::size_t room = std::size_t{1} << 24U;
+
+    double passes() const;
+    void measure(Gemm& p);
+
+    double bytes_;
+    Sgemm sgemm_;
+    std::vector<Gemm> gemms_;
+    std::vector<float> a_ = std::vector<float>(room, 0.5F);
+    std::vector<float> b_ = std::vector<float>(room, 0.25F);
+    std::vector<float> c_ = std::vector<float>(room, 0);
+    std::vector<double> attention_;  ///< seconds
+    std::vector<double> copy_;       ///< seconds
+};
+
+}  // namespace pipetwin::bench

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/crew.h"
+#include "exec/executor.h"
+#include "exec/step_failures.h"
+#include "exec/step_layout.h"
+#include "exec/worker.h"
+
+/// Inside of the executor: setting up and walking rows (executor.cpp), where every tensor of a step
+/// lies (executor_memory.cpp), and what follows a failure (executor_failures.cpp).
+namespace pipetwin::exec {
+
+struct Executor::Impl {
+    Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options);
+
+    void add_worker(int rank, std::unique_ptr<Device> device, const Worker::Settings& settings);
+    void connect();
+    void connect_memories();
+    void connect_twins();
+    void plan_memory();
+    bool has_room() const;
+    bool share_memory(int stage, int other) const {
+        return &worker_of(stage).device().memory() == &worker_of(other).device().memory();
+    }
+    void refuse_lost_device() const;
+    bool has_planned_memory() const { return !layouts.empty(); }
+    void repeat_addresses() const;
+    void begin_together() noexcept;
+    void walk_rows();
+    void work(std::size_t rank);
+    bool walk_row(std::size_t rank);
+    void stop_all(const Hang& hang);
+    void await_stragglers();
+    void tell(StepResult& result);
+    void walk(const Batch& data, int step, bool evaluation);
+    double loss() const;
+    double grad_norm() const;
+    void clean_up();
+    [[noreturn]] void clean_up_and_throw();
+    [[noreturn]] void throw_failure(const StepFailures::One& failure);
+    std::string first_not_finite(const Action& forward);
+    /// One in whose memory the tensor lies.
+    Device& device_of(const Tensor& tensor) const {
+        const auto holds = [&](const std::unique_ptr<Worker>& worker) {
+            return &worker->device().memory() == tensor.memory();
+        };
+        const auto found = std::ranges::find_if(workers, holds);
+        return (found == workers.end() ? workers.front() : *found)->device();
+    }
+    Worker& worker_of(int stage) const {
+        const int rank = plan->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
+        return *workers[static_cast<std::size_t>(rank)];
+    }
+
+    Plan plan;
+    Model model;
+    ExecutorOptions options;
+    Spin spin = Spin::Never;
+    Edges edges;
+    std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]
+    std::vector<RowLayout> layouts;                ///< [rank]; empty: memory is not planned
+    std::vector<std::vector<int>> order;           ///< [rank][cell]
+    std::optional<Failure> last_failure;
+    std::optional<Failure> lost_device;  ///< where the device failed for good
+
+    // A step; a worker that hangs may be in it for longer than run_step:
+    struct BeginTogether {
+        Impl* impl;
+        void operator()() noexcept { impl->begin_together(); }
+    };
+    struct alignas(64) Place {  // a cache line each
+        std::atomic<int> cell = preparing;
+    };
+    Batch batch;
+    StepInput input;
+    StepFailures failures;
+    std::vector<Place> at;   ///< [rank]: where its worker is
+    std::vector<int> cells;  ///< the same, at the last look
+    TimePoint start;
+    std::barrier<BeginTogether> all_ready;
+    Watchdog watchdog;
+    bool has_stragglers = false;  ///< not all workers came back from the last step
+    Crew crew;                    ///< last: its threads use all of the above
+};
+
+}  // namespace pipetwin::exec
