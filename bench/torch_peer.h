@@ -1,11 +1,10 @@
 #pragma once
 
+#include "bench/training_sizes.h"
 #include <sys/types.h>
 
 #include <cstdio>
 #include <string>
-
-#include "bench/training_sizes.h"
 
 namespace pipetwin::bench {
 

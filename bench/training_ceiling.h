@@ -1,10 +1,11 @@
 #pragma once
 
+#include "bench/training_sizes.h"
+
 #include <cstddef>
 #include <string_view>
 #include <vector>
 
-#include "bench/training_sizes.h"
 #include "exec/cpu/products.h"
 
 namespace pipetwin::bench {

@@ -470,9 +470,9 @@ std::vector<BesidePlan> Executor::memory_beside() const {
 
 std::vector<std::string> Executor::notes() const {
     std::vector<std::string> notes;
-    const auto add = [&notes](std::string note) {
+    const auto add = [&notes](const std::string& note) {
         if (!note.empty() && std::ranges::find(notes, note) == notes.end()) {
-            notes.push_back(std::move(note));
+            notes.push_back(note);
         }
     };
     bool any_unforeseen = false;

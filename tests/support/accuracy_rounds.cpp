@@ -264,8 +264,7 @@ CellResult measured_cell(const GridCell& cell,
                          const Model& model,
                          const Calibration& base,
                          const GridOptions& options) {
-    const Rounds rounds =
-        measured_rounds(test::scenario_of(cell, options), model, base, options);
+    const Rounds rounds = measured_rounds(test::scenario_of(cell, options), model, base, options);
     CellResult result;
     result.cell = to_string(cell);
     result.verdict = rounds.verdict;

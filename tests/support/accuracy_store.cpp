@@ -59,8 +59,7 @@ AccuracyStore::AccuracyStore(const std::filesystem::path& path) : path_(path) {
         }
         if (object.contains("cell")) {
             CellResult cell = parse_cell(line);
-            std::erase_if(cells_,
-                          [&](const CellResult& older) { return older.cell == cell.cell; });
+            std::erase_if(cells_, [&](const CellResult& older) { return older.cell == cell.cell; });
             cells_.push_back(std::move(cell));
         } else if (object.contains("scalars")) {
             scalars_[object.at("scalars")] = line;

@@ -47,11 +47,7 @@ void print_where_errors_lie(const std::vector<const CellResult*>& gated, std::os
     out << '\n';
 }
 
-void print_goal(const char* what,
-                double value,
-                double limit,
-                const char* unit,
-                std::ostream& out) {
+void print_goal(const char* what, double value, double limit, const char* unit, std::ostream& out) {
     fmt::print(out,
                "  {:<24} {:>6.2f} {:<2}  goal {} {:<2}  {}\n",
                what,
