@@ -139,6 +139,35 @@ double standard_error_of_median(double p90_over_p10, int values) {
     return std::sqrt(std::numbers::pi / 2) * deviation / std::sqrt(std::max(1, values));
 }
 
+Middle middle_of(std::vector<double> ratios) {
+    if (ratios.empty()) {
+        return {};
+    }
+    for (double& ratio : ratios) {
+        ratio = std::log(ratio);
+    }
+    std::ranges::sort(ratios);
+    const std::size_t cut = ratios.size() / 10;  // at each end
+    const double low = ratios[cut];
+    const double high = ratios[ratios.size() - 1 - cut];
+    const auto count = static_cast<double>(ratios.size());
+    const auto kept = static_cast<double>(ratios.size() - 2 * cut);
+    double sum = 0;
+    double winsorized = 0;
+    for (std::size_t index = 0; index < ratios.size(); ++index) {
+        sum += index >= cut && index < ratios.size() - cut ? ratios[index] : 0;
+        winsorized += std::clamp(ratios[index], low, high);
+    }
+    double squares = 0;
+    for (const double ratio : ratios) {
+        squares += std::pow(std::clamp(ratio, low, high) - winsorized / count, 2);
+    }
+    return {.value = std::exp(sum / kept),
+            .standard_error = ratios.size() > 1
+                                  ? std::sqrt(squares / (count - 1)) / (kept / std::sqrt(count))
+                                  : Middle{}.standard_error};
+}
+
 bool RoundsVerdict::passes() const {
     return clean >= exec::fewest_clean_steps &&
            standard_error <=
@@ -147,10 +176,6 @@ bool RoundsVerdict::passes() const {
 
 double RoundsVerdict::dropped_share() const {
     return clean + dropped > 0 ? static_cast<double>(dropped) / (clean + dropped) : 0;
-}
-
-double CellResult::replay_error() const {
-    return to_seconds(replayed) / to_seconds(replayed_from) - 1;
 }
 
 json verdict_json(const RoundsVerdict& verdict) {
@@ -172,8 +197,8 @@ std::string print_cell(const CellResult& result) {
     return json{{"cell", result.cell},
                 {"predicted_ns", result.predicted.count()},
                 {"measured_ns", result.measured.count()},
-                {"replayed_ns", {result.replayed.count(), result.replayed_from.count()}},
                 {"error", result.error},
+                {"replay_error", result.replay_error},
                 {"noise_floor", result.noise_floor},
                 {"bubble_difference", result.bubble_difference},
                 {"memory_difference_bytes", result.memory_difference},
@@ -188,9 +213,8 @@ CellResult parse_cell(const std::string& line) {
     result.cell = object.at("cell");
     result.predicted = Duration{object.at("predicted_ns").get<std::int64_t>()};
     result.measured = Duration{object.at("measured_ns").get<std::int64_t>()};
-    result.replayed = Duration{object.at("replayed_ns").at(0).get<std::int64_t>()};
-    result.replayed_from = Duration{object.at("replayed_ns").at(1).get<std::int64_t>()};
     result.error = object.at("error");
+    result.replay_error = object.at("replay_error");
     result.noise_floor = object.at("noise_floor");
     result.bubble_difference = object.at("bubble_difference");
     result.memory_difference = object.at("memory_difference_bytes");

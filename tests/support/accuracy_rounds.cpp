@@ -77,19 +77,6 @@ struct Rounds {
     RoundsVerdict verdict;
 };
 
-/// 90th over 10th percentile of what is no duration.
-double spread(std::vector<double> values) {
-    if (values.empty()) {
-        return 1;
-    }
-    std::ranges::sort(values);
-    const auto at = [&](double share) {
-        return values[static_cast<std::size_t>(
-            std::lround(share * static_cast<double>(values.size() - 1)))];
-    };
-    return at(0.9) / at(0.1);
-}
-
 RoundsVerdict verdict_of(const std::vector<Round>& clean, int all) {
     std::vector<double> ratios;
     std::vector<Duration> steps;
@@ -101,7 +88,7 @@ RoundsVerdict verdict_of(const std::vector<Round>& clean, int all) {
     return {.clean = count,
             .dropped = all - count,
             .p90_over_p10 = exec::p90_over_p10(steps),
-            .standard_error = standard_error_of_median(spread(std::move(ratios)), count)};
+            .standard_error = middle_of(std::move(ratios)).standard_error};
 }
 
 exec::ExecutorOptions executor_options(const Scenario& scenario) {
@@ -150,7 +137,7 @@ Rounds measured_rounds(const Scenario& scenario,
             rounds.peaks[rank] = std::max(rounds.peaks[rank], step.peak[rank].total());
         }
         const double stolen = std::max(now.stolen, step.stolen);
-        if (stolen <= exec::most_stolen || !options.insists_on_gate) {
+        if (stolen <= most_stolen_of_a_round || !options.insists_on_gate) {
             Plan own = plan_with(std::move(now.runs)).with_capacity(plan->channel_capacity.value());
             Timeline predicted = sim::simulate(own);
             rounds.clean.push_back({.plan = std::move(own),
@@ -163,15 +150,16 @@ Rounds measured_rounds(const Scenario& scenario,
     return rounds;
 }
 
-double median_error(const std::vector<Round>& rounds, std::size_t begin, std::size_t end) {
-    std::vector<double> errors;
+double error_of(const std::vector<Round>& rounds, std::size_t begin, std::size_t end) {
+    std::vector<double> ratios;
     for (std::size_t round = begin; round < end; ++round) {
-        errors.push_back(rounds[round].ratio() - 1);
+        ratios.push_back(rounds[round].ratio());
     }
-    return errors.empty() ? 0 : median(std::move(errors));
+    return middle_of(std::move(ratios)).value - 1;
 }
 
-/// By how much longer layers take beside others: one stash, at the short runs' sizes.
+/// By how much longer layers take beside others: one stash, from the smallest micro-batches to the
+/// largest.
 double measured_beside(const Model& model,
                        const Profile& bytes,
                        const GridOptions& options,
@@ -179,9 +167,10 @@ double measured_beside(const Model& model,
                        const Said& say) {
     exec::CalibrateOptions how;
     how.precision = precision;
-    for (const ShortRun& run : short_runs) {
+    const std::vector<int> sizes = sizes_of(options);
+    for (const int size : {sizes.front(), sizes[sizes.size() / 2], sizes.back()}) {
         for (const int workers : {1, 2}) {
-            how.settings.push_back({.micro_batch_size = run.micro_batch_size, .workers = workers});
+            how.settings.push_back({.micro_batch_size = size, .workers = workers});
         }
     }
     exec::CalibrationRounds rounds(model, bytes, how);
@@ -274,6 +263,7 @@ CellResult measured_cell(const GridCell& cell,
     TimelineSet predicted;
     TimelineSet measured;
     std::vector<double> bubbles;
+    std::vector<double> replays;
     for (const Round& round : rounds.clean) {
         predicted.steps.push_back(round.predicted);
         measured.steps.push_back(round.measured);
@@ -283,17 +273,17 @@ CellResult measured_cell(const GridCell& cell,
         one_measured.steps = {round.measured};
         const Comparison one = compare(one_predicted, one_measured);
         bubbles.push_back(one.predicted_bubble_total - one.measured_bubble_total);
+        const Duration replayed = sim::replay_of_own_durations(round.plan, round.measured);
+        replays.push_back(to_seconds(replayed) / to_seconds(step_time(round.measured)) - 1);
     }
     const Comparison all = compare(predicted, measured);
-    const Timeline& middle = median_step(measured);
     const std::size_t half = rounds.clean.size() / 2;
     result.predicted = all.step.predicted;
     result.measured = all.step.measured;
-    result.replayed = sim::replay_of_own_durations(rounds.clean.front().plan, middle);
-    result.replayed_from = step_time(middle);
-    result.error = median_error(rounds.clean, 0, rounds.clean.size());
-    result.noise_floor = std::abs(median_error(rounds.clean, 0, half) -
-                                  median_error(rounds.clean, half, rounds.clean.size()));
+    result.error = error_of(rounds.clean, 0, rounds.clean.size());
+    result.noise_floor = std::abs(error_of(rounds.clean, 0, half) -
+                                  error_of(rounds.clean, half, rounds.clean.size()));
+    result.replay_error = median(std::move(replays));
     result.bubble_difference = median(std::move(bubbles));
     const std::vector<MemoryUse> peaks = peak_memory(rounds.clean.front().plan);
     for (std::size_t rank = 0; rank < peaks.size(); ++rank) {

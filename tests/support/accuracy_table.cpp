@@ -70,8 +70,7 @@ std::vector<double> sizes_of(const std::vector<const CellResult*>& cells, const 
 
 void print_goals(const std::vector<const CellResult*>& gated, std::ostream& out) {
     const auto errors = sizes_of(gated, [](const CellResult& cell) { return cell.error; });
-    const auto replays =
-        sizes_of(gated, [](const CellResult& cell) { return cell.replay_error(); });
+    const auto replays = sizes_of(gated, [](const CellResult& cell) { return cell.replay_error; });
     const auto bubbles =
         sizes_of(gated, [](const CellResult& cell) { return cell.bubble_difference; });
     const auto floors = sizes_of(gated, [](const CellResult& cell) { return cell.noise_floor; });
@@ -148,7 +147,7 @@ void print_row(const CellResult& cell, std::ostream& out) {
                cell.verdict.clean,
                100 * cell.verdict.dropped_share(),
                cell.verdict.p90_over_p10,
-               100 * cell.replay_error(),
+               100 * cell.replay_error,
                100 * cell.bubble_difference,
                cell.memory_difference,
                cell.verdict.passes() ? "passes" : "-");
