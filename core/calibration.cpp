@@ -120,7 +120,7 @@ class CalibratedCosts {
         : plan_(plan),
           calibration_(calibration),
           needs_(plan),
-          factor_(1 / (1 + (plan.rank_count() > 1 ? calibration.beside : 0))) {
+          factor_(plan.rank_count() > 1 ? 1 / (1 + calibration.interference) : 1) {
         for (const CalibrationRun& run : calibration.runs) {
             settings_.push_back(run.setting);
         }

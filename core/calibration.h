@@ -54,9 +54,8 @@ struct CalibrationRun {
 struct Calibration {
     Profile bytes;  ///< sizes of the layers at every micro-batch size, and the links; no times
     std::vector<CalibrationRun> runs;
-    /// By how much longer actions of `runs` lasted beside others than alone, as a share.
-    double beside = 0;
-    /// Fitted: by how much longer an action of a pipeline lasts while another rank computes.
+    /// Fitted: by how much longer an action of a pipeline lasts while another rank computes, as a
+    /// share.
     double interference = 0;
 };
 
@@ -77,9 +76,9 @@ std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
 /// and from the core of its rank.
 ///
 /// Plans of one rank take what was measured alone. In those of more an action's cost is what was
-/// measured beside others, less `beside`: the simulator adds the fitted interference wherever
-/// another rank computes at the time (Contention). Throws as `make_plan`, and Error(BadInput)
-/// naming the setting if nothing was measured of a kind at a micro-batch size.
+/// measured beside others, less the interference, which the simulator adds again wherever another
+/// rank computes at the time (Contention): there it is what was measured. Throws as `make_plan`,
+/// and Error(BadInput) naming the setting if nothing was measured of a kind at a micro-batch size.
 Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibration& calibration);
 
 }  // namespace pipetwin

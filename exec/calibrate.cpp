@@ -269,7 +269,6 @@ Calibration calibrate(const Model& model, const CalibrateOptions& options) {
                 fmt::format("round {} of {} settings", round + 1, options.settings.size()));
         }
     }
-    calibration.beside = measured_interference(calibration.runs);
     return calibration;
 }
 
@@ -285,7 +284,7 @@ void add_interference_and_ladder(Profile& profile,
     both.settings = {{.micro_batch_size = size}, {.micro_batch_size = size, .workers = cores}};
     CalibrationNote& note =
         profile.calibration ? *profile.calibration : profile.calibration.emplace();
-    note.interference = calibrate(model, both).beside;
+    note.interference = measured_interference(calibrate(model, both).runs);
     note.ladder = transfer_ladder();
 }
 

@@ -16,6 +16,12 @@ double error_percent(const FitCase::Step& step, double interference) {
     Conditions conditions = planned_conditions(step.plan);
     const auto ranks = static_cast<std::size_t>(step.plan.rank_count());
     conditions.contention.interference.clear();
+    for (const std::vector<Action>& row : step.plan->schedule.ranks) {
+        std::vector<Duration>& durations = conditions.durations.emplace_back();
+        for (const Action& action : row) {
+            durations.push_back(scaled(step.plan.duration(action), 1 / (1 + interference)));
+        }
+    }
     if (interference > 0) {
         conditions.contention.interference.assign(ranks, std::vector<double>(ranks, interference));
     }
@@ -45,17 +51,17 @@ double mean_error(const std::vector<FitCase>& cases, std::size_t without, double
     return sum / static_cast<double>(count);
 }
 
-/// Steps get longer with it, so halving finds it.
+/// What overlaps stays and the rest gets shorter with it, so halving finds it.
 double fit(const std::vector<FitCase>& cases, std::size_t without) {
     double low = 0;
-    double high = 2;
-    if (mean_error(cases, without, low) >= 0) {
+    double high = 1;
+    if (mean_error(cases, without, low) <= 0) {
         return low;
     }
     constexpr int halvings = 24;
     for (int halving = 0; halving < halvings; ++halving) {
         const double middle = (low + high) / 2;
-        (mean_error(cases, without, middle) < 0 ? low : high) = middle;
+        (mean_error(cases, without, middle) > 0 ? low : high) = middle;
     }
     return (low + high) / 2;
 }

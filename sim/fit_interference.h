@@ -18,15 +18,16 @@ struct FitCase {
 
 /// The one number between an isolated profile and a running pipeline.
 struct InterferenceFit {
-    double interference = 0;  ///< as a share: actions last so much longer beside each other rank
+    double interference = 0;  ///< as a share: actions last so much longer beside another rank
     std::vector<double> error_percent;  ///< of each case, with it: the median over its steps
     /// Of each case, with what the other cases alone say: what the fit is worth for a plan that it
     /// has not seen. Empty unless there are two.
     std::vector<double> leave_one_out_percent;
 };
 
-/// The interference with which the cases are predicted without error on average, 0 to 2. 0 where
-/// they are predicted too long without any.
+/// The interference with which the cases are predicted without error on average, 0 to 1: actions
+/// are so much shorter where no other rank computes. 0 where the cases are predicted too short
+/// without any.
 InterferenceFit fit_interference(const std::vector<FitCase>& cases);
 
 }  // namespace pipetwin::sim

@@ -95,17 +95,16 @@ TEST_F(Calibrated, ASplitBackwardCostsWhatWasMeasuredSplit) {
 
 TEST_F(Calibrated, PlansOfTwoRanksTakeWhatWasMeasuredBesideOthersWithoutTheInterference) {
     add({.micro_batch_size = 2, .workers = 2}, 15);
-    // Beside others 1.5 times as long; the cost itself is what it is alone, and the simulator adds
-    // the fitted 0.4 where the other rank computes.
-    calibration.beside = measured_interference(calibration.runs);
-    EXPECT_DOUBLE_EQ(calibration.beside, 0.5);
-    calibration.interference = 0.4;
+    EXPECT_DOUBLE_EQ(measured_interference(calibration.runs), 0.5);
+    // What was measured beside others lasts two thirds of that where no other rank computes, and
+    // the simulator adds the half wherever one does.
+    calibration.interference = 0.5;
     Scenario scenario = scenario_of(2, 4, "1f1b", Recompute::None);
     scenario.pipeline.partition = std::vector<int>{2, 2};
     const Plan two = plan(scenario);
     EXPECT_EQ(two.cost(0, 0).forward, Duration(microseconds(30)));
     EXPECT_EQ(two.cost(1, 0).forward, Duration(microseconds(70)));
-    EXPECT_EQ(two->contention.interference.at(0).at(1), 0.4);
+    EXPECT_EQ(two->contention.interference.at(0).at(1), 0.5);
     EXPECT_EQ(two->states[0].optimizer, Duration{6667});  // 2 x 5 us less the same
     EXPECT_TRUE(plan(scenario_of(1, 4, "1f1b", Recompute::None))->contention.interference.empty());
 }

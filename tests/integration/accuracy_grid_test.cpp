@@ -23,7 +23,6 @@ GridOptions small_grid() {
     options.model = {
         .layers = 4, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 11, .feed_forward = 16};
     options.share = 0.01;
-    options.scalar_rounds = 1;
     options.fewest_rounds = 3;
     options.most_rounds = 4;
     options.insists_on_gate = false;

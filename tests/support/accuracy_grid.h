@@ -43,7 +43,6 @@ struct GridOptions {
     std::uint64_t seed = 1;       ///< of the order of the cells
     double share = 1;             ///< of the cells, the first in that order; at least one cell
     double minutes = 0;           ///< no cell begins after so long; 0: no limit
-    int scalar_rounds = 40;       ///< in which interference is measured
     int fewest_rounds = 15;       ///< of a cell or a short run that no time was stolen from,
     int most_rounds = 480;        ///< or at most so many in all
     double wanted_error = 0.012;  ///< standard error with which a cell is done before that

@@ -158,29 +158,6 @@ double error_of(const std::vector<Round>& rounds, std::size_t begin, std::size_t
     return middle_of(std::move(ratios)).value - 1;
 }
 
-/// By how much longer layers take beside others: one stash, from the smallest micro-batches to the
-/// largest.
-double measured_beside(const Model& model,
-                       const Profile& bytes,
-                       const GridOptions& options,
-                       Precision precision,
-                       const Said& say) {
-    exec::CalibrateOptions how;
-    how.precision = precision;
-    const std::vector<int> sizes = sizes_of(options);
-    for (const int size : {sizes.front(), sizes[sizes.size() / 2], sizes.back()}) {
-        for (const int workers : {1, 2}) {
-            how.settings.push_back({.micro_batch_size = size, .workers = workers});
-        }
-    }
-    exec::CalibrationRounds rounds(model, bytes, how);
-    for (int round = 1; round <= options.scalar_rounds; ++round) {
-        rounds.next();
-        say(fmt::format("interference, round {} of {}", round, options.scalar_rounds));
-    }
-    return measured_interference(rounds.means());
-}
-
 }  // namespace
 
 bool Scalars::passes() const {
@@ -213,7 +190,6 @@ Scalars measured_scalars(const Model& model,
     if (grid_workers() == 1) {
         return scalars;
     }
-    scalars.base.beside = measured_beside(model, scalars.base.bytes, options, precision, say);
     std::vector<Rounds> runs;
     std::vector<Duration> hops;
     for (std::size_t index = 0; index < short_runs.size(); ++index) {

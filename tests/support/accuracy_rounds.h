@@ -14,7 +14,7 @@ namespace pipetwin::test {
 
 /// Of one precision: what holds for all its cells.
 struct Scalars {
-    Calibration base;  ///< without runs: sizes, the link, and the interference twice
+    Calibration base;  ///< without runs: sizes, the link, and the interference
     Duration hop{};    ///< the link's latency, as the short runs' messages had it
     std::vector<RoundsVerdict> short_runs;
     std::vector<double> fit_error_percent;  ///< of each

@@ -20,7 +20,6 @@ std::string print(const Scalars& scalars, Precision precision) {
     }
     const LinkCost& link = scalars.base.bytes.links.front();
     return json{{"scalars", std::string(pipetwin::to_string(precision))},
-                {"beside", scalars.base.beside},
                 {"interference", scalars.base.interference},
                 {"hop_ns", scalars.hop.count()},
                 {"link", {link.latency.count(), link.bytes_per_second, link.half_bandwidth.count}},
@@ -37,7 +36,6 @@ Scalars parse(const json& object, const Profile& sizes) {
         {.latency = Duration{object.at("link").at(0).get<std::int64_t>()},
          .bytes_per_second = object.at("link").at(1),
          .half_bandwidth = Bytes{object.at("link").at(2).get<std::int64_t>()}}};
-    scalars.base.beside = object.at("beside");
     scalars.base.interference = object.at("interference");
     scalars.hop = Duration{object.at("hop_ns").get<std::int64_t>()};
     for (const json& verdict : object.at("short_runs")) {

@@ -87,10 +87,9 @@ void print_goals(const std::vector<const CellResult*>& gated, std::ostream& out)
 
 void print_scalars(const Scalars& scalars, Precision precision, std::ostream& out) {
     fmt::print(out,
-               "{}: interference {:.1f} % fitted, {:.1f} % measured; link {}\n",
+               "{}: interference {:.1f} % fitted; link {}\n",
                pipetwin::to_string(precision),
                100 * scalars.base.interference,
-               100 * scalars.base.beside,
                format_duration(scalars.base.bytes.links.front().latency));
     for (std::size_t run = 0; run < scalars.short_runs.size(); ++run) {
         const RoundsVerdict& verdict = scalars.short_runs[run];
