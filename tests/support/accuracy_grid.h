@@ -51,7 +51,7 @@ struct GridOptions {
     /// it refused are measured again by the next call. False: as they are, for tests on busy
     /// machines.
     bool insists_on_gate = true;
-    std::filesystem::path store;  ///< a JSON object per line: calibrations and cells
+    std::filesystem::path store;  ///< a JSON object per line: interference and cells
 };
 
 struct Grid {
@@ -104,7 +104,7 @@ struct CellResult {
     std::string cell;
     Duration predicted{};
     Duration measured{};
-    double error = 0;         ///< (predicted - measured) / measured, round by round
+    double error = 0;         ///< predicted / measured - 1: `middle_of` the rounds
     double replay_error = 0;  ///< of each measured step from its own durations, as a share of it
     double noise_floor = 0;   ///< between the first half of the rounds and the second
     double bubble_difference = 0;        ///< predicted less measured, round by round, as a share

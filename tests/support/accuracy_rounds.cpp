@@ -64,7 +64,6 @@ struct Round {
     Plan plan;  ///< with this round's costs
     Timeline predicted;
     Timeline measured;
-    double stolen = 0;
 
     double ratio() const {
         return to_seconds(step_time(predicted)) / to_seconds(step_time(measured));
@@ -91,13 +90,6 @@ RoundsVerdict verdict_of(const std::vector<Round>& clean, int all) {
             .standard_error = middle_of(std::move(ratios)).standard_error};
 }
 
-exec::ExecutorOptions executor_options(const Scenario& scenario) {
-    exec::ExecutorOptions options;
-    options.precision = scenario.training.precision;
-    options.optimizer = exec::optimizer_settings(scenario);
-    return options;
-}
-
 /// A plan, step by step beside what its costs come from. Every round is predicted with its own
 /// costs.
 Rounds measured_rounds(const Scenario& scenario,
@@ -118,7 +110,7 @@ Rounds measured_rounds(const Scenario& scenario,
         return calibrated_plan(scenario, model, calibration);
     };
     const Plan plan = sim::with_settled_capacity(plan_with(costs.next().runs));
-    exec::Executor executor(plan, model, executor_options(scenario));
+    exec::Executor executor(plan, model, exec::executor_options(scenario));
     const exec::Batch batch = exec::random_batch(model, scenario.training.batch, 1);
     Rounds rounds;
     exec::StepResult step;
@@ -142,8 +134,7 @@ Rounds measured_rounds(const Scenario& scenario,
             Timeline predicted = sim::simulate(own);
             rounds.clean.push_back({.plan = std::move(own),
                                     .predicted = std::move(predicted),
-                                    .measured = aligned(step.timeline),
-                                    .stolen = stolen});
+                                    .measured = aligned(step.timeline)});
         }
         rounds.verdict = verdict_of(rounds.clean, index + 1);
     }
