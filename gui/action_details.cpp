@@ -22,28 +22,28 @@ std::string relative_error(Duration predicted, Duration measured) {
     return percent_text(Pair{predicted, measured}.error_percent());
 }
 
-using Quantity = Duration (*)(const std::vector<Span>& row, std::size_t cell);
+using Quantity = Duration (*)(const RowIndex& row, int cell);
 
-Duration begin_of(const std::vector<Span>& row, std::size_t cell) {
-    return row[cell].begin;
+Duration begin_of(const RowIndex& row, int cell) {
+    return row.begin(cell);
 }
 
-Duration length_of(const std::vector<Span>& row, std::size_t cell) {
-    return row[cell].end - row[cell].begin;
+Duration length_of(const RowIndex& row, int cell) {
+    return row.end(cell) - row.begin(cell);
 }
 
 /// How long the rank did nothing useful just before an action: of a message its own wait, of any
 /// other the time since the end of the one before it that is no message.
-Duration wait_of(const std::vector<Span>& row, std::size_t cell) {
-    const Span& span = row[cell];
+Duration wait_of(const RowIndex& row, int cell) {
+    const Span span = row[cell];
     if (is_send(span.action.op) || is_receive(span.action.op)) {
         return span.ready - span.begin;
     }
     Duration last_end{0};
-    for (std::size_t i = cell; i-- > 0;) {
-        const Op op = row[i].action.op;
+    for (int i = cell - 1; i >= 0; --i) {
+        const Op op = row.action(i).op;
         if (!is_send(op) && !is_receive(op)) {
-            last_end = row[i].end;
+            last_end = row.end(i);
             break;
         }
     }
@@ -59,8 +59,7 @@ DetailLine line_of(
     const std::optional<SpanRef> twin_ref = twin_of(twin, ref);
     for (const std::optional<SpanRef>& place : {std::optional<SpanRef>(ref), twin_ref}) {
         if (place) {
-            const auto& row = *twin.row(place->side, place->rank);
-            const Duration value = quantity(row, static_cast<std::size_t>(place->cell));
+            const Duration value = quantity(*twin.row(*place), place->cell);
             values[place->side == Side::Predicted ? 0 : 1] = value;
             (place->side == Side::Predicted ? line.predicted : line.measured) =
                 format_duration(value);
@@ -96,7 +95,7 @@ std::optional<DetailLine> median_line(const RunData& run, const SpanRef& ref) {
 std::string note_of(const RunData& run, const SpanRef& ref) {
     std::string note;
     if (const std::optional<SpanRef> partner = partner_of(run.twin, ref)) {
-        const Action& action = run.twin.span(*partner)->action;
+        const Action action = run.twin.span(*partner)->action;
         note = fmt::format("The other end is {} on rank {}.", to_string(action), partner->rank);
     }
     if (run.comparison && run.measured->steps > 1) {
@@ -129,8 +128,8 @@ std::string percent_of_share(double share) {
 }  // namespace
 
 ActionDetails details_of(const RunData& run, const SpanRef& ref) {
-    const Span* const span = run.twin.span(ref);
-    if (span == nullptr) {
+    const std::optional<Span> span = run.twin.span(ref);
+    if (!span) {
         return {};
     }
     const Op op = span->action.op;
@@ -152,8 +151,8 @@ ActionDetails details_of(const RunData& run, const SpanRef& ref) {
 }
 
 std::string sentence_of(const RunData& run, const SpanRef& ref) {
-    const Span* const span = run.twin.span(ref);
-    if (span == nullptr) {
+    const std::optional<Span> span = run.twin.span(ref);
+    if (!span) {
         return {};
     }
     std::string text = fmt::format("{}, {}, {}: {} at {}",
@@ -166,7 +165,7 @@ std::string sentence_of(const RunData& run, const SpanRef& ref) {
         text += fmt::format(", waits {}", format_duration(span->ready - span->begin));
     }
     if (const std::optional<SpanRef> twin = twin_of(run.twin, ref)) {
-        const Span& there = *run.twin.span(*twin);
+        const Span there = *run.twin.span(*twin);
         const Duration length = there.end - there.begin;
         const bool predicted_here = ref.side == Side::Predicted;
         const Duration here = span->end - span->begin;

@@ -5,7 +5,7 @@
 
 #include <QPainter>
 
-#include "gui/timeline_painter.h"
+#include "gui/row_painter.h"
 
 namespace pipetwin::gui {
 
@@ -27,9 +27,11 @@ Op entry_of(Op op) {
 
 void for_each_span(const RunData& run, const std::function<void(const Span&)>& visit) {
     for (const Side side : {Side::Predicted, Side::Measured}) {
-        if (const Timeline* const timeline = run.twin.timeline(side)) {
-            for (const std::vector<Span>& row : timeline->ranks) {
-                std::for_each(row.begin(), row.end(), visit);
+        if (const StepRows* const step = run.twin.step(side, run.main_step())) {
+            for (const RowIndex& row : step->ranks) {
+                for (int cell = 0; cell < row.size(); ++cell) {
+                    visit(row[cell]);
+                }
             }
         }
     }

@@ -24,6 +24,7 @@
 #include "gui/action_details.h"
 #include "gui/details_panel.h"
 #include "gui/legend.h"
+#include "gui/selection.h"
 #include "gui/timeline_view.h"
 
 namespace pipetwin::gui {
@@ -69,8 +70,9 @@ bool system_is_dark() {
 MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     : QMainWindow(parent),
       settings_(settings),
-      run_(std::make_unique<RunData>()),
-      timeline_(new TimelineView(this)),
+      run_(std::make_shared<const RunData>()),
+      selection_(new Selection(this)),
+      timeline_(new TimelineView(selection_, this)),
       details_(new DetailsPanel(this)),
       legend_(new Legend(this)),
       step_(new QLabel(this)) {
@@ -99,8 +101,8 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     step_->setContentsMargins(margin - 4, 2, margin, 4);
     details_->hide();  // until there is a run
 
-    connect(timeline_, &TimelineView::selection_changed, this, [this] {
-        details_->show_selection(*run_, timeline_->selection());
+    connect(selection_, &Selection::span_changed, this, [this] {
+        details_->show_selection(*run_, selection_->span());
     });
     connect(&reading_, &QFutureWatcher<RunData>::finished, this, [this] {
         show_run(reading_.future().takeResult());
@@ -127,9 +129,8 @@ void MainWindow::show_run(RunData run) {
     show_banner(problems.join('\n'));
     if (!run.empty()) {
         remember(run.path);
-        auto next = std::make_unique<const RunData>(std::move(run));
-        timeline_->show_run(next.get());
-        run_ = std::move(next);
+        run_ = std::make_shared<const RunData>(std::move(run));
+        timeline_->show_run(run_);
         details_->show_run(*run_);
         legend_->show_run(*run_);
         details_->show();
@@ -167,49 +168,69 @@ void MainWindow::dropEvent(QDropEvent* event) {
 }
 
 QAction* MainWindow::add_action(QMenu* menu,
+                                const char* name,
                                 const QString& text,
                                 const QList<QKeySequence>& keys,
                                 const std::function<void()>& act) {
     auto* const action = menu->addAction(text);
+    action->setObjectName(QString::fromLatin1(name));
     action->setShortcuts(keys);
     connect(action, &QAction::triggered, this, act);
     return action;
 }
 
+QAction* MainWindow::add_switch(QMenu* menu,
+                                const char* name,
+                                const QString& text,
+                                const QList<QKeySequence>& keys,
+                                bool on,
+                                const std::function<void(bool)>& act) {
+    QAction* const action = add_action(menu, name, text, keys, [] {});
+    action->setCheckable(true);
+    action->setChecked(on);
+    connect(action, &QAction::toggled, this, act);
+    return action;
+}
+
 void MainWindow::build_file_menu() {
     auto* const menu = menuBar()->addMenu(tr("&File"));
-    add_action(
-        menu, tr("&Open run folder..."), {Qt::CTRL | Qt::Key_O}, [this] { choose_folder(); });
-    add_action(menu, tr("Open &trace file..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_O}, [this] {
-        choose_file();
+    add_action(menu, "open_folder", tr("&Open run folder..."), {Qt::CTRL | Qt::Key_O}, [this] {
+        choose_folder();
     });
+    add_action(
+        menu, "open_file", tr("Open &trace file..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_O}, [this] {
+            choose_file();
+        });
     recent_ = menu->addMenu(tr("Open &recent"));
     connect(recent_, &QMenu::aboutToShow, this, [this] { fill_recent_menu(); });
     fill_recent_menu();
-    add_action(menu, tr("Re&load"), {Qt::Key_F5}, [this] {
+    add_action(menu, "reload", tr("Re&load"), {Qt::Key_F5}, [this] {
         if (!run_->empty()) {
             open(run_->path);
         }
     });
     menu->addSeparator();
-    add_action(menu, tr("&Quit"), {Qt::CTRL | Qt::Key_Q}, [this] { close(); });
+    add_action(menu, "quit", tr("&Quit"), {Qt::CTRL | Qt::Key_Q}, [this] { close(); });
 }
 
 void MainWindow::build_view_menu() {
     auto* const menu = menuBar()->addMenu(tr("&View"));
-    add_action(
-        menu, tr("Zoom &in"), {Qt::Key_W, Qt::Key_Plus}, [this] { timeline_->zoom(zoom_step); });
-    add_action(menu, tr("Zoom &out"), {Qt::Key_S, Qt::Key_Minus}, [this] {
-        timeline_->zoom(1 / zoom_step);
-    });
-    add_action(menu, tr("&Earlier"), {Qt::Key_A}, [this] { timeline_->pan(-pan_step); });
-    add_action(menu, tr("&Later"), {Qt::Key_D}, [this] { timeline_->pan(pan_step); });
-    add_action(
-        menu, tr("&Whole run"), {Qt::Key_Z, Qt::Key_0}, [this] { timeline_->show_whole_run(); });
-    add_action(menu, tr("&Fit selection"), {Qt::Key_F}, [this] { timeline_->fit_selection(); });
+    build_zoom_entries(menu);
     menu->addSeparator();
-    build_sides_menu(menu);
-    add_action(menu, tr("&Light or dark"), {Qt::CTRL | Qt::Key_L}, [this] {
+    build_mode_menu(menu);
+    build_alignment_menu(menu);
+    add_switch(menu, "memory", tr("&Memory"), {Qt::Key_Y}, true, [this](bool on) {
+        timeline_->set_memory(on);
+    });
+    add_switch(menu, "bubbles", tr("Idle time stands &out"), {Qt::Key_B}, false, [this](bool on) {
+        timeline_->set_bubbles(on);
+    });
+    menu->addSeparator();
+    add_action(menu, "pin", tr("&Pin rank"), {Qt::Key_P}, [this] { timeline_->toggle_pin(); });
+    add_action(
+        menu, "fold", tr("&Fold rank"), {Qt::Key_Space}, [this] { timeline_->toggle_fold(); });
+    menu->addSeparator();
+    add_action(menu, "theme", tr("&Light or dark"), {Qt::CTRL | Qt::Key_L}, [this] {
         set_theme(theme_ == Theme::Light ? Theme::Dark : Theme::Light);
         if (settings_ != nullptr) {
             settings_->setValue(theme_key, theme_ == Theme::Dark ? "dark" : "light");
@@ -217,47 +238,122 @@ void MainWindow::build_view_menu() {
     });
 }
 
-void MainWindow::build_sides_menu(QMenu* view_menu) {
-    auto* const menu = view_menu->addMenu(tr("&Sides"));
+void MainWindow::build_zoom_entries(QMenu* menu) {
+    add_action(menu, "zoom_in", tr("Zoom &in"), {Qt::Key_W, Qt::Key_Plus}, [this] {
+        timeline_->zoom(zoom_step);
+    });
+    add_action(menu, "zoom_out", tr("Zoom o&ut"), {Qt::Key_S, Qt::Key_Minus}, [this] {
+        timeline_->zoom(1 / zoom_step);
+    });
+    add_action(menu, "earlier", tr("&Earlier"), {Qt::Key_A}, [this] { timeline_->pan(-pan_step); });
+    add_action(menu, "later", tr("&Later"), {Qt::Key_D}, [this] { timeline_->pan(pan_step); });
+    add_action(menu, "whole_run", tr("&Whole run"), {Qt::Key_Z, Qt::Key_0}, [this] {
+        timeline_->show_whole_run();
+    });
+    add_action(
+        menu, "first_step", tr("First step"), {Qt::Key_Home}, [this] { timeline_->show_step(0); });
+    add_action(menu, "last_step", tr("Last step"), {Qt::Key_End}, [this] {
+        timeline_->show_step(run_->twin.step_count() - 1);
+    });
+    add_action(menu, "fit", tr("&Centre selection, again: fit"), {Qt::Key_F}, [this] {
+        timeline_->centre_or_fit_selection();
+    });
+    add_action(menu, "back", tr("What was seen &before"), {Qt::ALT | Qt::Key_Left}, [this] {
+        timeline_->go_back();
+    });
+    add_action(menu, "forward", tr("What was seen &after"), {Qt::ALT | Qt::Key_Right}, [this] {
+        timeline_->go_forward();
+    });
+}
+
+void MainWindow::build_mode_menu(QMenu* view_menu) {
+    auto* const menu = view_menu->addMenu(tr("&Rows"));
     auto* const group = new QActionGroup(this);
-    const std::array<std::pair<Sides, QString>, 3> entries{{{Sides::Both, tr("&Both")},
-                                                            {Sides::Predicted, tr("&Predicted")},
-                                                            {Sides::Measured, tr("&Measured")}}};
-    for (const auto& [sides, text] : entries) {
+    struct Entry {
+        Mode mode;
+        const char* name;
+        QString text;
+    };
+    const std::array<Entry, 5> entries{{{Mode::Both, "both", tr("&Both")},
+                                        {Mode::Predicted, "predicted", tr("&Predicted")},
+                                        {Mode::Measured, "measured", tr("&Measured")},
+                                        {Mode::Error, "error", tr("&Error")},
+                                        {Mode::Ghost, "ghost", tr("&Ghost of the prediction")}}};
+    for (const Entry& entry : entries) {
         QAction* const action =
-            add_action(menu, text, {}, [this, sides = sides] { timeline_->set_sides(sides); });
+            add_action(menu, entry.name, entry.text, {}, [this, mode = entry.mode] {
+                timeline_->set_mode(mode);
+            });
         action->setCheckable(true);
-        action->setChecked(sides == timeline_->sides());
+        action->setChecked(entry.mode == timeline_->mode());
         group->addAction(action);
-        connect(timeline_, &TimelineView::sides_changed, action, [this, action, sides = sides] {
-            action->setChecked(timeline_->sides() == sides);
+        connect(timeline_, &TimelineView::mode_changed, action, [this, action, mode = entry.mode] {
+            action->setChecked(timeline_->mode() == mode);
         });
     }
     menu->addSeparator();
-    add_action(
-        menu, tr("&Next"), {Qt::Key_E}, [this] { timeline_->set_sides(next(timeline_->sides())); });
+    add_action(menu, "next_mode", tr("&Next"), {Qt::Key_E}, [this] {
+        timeline_->set_mode(next(timeline_->mode()));
+    });
+}
+
+void MainWindow::build_alignment_menu(QMenu* view_menu) {
+    auto* const menu = view_menu->addMenu(tr("&Alignment"));
+    auto* const group = new QActionGroup(this);
+    struct Entry {
+        Alignment alignment;
+        const char* name;
+        QString text;
+    };
+    const std::array<Entry, 3> entries{
+        {{Alignment::Start, "align_start", tr("Steps begin &together")},
+         {Alignment::Selected, "align_selected", tr("The &selected action begins together")},
+         {Alignment::Stretched, "align_stretched", tr("Steps are e&qually long")}}};
+    for (const Entry& entry : entries) {
+        QAction* const action =
+            add_action(menu, entry.name, entry.text, {}, [this, alignment = entry.alignment] {
+                timeline_->set_alignment(alignment);
+            });
+        action->setCheckable(true);
+        action->setChecked(entry.alignment == timeline_->alignment());
+        group->addAction(action);
+    }
 }
 
 void MainWindow::build_go_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Go"));
-    add_action(menu, tr("&Next action"), {Qt::Key_Right, Qt::Key_Period}, [this] {
+    add_action(menu, "next", tr("&Next action"), {Qt::Key_Right, Qt::Key_Period}, [this] {
         timeline_->select_next(+1);
     });
-    add_action(menu, tr("&Previous action"), {Qt::Key_Left, Qt::Key_Comma}, [this] {
+    add_action(menu, "previous", tr("&Previous action"), {Qt::Key_Left, Qt::Key_Comma}, [this] {
         timeline_->select_next(-1);
     });
+    add_action(menu, "down", tr("Row &down"), {Qt::Key_Down}, [this] {
+        timeline_->select_in_next_row(+1);
+    });
     add_action(
-        menu, tr("Row &down"), {Qt::Key_Down}, [this] { timeline_->select_in_next_row(+1); });
-    add_action(menu, tr("Row &up"), {Qt::Key_Up}, [this] { timeline_->select_in_next_row(-1); });
-    add_action(menu, tr("Other side (&twin)"), {Qt::Key_T}, [this] { timeline_->swap_to_twin(); });
-    add_action(menu, tr("&Clear selection"), {Qt::Key_Escape}, [this] {
-        timeline_->select(std::nullopt);
+        menu, "up", tr("Row &up"), {Qt::Key_Up}, [this] { timeline_->select_in_next_row(-1); });
+    add_action(
+        menu, "twin", tr("Other side (&twin)"), {Qt::Key_T}, [this] { timeline_->swap_to_twin(); });
+    menu->addSeparator();
+    build_marks(menu);
+    add_action(
+        menu, "clear", tr("&Clear selection"), {Qt::Key_Escape}, [this] { timeline_->clear(); });
+}
+
+void MainWindow::build_marks(QMenu* menu) {
+    add_action(menu, "range", tr("Select the action's &range"), {Qt::Key_R}, [this] {
+        timeline_->select_range_of_action();
+    });
+    add_action(menu, "mark", tr("&Mark"), {Qt::Key_M}, [this] { timeline_->add_mark(); });
+    add_action(menu, "clear_marks", tr("Clear m&arks"), {Qt::SHIFT | Qt::Key_M}, [this] {
+        timeline_->clear_marks();
     });
 }
 
 void MainWindow::build_help_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Help"));
-    add_action(menu, tr("&Keys"), {Qt::Key_F1, Qt::Key_Question}, [this] { show_keys(); });
+    add_action(menu, "keys", tr("&Keys"), {Qt::Key_F1, Qt::Key_Question}, [this] { show_keys(); });
 }
 
 QWidget* MainWindow::build_header() {
@@ -335,7 +431,9 @@ void MainWindow::fill_recent_menu() {
         // A single '&' would underline the letter behind it.
         QString text = path;
         text.replace('&', QLatin1String("&&"));
-        add_action(recent_, text, {}, [this, path] { open(to_path(path)); });
+        connect(recent_->addAction(text), &QAction::triggered, this, [this, path] {
+            open(to_path(path));
+        });
     }
     recent_->menuAction()->setEnabled(!recent.isEmpty());
 }
@@ -382,8 +480,11 @@ void MainWindow::show_keys() {
                     .arg(keys.toHtmlEscaped(), text.toHtmlEscaped());
     }
     rows +=
-        tr("<tr><td><b>wheel</b></td><td>zoom at the mouse; over the labels: scroll</td></tr>"
-           "<tr><td><b>Shift+wheel, drag</b>&nbsp;&nbsp;</td><td>move in time</td></tr>");
+        tr("<tr><td><b>wheel</b></td><td>scroll the ranks</td></tr>"
+           "<tr><td><b>Ctrl+wheel</b></td><td>zoom at the mouse</td></tr>"
+           "<tr><td><b>Shift+wheel, middle drag</b>&nbsp;&nbsp;</td><td>move in time</td></tr>"
+           "<tr><td><b>drag</b></td><td>select a range of time</td></tr>"
+           "<tr><td><b>Ctrl+drag</b></td><td>measure a distance</td></tr>");
     box->setText(QStringLiteral("<table>%1</table>").arg(rows));
     box->open();
 }

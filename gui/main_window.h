@@ -14,11 +14,13 @@ class QFrame;
 class QLabel;
 class QMenu;
 class QSettings;
+class QTabWidget;
 
 namespace pipetwin::gui {
 
 class DetailsPanel;
 class Legend;
+class Selection;
 class TimelineView;
 
 /// The window: menus and keys, the timeline, the details beside it and the step's numbers below.
@@ -44,6 +46,7 @@ class MainWindow : public QMainWindow {
 
     const RunData& run() const { return *run_; }
     TimelineView& timeline() { return *timeline_; }
+    Selection& selection() { return *selection_; }
 
   signals:
     void opened();
@@ -53,13 +56,24 @@ class MainWindow : public QMainWindow {
     void dropEvent(QDropEvent* event) override;
 
   private:
+    /// `name` is what a rebound key is remembered by.
     QAction* add_action(QMenu* menu,
+                        const char* name,
                         const QString& text,
                         const QList<QKeySequence>& keys,
                         const std::function<void()>& act);
+    QAction* add_switch(QMenu* menu,
+                        const char* name,
+                        const QString& text,
+                        const QList<QKeySequence>& keys,
+                        bool on,
+                        const std::function<void(bool)>& act);
     void build_file_menu();
     void build_view_menu();
-    void build_sides_menu(QMenu* view_menu);
+    void build_zoom_entries(QMenu* menu);
+    void build_mode_menu(QMenu* view_menu);
+    void build_alignment_menu(QMenu* view_menu);
+    void build_marks(QMenu* menu);
     void build_go_menu();
     void build_help_menu();
     QWidget* build_header();
@@ -75,9 +89,10 @@ class MainWindow : public QMainWindow {
 
     QSettings* settings_;
     Theme theme_ = Theme::Light;
-    std::unique_ptr<const RunData> run_;
+    std::shared_ptr<const RunData> run_;
     QFutureWatcher<RunData> reading_;
 
+    Selection* selection_;
     TimelineView* timeline_;
     DetailsPanel* details_;
     Legend* legend_;

@@ -34,6 +34,12 @@ struct Palette {
     QColor wait_fill;
     QColor wait_hatch;
     QColor wait_text;
+    QColor bubble_fill;  ///< idle time where it is to stand out
+    QColor bubble_hatch;
+    QColor memory_fill;  ///< as measured
+    QColor memory_line;  ///< as predicted
+    QColor critical;     ///< the longest chain
+    QColor found;        ///< by a search
     QColor selection;
     QColor faster;  ///< measured faster than predicted
     QColor slower;

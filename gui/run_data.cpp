@@ -1,6 +1,5 @@
 #include "gui/run_data.h"
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -8,6 +7,8 @@
 
 #include "core/error.h"
 #include "core/formats/chrome_trace.h"
+#include "core/formats/profile_json.h"
+#include "sim/simulate.h"
 
 namespace pipetwin::gui {
 
@@ -17,6 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* predicted_file = "predicted.trace.json";
 constexpr const char* measured_file = "measured.trace.json";
+constexpr const char* scenario_file = "scenario.toml";
+constexpr const char* profile_file = "profile.json";
 
 /// Anything a reader throws is something to show: a broken file must not take the window with it.
 std::optional<Trace> read_or_note(const fs::path& file, std::vector<std::string>& problems) {
@@ -34,16 +37,41 @@ std::optional<Trace> read_or_note(const fs::path& file, std::vector<std::string>
 }
 
 void take_side(RunData& run, const Trace& trace, Side side) {
-    Timeline step = aligned(median_step(trace.timelines));
-    const SideData data = summarize(step, static_cast<int>(trace.timelines.steps.size()));
+    DrawnSide drawn = drawn_side(trace.timelines, trace.memory);
     run.schedule_name = trace.schedule_name;
     run.micro_batches = trace.schedule.micro_batches;
     if (side == Side::Predicted) {
-        run.twin.predicted = std::move(step);
-        run.predicted = data;
+        run.twin.predicted = std::move(drawn.steps);
+        run.predicted = std::move(drawn.data);
     } else {
-        run.twin.measured = std::move(step);
-        run.measured = data;
+        run.twin.measured = std::move(drawn.steps);
+        run.measured = std::move(drawn.data);
+    }
+}
+
+/// What the folder was planned from. A run without a scenario is fine: it has no what-ifs.
+void take_plan(RunData& run, const std::string& plan_hash) {
+    const fs::path scenario_path = run.path / scenario_file;
+    const fs::path profile_path = run.path / profile_file;
+    std::error_code ignored;
+    if (!fs::exists(scenario_path, ignored) || !fs::exists(profile_path, ignored)) {
+        return;
+    }
+    try {
+        Scenario scenario = read_scenario(scenario_path);
+        Profile profile = read_profile(profile_path);
+        Model model = scenario_model(scenario, &profile);
+        Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
+        if (plan.hash() != plan_hash) {
+            run.problems.push_back(
+                fmt::format("{}: its plan is not the one of the traces, so what-ifs begin with "
+                            "another plan than the one that is drawn",
+                            scenario_path.string()));
+        }
+        run.planned = std::make_shared<const PlannedRun>(
+            std::move(scenario), std::move(model), std::move(profile), std::move(plan));
+    } catch (const std::exception& error) {
+        run.problems.push_back(fmt::format("no what-ifs: {}", error.what()));
     }
 }
 
@@ -84,6 +112,9 @@ void load_folder(RunData& run) {
     if (predicted && measured) {
         compare_or_note(run, *predicted, *measured);
     }
+    if (predicted || measured) {
+        take_plan(run, (predicted ? predicted : measured)->plan_hash);
+    }
 }
 
 }  // namespace
@@ -110,23 +141,41 @@ std::string side_name(const RunData& run, Side side) {
     return data ? std::string(to_string(data->origin)) : "";
 }
 
-SideData summarize(const Timeline& step, int steps) {
-    SideData data{.origin = step.origin,
-                  .steps = steps,
-                  .step = step_time(step),
-                  .pipeline = pipeline_time(step),
-                  .ranks = {}};
-    for (const std::vector<Span>& row : step.ranks) {
-        RankSummary summary;
-        for (const Span& span : row) {
-            summary.busy += is_compute(span.action.op) ? span.end - span.ready : Duration{0};
+namespace {
+
+std::vector<RankSummary> summaries_of(const StepRows& step) {
+    std::vector<RankSummary> summaries;
+    for (const RowIndex& row : step.ranks) {
+        RankSummary& summary = summaries.emplace_back();
+        summary.busy = compute_of(row.between(Duration{0}, row.last_end()));
+        if (step.pipeline > Duration{0}) {
+            summary.utilisation = to_seconds(summary.busy) / to_seconds(step.pipeline);
         }
-        if (data.pipeline > Duration{0}) {
-            summary.utilisation = to_seconds(summary.busy) / to_seconds(data.pipeline);
-        }
-        data.ranks.push_back(summary);
     }
-    return data;
+    return summaries;
+}
+
+}  // namespace
+
+DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve>& memory) {
+    DrawnSide side;
+    const Timeline* const median = &median_step(timelines);
+    for (const Timeline& step : timelines.steps) {
+        if (&step == median) {
+            side.data.median_step = static_cast<int>(side.steps.size());
+        }
+        side.steps.emplace_back(step);
+    }
+    const StepRows& step = side.steps[static_cast<std::size_t>(side.data.median_step)];
+    side.data.origin = step.origin;
+    side.data.steps = static_cast<int>(side.steps.size());
+    side.data.step = step.length;
+    side.data.pipeline = step.pipeline;
+    side.data.ranks = summaries_of(step);
+    for (std::size_t rank = 0; rank < memory.size() && rank < step.ranks.size(); ++rank) {
+        side.data.memory.emplace_back(memory[rank], step.ranks[rank].size());
+    }
+    return side;
 }
 
 }  // namespace pipetwin::gui

@@ -1,11 +1,17 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/compare.h"
+#include "core/model.h"
+#include "core/plan.h"
+#include "core/profile.h"
+#include "core/scenario.h"
+#include "gui/memory_row.h"
 #include "gui/twin.h"
 
 namespace pipetwin::gui {
@@ -16,13 +22,23 @@ struct RankSummary {
     double utilisation = 0;  ///< busy / pipeline time of that side; 0 without any time
 };
 
-/// What is known about one side beside its timeline.
+/// What is known about one side beside its timelines.
 struct SideData {
     Origin origin{};
-    int steps = 0;        ///< steps in the file; the drawn one is the one nearest the median
-    Duration step{};      ///< of the drawn step
-    Duration pipeline{};  ///< of the drawn step
-    std::vector<RankSummary> ranks;
+    int steps = 0;        ///< in the file
+    int median_step = 0;  ///< the one nearest the median of all
+    Duration step{};      ///< of the median step
+    Duration pipeline{};  ///< of the median step
+    std::vector<RankSummary> ranks{};
+    std::vector<MemoryRow> memory{};  ///< [rank]; empty where bytes are not known
+};
+
+/// What a run was planned from: where what-ifs begin.
+struct PlannedRun {
+    Scenario scenario;
+    Model model;
+    Profile profile;
+    Plan plan;
 };
 
 /// A run as the window shows it: read, aligned and compared once, then only looked at.
@@ -30,17 +46,23 @@ struct RunData {
     std::filesystem::path path;
     std::string schedule_name;
     int micro_batches = 0;
-    Twin twin;                          ///< the drawn step of each side; the first begin is 0
+    Twin twin;
     std::optional<SideData> predicted;  ///< there exactly if the twin's side is
     std::optional<SideData> measured;
     std::optional<Comparison> comparison;  ///< where both sides are there and have the same rows
-    std::vector<std::string> problems;     ///< what could not be read or compared, in sentences
+    std::shared_ptr<const PlannedRun> planned;  ///< null where the folder does not say
+    std::vector<std::string> problems;  ///< what could not be read or compared, in sentences
 
     bool empty() const { return twin.rank_count() == 0; }
     const std::optional<SideData>& side(Side side) const;
+
+    /// The step that is shown first and that is spoken of where none is selected: of the measured
+    /// ones the one nearest the median.
+    int main_step() const { return measured ? measured->median_step : 0; }
 };
 
-/// Reads a run folder (`predicted.trace.json`, `measured.trace.json`) or one trace file. What can
+/// Reads a run folder (`predicted.trace.json`, `measured.trace.json`, and what they were planned
+/// from) or one trace file. What can
 /// be read is there and what cannot stands in `problems`; never throws for what lies in the folder.
 /// Takes as long as the files are large: call it on a worker.
 RunData load_run(const std::filesystem::path& path);
@@ -48,7 +70,11 @@ RunData load_run(const std::filesystem::path& path);
 /// "measured" or "emulated", "predicted": what the side is called, "" where it is missing.
 std::string side_name(const RunData& run, Side side);
 
-/// The summary of one side's drawn step.
-SideData summarize(const Timeline& step, int steps);
+/// The rows of all steps of a side, and what is to be said about them. At least one step.
+struct DrawnSide {
+    std::vector<StepRows> steps;
+    SideData data;
+};
+DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve>& memory = {});
 
 }  // namespace pipetwin::gui

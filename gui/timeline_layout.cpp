@@ -114,6 +114,20 @@ class Column {
     int longest_cell_ = 0;
 };
 
+/// Widens the last box by a pixel if the two look alike.
+void append_alike(std::vector<Box>& boxes, const Box& box) {
+    if (!boxes.empty()) {
+        Box& last = boxes.back();
+        const bool alike = last.op == box.op && std::abs(last.compute - box.compute) < alike_share;
+        if (alike && last.x + last.width == box.x) {
+            last.compute = (last.compute * last.width + box.compute) / (last.width + 1);
+            ++last.width;
+            return;
+        }
+    }
+    boxes.push_back(box);
+}
+
 /// Turns the pieces of a row, given in the order of time, into rectangles.
 class BoxBuilder {
   public:
@@ -170,24 +184,9 @@ class BoxBuilder {
 
     void flush() {
         if (!column_.empty()) {
-            append(column_.box());
+            append_alike(coalesced_, column_.box());
         }
         column_ = Column(-1);
-    }
-
-    /// Widens the box before it if the two look alike.
-    void append(const Box& box) {
-        if (!coalesced_.empty()) {
-            Box& last = coalesced_.back();
-            const bool alike =
-                last.op == box.op && std::abs(last.compute - box.compute) < alike_share;
-            if (alike && last.x + last.width == box.x) {
-                last.compute = (last.compute * last.width + box.compute) / (last.width + 1);
-                ++last.width;
-                return;
-            }
-        }
-        coalesced_.push_back(box);
     }
 
     int width_;
@@ -196,20 +195,31 @@ class BoxBuilder {
     std::vector<Box> whole_;
 };
 
-using RowIterator = std::vector<Span>::const_iterator;
+/// Cells of a row: from the first one that ends in sight to the first one that begins behind.
+struct CellRange {
+    int first = 0;
+    int last = 0;
+};
 
-/// The first span that ends after the time at `x`. Spans of a row follow each other, so all before
-/// it are out of sight.
-RowIterator first_after(const std::vector<Span>& row, const ViewTransform& view, double x) {
-    return std::partition_point(
-        row.begin(), row.end(), [&](const Span& span) { return view.x_of(span.end) <= x; });
+CellRange in_sight(const RowIndex& row, const ViewTransform& view, double left, double right) {
+    const int first = row.first_ending_after(view.time_at(left));
+    const int behind = row.first_ending_after(view.time_at(right));
+    return {.first = first, .last = std::min(row.size(), behind + 1)};
+}
+
+/// From this many to a pixel on, pieces are drawn from bins.
+constexpr int crowd = 16;
+
+bool is_crowd(const CellRange& cells, int width) {
+    return cells.last - cells.first > crowd * width;
 }
 
 /// The gap between ranks stays wider than the strip between the rows of a rank, so that it is seen
 /// what belongs together.
-RowMetrics metrics_for(double row_height) {
+RowMetrics metrics_for(double row_height, bool memory) {
     return {.row_height = row_height,
             .strip_height = std::max(12.0, std::floor(0.3 * row_height)),
+            .memory_height = memory ? std::max(16.0, std::floor(0.6 * row_height)) : 0,
             .gap = std::max(14.0, std::floor(0.5 * row_height))};
 }
 
@@ -282,121 +292,273 @@ const Row* RowLayout::row_of(Side side, int rank) const {
     return found == rows.end() ? nullptr : &*found;
 }
 
-RowLayout layout_rows(const Twin& twin, Sides sides, const RowMetrics& metrics) {
-    RowLayout layout;
-    double y = 0;
-    for (int rank = 0; rank < twin.rank_count(); ++rank) {
-        y += metrics.gap;
-        const auto add_row = [&](Side side) {
-            layout.rows.push_back(
-                {.rank = rank, .side = side, .y = y, .height = metrics.row_height});
-            y += metrics.row_height;
-        };
-        const bool predicted =
-            shows(sides, Side::Predicted) && twin.row(Side::Predicted, rank) != nullptr;
-        const bool measured =
-            shows(sides, Side::Measured) && twin.row(Side::Measured, rank) != nullptr;
-        if (predicted) {
-            add_row(Side::Predicted);
+std::optional<int> RowLayout::rank_at(double y) const {
+    std::optional<int> found;
+    double nearest = height + 1;
+    const auto look = [&](int rank, double bottom) {
+        if (y < bottom && bottom < nearest) {
+            nearest = bottom;
+            found = rank;
         }
-        if (predicted && measured) {
-            layout.strips.push_back({.rank = rank, .y = y, .height = metrics.strip_height});
-            y += metrics.strip_height;
-        }
-        if (measured) {
-            add_row(Side::Measured);
+    };
+    for (const Row& row : rows) {
+        look(row.rank, row.y + row.height);
+    }
+    for (const auto* const bands : {&strips, &curves}) {
+        for (const Band& band : *bands) {
+            look(band.rank, band.y + band.height);
         }
     }
-    layout.height = layout.rows.empty() ? 0 : y + metrics.gap;
-    return layout;
+    return found;
 }
 
-RowMetrics filling(const Twin& twin, Sides sides, double height, const RowHeights& rows) {
+double RowLayout::from_screen(double y, double scroll) const {
+    return y < pinned_height ? y : y + scroll;
+}
+
+double RowLayout::on_screen(double y, double scroll) const {
+    return y < pinned_height ? y : y - scroll;
+}
+
+Tracks tracks_of(int ranks) {
+    Tracks tracks;
+    for (int rank = 0; rank < ranks; ++rank) {
+        tracks.push_back({.rank = rank});
+    }
+    return tracks;
+}
+
+namespace {
+
+/// Puts one rank below the other.
+class RowStack {
+  public:
+    RowStack(const Twin& twin, Mode mode, const RowMetrics& metrics)
+        : twin_(twin), mode_(mode), metrics_(metrics) {}
+
+    void add(const Track& track) {
+        const bool predicted = twin_.row(Side::Predicted, 0, track.rank) != nullptr;
+        const bool measured = twin_.row(Side::Measured, 0, track.rank) != nullptr;
+        const bool both = predicted && measured;
+        y_ += track.folded ? metrics_.gap / 2 : metrics_.gap;
+        if (predicted && (!measured || shows(mode_, Side::Predicted))) {
+            add_row(track, Side::Predicted);
+        }
+        if (both && (mode_ == Mode::Both || mode_ == Mode::Error) && !track.folded) {
+            const double height =
+                mode_ == Mode::Error ? metrics_.row_height : metrics_.strip_height;
+            add_band(layout_.strips, track, height);
+        }
+        if (measured && (!predicted || shows(mode_, Side::Measured))) {
+            add_row(track, Side::Measured);
+        }
+        if (metrics_.memory_height > 0 && !track.folded) {
+            add_band(layout_.curves, track, metrics_.memory_height);
+        }
+    }
+
+    void end_pinned() { layout_.pinned_height = y_ > 0 ? y_ + metrics_.gap / 2 : 0; }
+
+    RowLayout finish() {
+        layout_.height = y_ > 0 ? y_ + metrics_.gap : 0;
+        return std::move(layout_);
+    }
+
+  private:
+    void add_row(const Track& track, Side side) {
+        const double height = track.folded ? metrics_.folded_height : metrics_.row_height;
+        layout_.rows.push_back(
+            {.rank = track.rank, .side = side, .y = y_, .height = height, .folded = track.folded});
+        y_ += height;
+    }
+
+    void add_band(std::vector<Band>& bands, const Track& track, double height) {
+        bands.push_back({.rank = track.rank, .y = y_, .height = height});
+        y_ += height;
+    }
+
+    const Twin& twin_;
+    Mode mode_;
+    const RowMetrics& metrics_;
+    RowLayout layout_;
+    double y_ = 0;
+};
+
+}  // namespace
+
+RowLayout layout_rows(const Twin& twin,
+                      Mode mode,
+                      const Tracks& tracks,
+                      const RowMetrics& metrics) {
+    RowStack stack(twin, mode, metrics);
+    const auto add_all = [&](bool pinned) {
+        for (const Track& track : tracks) {
+            if (track.pinned == pinned && !track.hidden) {
+                stack.add(track);
+            }
+        }
+    };
+    add_all(true);
+    stack.end_pinned();
+    add_all(false);
+    return stack.finish();
+}
+
+RowMetrics filling(const Twin& twin,
+                   Mode mode,
+                   const Tracks& tracks,
+                   bool memory,
+                   double height,
+                   const RowHeights& rows) {
     for (int row = rows.most; row > rows.least; --row) {
-        const RowMetrics metrics = metrics_for(row);
-        if (layout_rows(twin, sides, metrics).height <= height) {
+        const RowMetrics metrics = metrics_for(row, memory);
+        if (layout_rows(twin, mode, tracks, metrics).height <= height) {
             return metrics;
         }
     }
-    return metrics_for(rows.least);
+    return metrics_for(rows.least, memory);
 }
 
-std::vector<Box> boxes_of(const std::vector<Span>& row, const ViewTransform& view, int width) {
-    BoxBuilder builder(width);
-    for (auto at = first_after(row, view, 0); at != row.end(); ++at) {
-        const double begin = view.x_of(at->begin);
-        if (begin >= width) {
-            break;
+namespace {
+
+/// The op that takes most of the compute; of what takes none, the first.
+Op main_op(const PerPart<float>& share) {
+    RowPart most = RowPart::Forward;
+    for (int part = 0; part < row_part_count; ++part) {
+        const auto candidate = static_cast<RowPart>(part);
+        if (candidate != RowPart::Wait && share[candidate] > share[most]) {
+            most = candidate;
         }
-        const double ready = view.x_of(at->ready);
-        const int cell = static_cast<int>(at - row.begin());
-        builder.add({BoxKind::Wait, at->action.op, cell, begin, ready});
-        builder.add({BoxKind::Action, at->action.op, cell, ready, view.x_of(at->end)});
+    }
+    return op_of(most);
+}
+
+/// Nothing where the bins are coarser than a pixel.
+std::optional<std::vector<Box>> boxes_from_bins(const RowIndex& row,
+                                                const ViewTransform& view,
+                                                int width) {
+    std::vector<RowIndex::Column> columns(static_cast<std::size_t>(width));
+    if (!row.columns(view.origin, view.ns_per_pixel, columns)) {
+        return std::nullopt;
+    }
+    std::vector<Box> boxes;
+    for (int x = 0; x < width; ++x) {
+        const PerPart<float>& share = columns[static_cast<std::size_t>(x)].share;
+        double compute = 0;
+        for (int part = 0; is_compute(static_cast<RowPart>(part)); ++part) {
+            compute += static_cast<double>(share.of[static_cast<std::size_t>(part)]);
+        }
+        const bool anything =
+            std::ranges::any_of(share.of, [](float part) { return part > 0.002F; });
+        if (anything) {
+            append_alike(boxes,
+                         {.kind = BoxKind::Coalesced,
+                          .op = main_op(share),
+                          .cell = -1,
+                          .x = x,
+                          .width = 1,
+                          .compute = std::min(1.0, compute)});
+        }
+    }
+    return boxes;
+}
+
+}  // namespace
+
+std::vector<Box> boxes_of(const RowIndex& row, const ViewTransform& view, int width) {
+    const CellRange cells = in_sight(row, view, 0, width);
+    if (is_crowd(cells, width)) {
+        if (auto boxes = boxes_from_bins(row, view, width)) {
+            return *std::move(boxes);
+        }
+    }
+    BoxBuilder builder(width);
+    for (int cell = cells.first; cell < cells.last; ++cell) {
+        const Span span = row[cell];
+        const double ready = view.x_of(span.ready);
+        builder.add({BoxKind::Wait, span.action.op, cell, view.x_of(span.begin), ready});
+        builder.add({BoxKind::Action, span.action.op, cell, ready, view.x_of(span.end)});
     }
     return builder.finish();
 }
 
-std::vector<ErrorBar> error_bars_of(const std::vector<Span>& predicted,
-                                    const std::vector<Span>& measured,
+namespace {
+
+/// A bar for every pixel, from sums over the actions that begin in it.
+std::vector<ErrorBar> crowded_error_bars(const RowIndex& predicted,
+                                         const RowIndex& measured,
+                                         const ViewTransform& view,
+                                         int width) {
+    std::vector<ErrorBar> bars;
+    int cell = measured.first_ending_after(view.time_at(0));
+    Duration expected_before = predicted.compute_before(cell);
+    Duration length_before = measured.compute_before(cell);
+    for (int x = 0; x < width; ++x) {
+        cell = measured.first_ending_after(view.time_at(x + 1));
+        const Duration expected = predicted.compute_before(cell) - expected_before;
+        const Duration length = measured.compute_before(cell) - length_before;
+        if (length > Duration{0}) {
+            const double error = count(expected - length) / count(length);
+            bars.push_back({.x = x, .width = 1, .error = error});
+        }
+        expected_before += expected;
+        length_before += length;
+    }
+    return bars;
+}
+
+}  // namespace
+
+std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
+                                    const RowIndex& measured,
                                     const ViewTransform& view,
                                     int width) {
     const auto to_pixel = [&](Duration time) {
         return static_cast<int>(std::lround(std::clamp(view.x_of(time), -1.0, width + 1.0)));
     };
+    CellRange cells = in_sight(measured, view, 0, width);
+    cells.last = std::min(cells.last, predicted.size());
+    if (is_crowd(cells, width) && measured.size() == predicted.size()) {
+        return crowded_error_bars(predicted, measured, view, width);
+    }
     std::vector<ErrorBar> bars;
     Duration expected{0};  // of all actions in the last bar
     Duration length{0};
-    for (auto at = first_after(measured, view, 0); at != measured.end(); ++at) {
-        const auto cell = static_cast<std::size_t>(at - measured.begin());
-        if (view.x_of(at->begin) >= width || cell >= predicted.size()) {
-            break;
-        }
-        if (!is_compute(at->action.op) || predicted[cell].action != at->action) {
+    for (int cell = cells.first; cell < cells.last; ++cell) {
+        const Span there = measured[cell];
+        const Span here = predicted[cell];
+        if (!is_compute(there.action.op) || here.action != there.action) {
             continue;
         }
-        const int x = to_pixel(at->begin);
+        const int x = to_pixel(there.begin);
         if (bars.empty() || bars.back().x != x) {
             bars.push_back({.x = x, .width = 1, .error = 0});
             expected = length = Duration{0};
         }
-        expected += predicted[cell].end - predicted[cell].begin;
-        length += at->end - at->begin;
-        bars.back().width = std::max(1, to_pixel(at->end) - x);
+        expected += here.end - here.begin;
+        length += there.end - there.begin;
+        bars.back().width = std::max(1, to_pixel(there.end) - x);
         bars.back().error = length > Duration{0} ? count(expected - length) / count(length) : 0;
     }
     return bars;
 }
 
-std::optional<int> cell_at(const std::vector<Span>& row, const ViewTransform& view, double x) {
+std::optional<int> cell_at(const RowIndex& row, const ViewTransform& view, double x) {
     const double left = std::floor(x);
     const double right = left + 1;
     std::optional<int> best;
     double best_score = -hit_tolerance;  // pixels covered, or minus the distance
-    for (auto at = first_after(row, view, left - hit_tolerance); at != row.end(); ++at) {
-        const double begin = view.x_of(at->begin);
-        const double end = view.x_of(at->end);
-        if (begin > right + hit_tolerance) {
-            break;
-        }
+    const CellRange cells = in_sight(row, view, left - hit_tolerance, right + hit_tolerance);
+    for (int cell = cells.first; cell < cells.last; ++cell) {
+        const double begin = view.x_of(row.begin(cell));
+        const double end = view.x_of(row.end(cell));
         const double score = std::min(end, right) - std::max(begin, left);
-        if (at->end > at->begin && score > best_score) {
+        if (row.takes_time(cell) && score > best_score) {
             best_score = score;
-            best = static_cast<int>(at - row.begin());
+            best = cell;
         }
     }
     return best;
-}
-
-std::optional<SpanRef> hit(
-    const Twin& twin, const RowLayout& layout, const ViewTransform& view, double x, double y) {
-    const Row* const row = layout.row_at(y);
-    const std::vector<Span>* const spans =
-        row == nullptr ? nullptr : twin.row(row->side, row->rank);
-    const std::optional<int> cell = spans == nullptr ? std::nullopt : cell_at(*spans, view, x);
-    if (!cell) {
-        return std::nullopt;
-    }
-    return SpanRef{.side = row->side, .rank = row->rank, .cell = *cell};
 }
 
 }  // namespace pipetwin::gui

@@ -54,36 +54,64 @@ Axis axis_ticks(const ViewTransform& view, double width, double min_spacing);
 
 struct RowMetrics {
     double row_height = 24;
-    double strip_height = 12;  ///< the error strip between the two rows of a rank
-    double gap = 16;           ///< above each rank, and below the last
+    double strip_height = 12;   ///< the error strip of a rank
+    double memory_height = 24;  ///< its memory curve; 0: not shown
+    double gap = 16;            ///< above each rank, and below the last
+    double folded_height = 8;   ///< of the rows of a folded rank
 };
+
+/// A rank among the others on the screen.
+struct Track {
+    int rank = 0;
+    bool pinned = false;  ///< stays at the top when the others are scrolled
+    bool folded = false;  ///< low rows, no strip, no memory
+    bool hidden = false;
+
+    bool operator==(const Track&) const = default;
+};
+
+/// From top to bottom: pinned ones first, each group in the order in which it was put.
+using Tracks = std::vector<Track>;
+
+/// Rank by rank, all of them shown.
+Tracks tracks_of(int ranks);
 
 struct Row {
     int rank = 0;
     Side side{};
     double y = 0;
     double height = 0;
+    bool folded = false;
 };
 
-/// The error strip of a rank; only where both its rows are on the screen.
-struct Strip {
+/// A part of a rank's room that holds no actions: its error strip, its memory curve.
+struct Band {
     int rank = 0;
     double y = 0;
     double height = 0;
 };
 
 struct RowLayout {
-    std::vector<Row> rows;  ///< top to bottom
-    std::vector<Strip> strips;
-    double height = 0;  ///< of all of it, gaps included
+    std::vector<Row> rows;     ///< top to bottom
+    std::vector<Band> strips;  ///< of errors; only where both sides are there
+    std::vector<Band> curves;  ///< of memory
+    double height = 0;         ///< of all of it, gaps included
+    double pinned_height = 0;  ///< down to here it stays when the rest is scrolled
 
     /// Null between rows and outside.
     const Row* row_at(double y) const;
     const Row* row_of(Side side, int rank) const;
+
+    /// The rank whose room, gap included, this is; none below the last.
+    std::optional<int> rank_at(double y) const;
+
+    /// From a place on the screen to one of the layout, and back, `scroll` pixels down.
+    double from_screen(double y, double scroll) const;
+    double on_screen(double y, double scroll) const;
 };
 
-/// Rank after rank, predicted above measured. A side that is missing takes no room.
-RowLayout layout_rows(const Twin& twin, Sides sides, const RowMetrics& metrics);
+/// Rank after rank: predicted, errors, measured, memory. What is missing takes no room.
+RowLayout layout_rows(const Twin& twin, Mode mode, const Tracks& tracks, const RowMetrics& metrics);
 
 /// How high a row may be.
 struct RowHeights {
@@ -91,9 +119,14 @@ struct RowHeights {
     int most = 72;
 };
 
-/// The metrics with which the rows fill `height` as far as their limits allow; strip and gap grow
-/// with the rows.
-RowMetrics filling(const Twin& twin, Sides sides, double height, const RowHeights& rows);
+/// The metrics with which the rows fill `height` as far as their limits allow; strip, memory and
+/// gap grow with the rows.
+RowMetrics filling(const Twin& twin,
+                   Mode mode,
+                   const Tracks& tracks,
+                   bool memory,
+                   double height,
+                   const RowHeights& rows);
 
 enum class BoxKind {
     Action,    ///< a compute action, or the part of a message that is no wait
@@ -105,7 +138,7 @@ enum class BoxKind {
 struct Box {
     BoxKind kind{};
     Op op{};       ///< Coalesced: the compute op that takes most of the time
-    int cell = 0;  ///< Coalesced: the one with the longest piece
+    int cell = 0;  ///< Coalesced: the one with the longest piece; -1 where that is not known
     int x = 0;
     int width = 0;       ///< at least 1
     double compute = 1;  ///< Coalesced: the share of its pixels in which the rank computes
@@ -124,7 +157,8 @@ struct Box {
 /// - Longer pieces are rounded to whole pixels, so that neighbours neither overlap nor leave a gap,
 /// and cut at the
 ///   edges, so that no zoom overflows an int.
-std::vector<Box> boxes_of(const std::vector<Span>& row, const ViewTransform& view, int width);
+/// - Where thousands of pieces share each pixel, their shares come from the row's bins.
+std::vector<Box> boxes_of(const RowIndex& row, const ViewTransform& view, int width);
 
 /// How far off the prediction of one action was, at the place where it was measured.
 struct ErrorBar {
@@ -137,16 +171,12 @@ struct ErrorBar {
 /// One bar per compute action on both rows. Several that begin in one pixel share a bar with the
 /// error of their sum: the worst of them would make a good prediction look bad from far away.
 /// Actions that differ are left out.
-std::vector<ErrorBar> error_bars_of(const std::vector<Span>& predicted,
-                                    const std::vector<Span>& measured,
+std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
+                                    const RowIndex& measured,
                                     const ViewTransform& view,
                                     int width);
 
 /// The cell under `x`: the one that takes most of that pixel, else the nearest within 2 pixels.
-std::optional<int> cell_at(const std::vector<Span>& row, const ViewTransform& view, double x);
-
-/// The span under (x, y).
-std::optional<SpanRef> hit(
-    const Twin& twin, const RowLayout& layout, const ViewTransform& view, double x, double y);
+std::optional<int> cell_at(const RowIndex& row, const ViewTransform& view, double x);
 
 }  // namespace pipetwin::gui

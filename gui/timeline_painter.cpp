@@ -6,13 +6,15 @@
 #include <QFontMetrics>
 
 #include "gui/action_details.h"
+#include "gui/overlay_painter.h"
+#include "gui/row_painter.h"
 
 namespace pipetwin::gui {
 
 namespace {
 
 constexpr int padding = 12;
-constexpr double full_error = 0.1;  // the error at which a bar of the strip has its full height
+constexpr int tick_room = 14;  // of the ruler, below the text
 
 QFont bold(QFont font) {
     font.setBold(true);
@@ -23,30 +25,18 @@ QString rank_text(int rank) {
     return QStringLiteral("rank %1").arg(rank);
 }
 
+/// Which way a track can be unfolded, and whether it is pinned.
+QString track_marks(const Track& track) {
+    return QString(track.folded ? QChar(0x25b8) : QChar(0x25be)) +
+           (track.pinned ? QStringLiteral("\u25cf") : QString()) + ' ';
+}
+
 QString utilisation_text(double utilisation) {
     return QStringLiteral("%1 %").arg(100 * utilisation, 0, 'f', 1);
 }
 
 QString qt(const std::string& text) {
     return QString::fromStdString(text);
-}
-
-/// The longest of "F12", "F" that fits; empty if none does.
-QString label_for(const Span& span,
-                  const Palette& palette,
-                  const QFontMetrics& metrics,
-                  int width) {
-    const Action& action = span.action;
-    const QString letter = palette.style(action.op).letter;
-    const QString whole = is_compute(action.op) ? letter + QString::number(action.micro_batch)
-                          : has_micro_batch(action.op) ? qt(to_string(action))
-                                                       : letter;
-    for (const QString& text : {whole, letter}) {
-        if (metrics.horizontalAdvance(text) + 4 <= width) {
-            return text;
-        }
-    }
-    return {};
 }
 
 /// Paints one scene; the parts are in the order in which they lie over each other.
@@ -58,17 +48,26 @@ class ScenePainter {
     void paint() {
         painter_.fillRect(QRect(QPoint(0, 0), scene_.size), palette().background);
         axis_ = axis_ticks(scene_.view, scene_.time_width(), tick_spacing());
-        if (scene_.run == nullptr || scene_.run->empty()) {
+        if (!scene_.has_run()) {
             paint_invitation();
             return;
         }
-        paint_time_area();
-        paint_labels();
+        // Rows of pinned ranks stay; the others pass below them.
+        const int border = scene_.ruler_height + pinned_height();
+        paint_time_area(border, scene_.size.height(), false);
+        paint_labels(border, scene_.size.height(), false);
+        if (pinned_height() > 0) {
+            paint_time_area(scene_.ruler_height, border, true);
+            paint_labels(scene_.ruler_height, border, true);
+            painter_.fillRect(0, border - 1, scene_.size.width(), 1, palette().faint_text);
+        }
         paint_ruler();
     }
 
   private:
     const Palette& palette() const { return scene_.palette; }
+
+    int pinned_height() const { return static_cast<int>(std::lround(scene_.layout.pinned_height)); }
 
     void paint_invitation() {
         painter_.setPen(palette().faint_text);
@@ -81,37 +80,42 @@ class ScenePainter {
         return 1.6 * painter_.fontMetrics().horizontalAdvance(QStringLiteral("000.000 ms"));
     }
 
-    QRect row_rect(const Row& row) const {
-        return {scene_.label_width,
-                scene_.ruler_height + static_cast<int>(std::lround(row.y)) - scene_.scroll,
-                scene_.time_width(),
-                static_cast<int>(std::lround(row.height))};
-    }
-
     int label_text_width() const { return scene_.label_width - 2 * padding; }
-    int ruler_text_height() const { return scene_.ruler_height - 8; }
+    int text_height() const { return painter_.fontMetrics().height(); }
 
-    bool in_sight(const QRect& rect) const {
-        return rect.bottom() >= scene_.ruler_height && rect.top() < scene_.size.height();
+    /// Whether a part of the layout is pinned as wanted and lies within the area, in which case it
+    /// is painted.
+    bool wanted(double y, double height, int top, int bottom, bool pinned) const {
+        const QRect rect = scene_.rect_at(y, height);
+        return (y < scene_.layout.pinned_height) == pinned && rect.bottom() >= top &&
+               rect.top() < bottom;
     }
 
-    void paint_time_area() {
+    void paint_time_area(int top, int bottom, bool pinned) {
         painter_.save();
-        painter_.setClipRect(scene_.label_width,
-                             scene_.ruler_height,
-                             scene_.time_width(),
-                             scene_.size.height() - scene_.ruler_height);
+        const QRect area(scene_.label_width, top, scene_.time_width(), bottom - top);
+        painter_.setClipRect(area);
+        painter_.fillRect(area, palette().background);
         paint_grid();
+        RowPainter rows(painter_, scene_);
         for (const Row& row : scene_.layout.rows) {
-            if (in_sight(row_rect(row))) {
-                paint_row(row);
+            if (wanted(row.y, row.height, top, bottom, pinned)) {
+                rows.paint_row(row);
             }
         }
-        for (const Strip& strip : scene_.layout.strips) {
-            paint_strip(strip);
+        for (const Band& strip : scene_.layout.strips) {
+            if (wanted(strip.y, strip.height, top, bottom, pinned)) {
+                rows.paint_errors(strip);
+            }
         }
+        for (const Band& curve : scene_.layout.curves) {
+            if (wanted(curve.y, curve.height, top, bottom, pinned)) {
+                rows.paint_memory(curve);
+            }
+        }
+        paint_step_borders();
         paint_cursor_line();
-        paint_marks();
+        OverlayPainter(painter_, scene_).paint();
         painter_.restore();
     }
 
@@ -124,104 +128,11 @@ class ScenePainter {
         }
     }
 
-    /// The row's ground reaches from the start of the step to the end of this side's step, so that
-    /// the two sides' lengths can be compared at their right ends.
-    void paint_ground(const Row& row, const QRect& rect) {
-        const double begin = std::max(-1.0, scene_.view.x_of(Duration{0}));
-        const double end = scene_.view.x_of(scene_.run->side(row.side)->step);
-        const double right = std::min(scene_.time_width() + 1.0, end);
-        if (right > begin) {
-            const int left = static_cast<int>(std::lround(begin));
-            const int width = static_cast<int>(std::lround(right)) - left;
-            painter_.fillRect(rect.x() + left, rect.y(), width, rect.height(), palette().row);
-        }
-    }
-
-    void paint_row(const Row& row) {
-        const QRect rect = row_rect(row);
-        paint_ground(row, rect);
-        const std::vector<Span>& spans = *scene_.run->twin.row(row.side, row.rank);
-        for (const Box& box : boxes_of(spans, scene_.view, scene_.time_width())) {
-            const QRect place(rect.x() + box.x, rect.y(), box.width, rect.height());
-            paint_box(box, spans[static_cast<std::size_t>(box.cell)], place);
-        }
-    }
-
-    void paint_box(const Box& box, const Span& span, const QRect& rect) {
-        const OpStyle style = palette().style(box.op);
-        switch (box.kind) {
-            case BoxKind::Coalesced:
-                paint_coalesced(rect, style, box.compute);
-                return;
-            case BoxKind::Wait:
-                paint_wait(painter_, rect, palette());
-                return;
-            case BoxKind::Action:
-                break;
-        }
-        paint_sample(painter_, rect, style);
-        paint_parting(span, style, rect);
-        paint_label(span, style, rect);
-    }
-
-    /// Many actions at once: the paler, the less of the time is compute.
-    void paint_coalesced(const QRect& rect, const OpStyle& style, double compute) {
-        OpStyle paler = style;
-        paler.fill = mixed(palette().row, style.fill, compute);
-        paler.hatch = mixed(palette().row, style.hatch, compute);
-        paint_sample(painter_, rect, paler);
-    }
-
-    /// A line that parts an action from the next. It fades with the width: at a few pixels per
-    /// action rounding would make some lines appear and others not, in a pattern that means
-    /// nothing.
-    void paint_parting(const Span& span, const OpStyle& style, const QRect& rect) {
-        constexpr double invisible_below = 3;
-        constexpr double full_from = 14;
-        const double width = scene_.view.x_of(span.end) - scene_.view.x_of(span.ready);
-        const double share =
-            std::clamp((width - invisible_below) / (full_from - invisible_below), 0.0, 1.0);
-        QColor color = mixed(style.fill, Qt::black, 0.4);
-        color.setAlphaF(static_cast<float>(share));
-        painter_.fillRect(rect.right(), rect.y(), 1, rect.height(), color);
-    }
-
-    void paint_label(const Span& span, const OpStyle& style, const QRect& rect) {
-        const QRect seen = rect.intersected(
-            QRect(scene_.label_width, rect.y(), scene_.time_width(), rect.height()));
-        const QString text = label_for(span, palette(), painter_.fontMetrics(), seen.width());
-        if (!text.isEmpty()) {
-            painter_.setPen(style.text);
-            painter_.drawText(seen, Qt::AlignCenter, text);
-        }
-    }
-
-    /// Up is faster than predicted, down is slower; full height from 10 % on.
-    void paint_strip(const Strip& strip) {
-        const int top =
-            scene_.ruler_height + static_cast<int>(std::lround(strip.y)) - scene_.scroll;
-        const int height = static_cast<int>(std::lround(strip.height));
-        const QRect rect(scene_.label_width, top, scene_.time_width(), height);
-        if (!in_sight(rect)) {
-            return;
-        }
-        const int middle = top + height / 2;
-        painter_.fillRect(rect.x(), middle, rect.width(), 1, palette().grid);
-        const Twin& twin = scene_.run->twin;
-        const auto bars = error_bars_of(*twin.row(Side::Predicted, strip.rank),
-                                        *twin.row(Side::Measured, strip.rank),
-                                        scene_.view,
-                                        scene_.time_width());
-        for (const ErrorBar& bar : bars) {
-            const double share = std::min(1.0, std::abs(bar.error) / full_error);
-            const int length = static_cast<int>(std::ceil(share * (height / 2 - 1)));
-            const bool faster = bar.error > 0;
-            const int gap = bar.width >= 4 ? 1 : 0;
-            painter_.fillRect(rect.x() + bar.x,
-                              faster ? middle - length : middle,
-                              bar.width - gap,
-                              length,
-                              faster ? palette().faster : palette().slower);
+    void paint_step_borders() {
+        const TimelineScene::Steps steps = scene_.steps_in_sight();
+        for (int step = std::max(1, steps.first); step <= steps.last; ++step) {
+            const int x = scene_.x_of(scene_.places.begin(step));
+            painter_.fillRect(x, 0, 1, scene_.size.height(), palette().faint_text);
         }
     }
 
@@ -234,80 +145,91 @@ class ScenePainter {
         }
     }
 
-    /// The selected action, its twin (dashed) and the one under the mouse.
-    void paint_marks() {
-        if (scene_.hovered && scene_.hovered != scene_.selection) {
-            outline(*scene_.hovered, QPen(palette().selection, 1));
-        }
-        if (!scene_.selection) {
-            return;
-        }
-        if (const auto twin = twin_of(scene_.run->twin, *scene_.selection)) {
-            outline(*twin, QPen(palette().selection, 2, Qt::DotLine));
-        }
-        outline(*scene_.selection, QPen(palette().selection, 3));
-    }
-
-    void outline(const SpanRef& ref, const QPen& pen) {
-        const QRect rect = rect_of(scene_, ref);
-        if (!rect.isEmpty()) {
-            QPen sharp = pen;
-            sharp.setJoinStyle(Qt::MiterJoin);
-            painter_.setPen(sharp);
-            painter_.setBrush(Qt::NoBrush);
-            painter_.drawRect(rect.adjusted(0, 0, -1, -1));
-        }
-    }
-
-    void paint_labels() {
+    void paint_labels(int top, int bottom, bool pinned) {
         painter_.save();
-        const QRect area(
-            0, scene_.ruler_height, scene_.label_width, scene_.size.height() - scene_.ruler_height);
+        const QRect area(0, top, scene_.label_width, bottom - top);
         painter_.setClipRect(area);
         painter_.fillRect(area, palette().window);
-        for (const Row& row : scene_.layout.rows) {
-            paint_row_label(row);
+        for (const Track& track : scene_.tracks) {
+            if (!track.hidden && track.pinned == pinned) {
+                paint_track_label(track, top, bottom);
+            }
         }
         painter_.fillRect(area.right(), area.y(), 1, area.height(), palette().grid);
         painter_.restore();
     }
 
-    void paint_row_label(const Row& row) {
-        QRect rect = row_rect(row);
-        rect.setLeft(padding);
-        rect.setWidth(label_text_width());
-        if (!in_sight(rect)) {
-            return;
+    /// The name of the rank beside all that it has, and what each of its rows is.
+    void paint_track_label(const Track& track, int top, int bottom) {
+        QRect whole;
+        const auto add = [&](double y, double height) {
+            QRect rect = scene_.rect_at(y, height);
+            rect.setLeft(padding);
+            rect.setWidth(label_text_width());
+            whole = whole.isNull() ? rect : whole.united(rect);
+            return rect;
+        };
+        for (const Row& row : scene_.layout.rows) {
+            if (row.rank == track.rank) {
+                const QRect rect = add(row.y, row.height);
+                if (!row.folded && rect.bottom() >= top && rect.top() < bottom) {
+                    paint_row_label(row, rect);
+                }
+            }
         }
-        const Row* const upper = scene_.layout.row_of(Side::Predicted, row.rank);
-        if (upper == nullptr || upper == &row) {
-            paint_rank_label(row, rect);
+        for (const Band& strip : scene_.layout.strips) {
+            if (strip.rank == track.rank) {
+                const QRect rect = add(strip.y, strip.height);
+                if (scene_.mode == Mode::Error) {
+                    paint_name(QStringLiteral("error"), rect);
+                }
+            }
         }
-        const auto& side = *scene_.run->side(row.side);
-        const auto rank = static_cast<std::size_t>(row.rank);
-        const int name_x = padding + rank_column(painter_.font());
-        painter_.setPen(palette().faint_text);
-        painter_.drawText(rect.adjusted(name_x - padding, 0, 0, 0),
-                          Qt::AlignLeft | Qt::AlignVCenter,
-                          qt(side_name(*scene_.run, row.side)));
-        painter_.setPen(palette().text);
-        painter_.drawText(rect,
-                          Qt::AlignRight | Qt::AlignVCenter,
-                          utilisation_text(side.ranks[rank].utilisation));
-    }
-
-    /// Beside all rows of the rank.
-    void paint_rank_label(const Row& first, const QRect& first_rect) {
-        QRect rect = first_rect;
-        const Row* const lower = scene_.layout.row_of(Side::Measured, first.rank);
-        if (lower != nullptr) {
-            rect.setBottom(row_rect(*lower).bottom());
+        for (const Band& curve : scene_.layout.curves) {
+            if (curve.rank == track.rank) {
+                paint_memory_label(track.rank, add(curve.y, curve.height));
+            }
         }
         painter_.save();
         painter_.setFont(bold(painter_.font()));
         painter_.setPen(palette().text);
-        painter_.drawText(rect, Qt::AlignLeft | Qt::AlignVCenter, rank_text(first.rank));
+        painter_.drawText(whole.adjusted(-padding / 2, -4, 0, 4),
+                          Qt::AlignLeft | Qt::AlignVCenter,
+                          track_marks(track) + rank_text(track.rank));
         painter_.restore();
+    }
+
+    void paint_name(const QString& name, const QRect& rect) {
+        painter_.setPen(palette().faint_text);
+        painter_.drawText(rect.adjusted(rank_column(painter_.font()) - padding, 0, 0, 0),
+                          Qt::AlignLeft | Qt::AlignVCenter,
+                          name);
+    }
+
+    void paint_value(const QString& value, const QRect& rect) {
+        painter_.setPen(palette().text);
+        painter_.drawText(rect, Qt::AlignRight | Qt::AlignVCenter, value);
+    }
+
+    void paint_row_label(const Row& row, const QRect& rect) {
+        const auto& side = *scene_.run->side(row.side);
+        paint_name(qt(side_name(*scene_.run, row.side)), rect);
+        const auto rank = static_cast<std::size_t>(row.rank);
+        if (rank < side.ranks.size()) {
+            paint_value(utilisation_text(side.ranks[rank].utilisation), rect);
+        }
+    }
+
+    void paint_memory_label(int rank, const QRect& rect) {
+        paint_name(QStringLiteral("memory"), rect);
+        Bytes peak;
+        for (const Side side : {Side::Predicted, Side::Measured}) {
+            const auto& data = scene_.run->side(side);
+            if (data && static_cast<std::size_t>(rank) < data->memory.size()) {
+                peak = data->memory[static_cast<std::size_t>(rank)].peak();
+            }
+        }
+        paint_value(qt(format_bytes(peak)), rect);
     }
 
     void paint_ruler() {
@@ -315,7 +237,10 @@ class ScenePainter {
         painter_.fillRect(area, palette().window);
         painter_.fillRect(0, area.bottom(), area.width(), 1, palette().grid);
         painter_.setPen(palette().faint_text);
-        painter_.drawText(QRect(padding, 0, label_text_width(), ruler_text_height()),
+        painter_.drawText(QRect(padding,
+                                scene_.ruler_height - tick_room - text_height() + 6,
+                                label_text_width(),
+                                text_height()),
                           Qt::AlignRight | Qt::AlignVCenter,
                           QStringLiteral("utilisation"));
         painter_.fillRect(scene_.label_width - 1, 0, 1, area.height(), palette().grid);
@@ -324,8 +249,14 @@ class ScenePainter {
         for (const Tick& tick : axis_.ticks) {
             paint_tick(tick);
         }
+        paint_step_names();
+        OverlayPainter(painter_, scene_).paint_in_ruler();
         paint_cursor_time();
         painter_.restore();
+    }
+
+    QRect tick_text_rect(int left, int width) const {
+        return {left, scene_.ruler_height - tick_room - text_height() + 6, width, text_height()};
     }
 
     void paint_tick(const Tick& tick) {
@@ -345,7 +276,32 @@ class ScenePainter {
                 std::clamp(x - width / 2,
                            scene_.label_width + 4,
                            std::max(scene_.label_width + 4, scene_.size.width() - width));
-            painter_.drawText(left, 0, width, ruler_text_height(), Qt::AlignCenter, text);
+            painter_.drawText(tick_text_rect(left, width), Qt::AlignCenter, text);
+        }
+    }
+
+    /// Above the times, where there are several steps: each name at the left of what is seen of it.
+    void paint_step_names() {
+        if (scene_.places.step_count() < 2) {
+            return;
+        }
+        const TimelineScene::Steps steps = scene_.steps_in_sight();
+        const int narrowest = painter_.fontMetrics().horizontalAdvance(QStringLiteral("0000"));
+        for (int step = steps.first; step <= steps.last; ++step) {
+            const int left = std::max(scene_.label_width, scene_.x_of(scene_.places.begin(step)));
+            const int right = scene_.x_of(scene_.places.end(step));
+            painter_.fillRect(left, 0, 1, scene_.ruler_height, palette().faint_text);
+            for (const QString& text :
+                 {QStringLiteral("step %1").arg(step), QString::number(step)}) {
+                if (right - left > narrowest &&
+                    painter_.fontMetrics().horizontalAdvance(text) + 10 <= right - left) {
+                    painter_.setPen(palette().faint_text);
+                    painter_.drawText(QRect(left + 5, 2, right - left, text_height()),
+                                      Qt::AlignLeft | Qt::AlignVCenter,
+                                      text);
+                    break;
+                }
+            }
         }
     }
 
@@ -363,14 +319,16 @@ class ScenePainter {
         const int x = std::clamp(scene_.label_width + *scene_.cursor_x - width / 2,
                                  scene_.label_width,
                                  std::max(scene_.label_width, scene_.size.width() - width));
-        const QRect chip(x, 2, width, ruler_text_height() - 2);
+        const QRect chip = tick_text_rect(x, width);
         painter_.fillRect(chip, palette().text);
         painter_.setPen(palette().background);
         painter_.drawText(chip, Qt::AlignCenter, text);
     }
 
     static int rank_column(const QFont& font) {
-        return QFontMetrics(bold(font)).horizontalAdvance(rank_text(0)) + 2 * padding;
+        return QFontMetrics(bold(font))
+                   .horizontalAdvance(track_marks({.pinned = true}) + rank_text(0)) +
+               2 * padding;
     }
 
     QPainter& painter_;
@@ -384,45 +342,24 @@ void paint_timeline(QPainter& painter, const TimelineScene& scene) {
     ScenePainter(painter, scene).paint();
 }
 
-QRect rect_of(const TimelineScene& scene, const SpanRef& ref) {
-    const Row* const row = scene.layout.row_of(ref.side, ref.rank);
-    const Span* const span = scene.run == nullptr ? nullptr : scene.run->twin.span(ref);
-    if (row == nullptr || span == nullptr) {
-        return {};
-    }
-    const auto pixel = [&](Duration time) {
-        const double x = std::clamp(scene.view.x_of(time), -8.0, scene.time_width() + 8.0);
-        return scene.label_width + static_cast<int>(std::lround(x));
-    };
-    const int left = pixel(span->begin);
-    return {left,
-            scene.ruler_height + static_cast<int>(std::lround(row->y)) - scene.scroll,
-            std::max(1, pixel(span->end) - left),
-            static_cast<int>(std::lround(row->height))};
-}
-
 int label_width_for(const RunData& run, const QFont& font) {
     const QFontMetrics metrics(font);
-    const int rank = QFontMetrics(bold(font)).horizontalAdvance(rank_text(run.twin.rank_count()));
-    int name = 0;
+    const int rank =
+        QFontMetrics(bold(font))
+            .horizontalAdvance(track_marks({.pinned = true}) + rank_text(run.twin.rank_count()));
+    int name = metrics.horizontalAdvance(QStringLiteral("memory"));
     for (const Side side : {Side::Predicted, Side::Measured}) {
         name = std::max(name, metrics.horizontalAdvance(qt(side_name(run, side))));
     }
-    return rank + name + metrics.horizontalAdvance(utilisation_text(1)) + 5 * padding;
+    const int value = std::max(metrics.horizontalAdvance(utilisation_text(1)),
+                               metrics.horizontalAdvance(QStringLiteral("100.00 MiB")));
+    return rank + name + value + 5 * padding;
 }
 
-void paint_sample(QPainter& painter, const QRect& rect, const OpStyle& style) {
-    painter.fillRect(rect, style.fill);
-    if (style.pattern != Qt::NoBrush) {
-        painter.setBrushOrigin(rect.topLeft());
-        painter.fillRect(rect, QBrush(style.hatch, style.pattern));
-    }
-}
-
-void paint_wait(QPainter& painter, const QRect& rect, const Palette& palette) {
-    painter.fillRect(rect, palette.wait_fill);
-    painter.setBrushOrigin(0, rect.y());
-    painter.fillRect(rect, QBrush(palette.wait_hatch, Qt::FDiagPattern));
+int ruler_height_for(const RunData* run, const QFont& font) {
+    const int line = QFontMetrics(font).height();
+    const bool steps = run != nullptr && run->twin.step_count() > 1;
+    return line + tick_room + (steps ? line : 0);
 }
 
 }  // namespace pipetwin::gui

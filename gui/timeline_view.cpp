@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <QApplication>
 #include <QHelpEvent>
 #include <QMouseEvent>
+#include <QNativeGestureEvent>
 #include <QPainter>
 #include <QScrollBar>
 #include <QToolTip>
@@ -21,29 +23,71 @@ constexpr double wheel_notch = 120;
 constexpr double zoom_per_notch = 1.2;
 constexpr double pan_per_notch = 0.1;
 constexpr int max_row_height = 72;
+constexpr std::size_t most_views = 100;  // that can be gone back to
 
 }  // namespace
 
-TimelineView::TimelineView(QWidget* parent) : QAbstractScrollArea(parent) {
+TimelineView::TimelineView(Selection* selection, QWidget* parent)
+    : QAbstractScrollArea(parent), selection_(selection) {
     scene_.palette = palette_of(Theme::Light);
     setFrameShape(QFrame::NoFrame);
     setFocusPolicy(Qt::StrongFocus);
     setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
     setMinimumSize(360, 160);
     viewport()->setMouseTracking(true);
+    connect(selection_, &Selection::span_changed, this, &TimelineView::take_selection);
+    connect(selection_, &Selection::range_changed, this, [this] {
+        scene_.overlay.range = selection_->range();
+        viewport()->update();
+    });
     announce_selection();
 }
 
-void TimelineView::show_run(const RunData* run) {
-    scene_.run = run;
-    scene_.selection.reset();
+void TimelineView::show_run(std::shared_ptr<const RunData> run) {
+    selection_->clear();
+    run_ = std::move(run);
+    scene_.run = run_.get();
     scene_.hovered.reset();
+    scene_.overlay = {.bubbles = scene_.overlay.bubbles};
     drag_.reset();
+    back_.clear();
+    forward_.clear();
     verticalScrollBar()->setValue(0);
+    scene_.tracks = has_run() ? tracks_of(twin().rank_count()) : Tracks{};
     relayout();
-    show_whole_run();
+    replace_steps();
+    show_step(has_run() ? scene_.run->main_step() : 0);
+    back_.clear();
     announce_selection();
-    emit selection_changed();
+    emit tracks_changed();
+}
+
+void TimelineView::update_run(std::shared_ptr<const RunData> run) {
+    const ViewTransform seen = scene_.view;
+    Tracks tracks = scene_.tracks;
+    run_ = std::move(run);
+    scene_.run = run_.get();
+    scene_.overlay.chain.clear();
+    scene_.overlay.arrows.clear();
+    scene_.overlay.critical.clear();
+    scene_.overlay.found.clear();
+    scene_.hovered.reset();
+    const int ranks = has_run() ? twin().rank_count() : 0;
+    if (static_cast<int>(tracks.size()) != ranks) {
+        tracks = tracks_of(ranks);
+    }
+    scene_.tracks = std::move(tracks);
+    if (selection_->span() && (!has_run() || !twin().span(*selection_->span()))) {
+        selection_->set_span(std::nullopt);
+    }
+    relayout();
+    replace_steps();
+    if (kept_in_sight_) {
+        show_step(has_run() ? scene_.run->main_step() : 0);
+    } else {
+        set_view(seen);
+    }
+    emit tracks_changed();
 }
 
 void TimelineView::set_colors(const Palette& palette) {
@@ -51,68 +95,188 @@ void TimelineView::set_colors(const Palette& palette) {
     viewport()->update();
 }
 
-void TimelineView::set_sides(Sides sides) {
-    if (sides == scene_.sides) {
+void TimelineView::set_mode(Mode mode) {
+    if (mode == scene_.mode) {
         return;
     }
-    scene_.sides = sides;
-    if (scene_.selection && !shows(sides, scene_.selection->side)) {
-        select(has_run() ? twin_of(scene_.run->twin, *scene_.selection) : std::nullopt);
-    }
+    scene_.mode = mode;
     relayout();
-    emit sides_changed();
+    if (scene_.selection &&
+        scene_.layout.row_of(scene_.selection->side, scene_.selection->rank) == nullptr) {
+        selection_->set_span(has_run() ? twin_of(twin(), *scene_.selection) : std::nullopt);
+    }
+    emit mode_changed();
 }
 
-void TimelineView::select(const std::optional<SpanRef>& ref) {
-    if (ref == scene_.selection) {
-        return;
-    }
-    scene_.selection = ref;
-    if (ref) {
-        bring_into_sight(*ref);
-    }
-    announce_selection();
+void TimelineView::set_alignment(Alignment alignment) {
+    scene_.alignment = alignment;
+    replace_steps();
+}
+
+void TimelineView::set_memory(bool shown) {
+    memory_ = shown;
+    relayout();
+}
+
+void TimelineView::set_bubbles(bool shown) {
+    scene_.overlay.bubbles = shown;
     viewport()->update();
-    emit selection_changed();
+}
+
+void TimelineView::set_tracks(Tracks tracks) {
+    if (tracks != scene_.tracks) {
+        scene_.tracks = std::move(tracks);
+        relayout();
+        emit tracks_changed();
+    }
+}
+
+template <class Change>
+void TimelineView::change_track(Change change) {
+    const std::optional<int> rank = rank_in_question();
+    Tracks tracks = scene_.tracks;
+    for (Track& track : tracks) {
+        if (track.rank == rank) {
+            change(track);
+        }
+    }
+    set_tracks(std::move(tracks));
+}
+
+void TimelineView::toggle_pin() {
+    change_track([](Track& track) { track.pinned = !track.pinned; });
+}
+
+void TimelineView::toggle_fold() {
+    change_track([](Track& track) { track.folded = !track.folded; });
+}
+
+std::optional<int> TimelineView::rank_in_question() const {
+    if (scene_.selection) {
+        return scene_.selection->rank;
+    }
+    return mouse_ ? rank_at(*mouse_) : std::nullopt;
+}
+
+void TimelineView::set_chain(std::vector<SpanRef> chain, std::vector<Arrow> arrows) {
+    scene_.overlay.chain = std::move(chain);
+    scene_.overlay.arrows = std::move(arrows);
+    viewport()->update();
+}
+
+void TimelineView::set_critical(std::vector<SpanRef> critical) {
+    scene_.overlay.critical = std::move(critical);
+    viewport()->update();
+}
+
+void TimelineView::set_found(std::vector<SpanRef> found) {
+    scene_.overlay.found = std::move(found);
+    viewport()->update();
+}
+
+void TimelineView::go_to(const SpanRef& ref) {
+    if (has_run() && scene_.layout.row_of(ref.side, ref.rank) == nullptr) {
+        set_mode(Mode::Both);
+    }
+    selection_->set_span(ref);
+    bring_into_sight(ref);
 }
 
 void TimelineView::zoom(double factor) {
     const double x = scene_.cursor_x ? *scene_.cursor_x : scene_.time_width() / 2.0;
-    whole_run_ = false;
+    kept_in_sight_.reset();
     set_view(scene_.view.zoomed(factor, x));
 }
 
 void TimelineView::pan(double share) {
-    whole_run_ = false;
+    kept_in_sight_.reset();
     set_view(scene_.view.panned(share * scene_.time_width()));
 }
 
 void TimelineView::show_whole_run() {
-    whole_run_ = true;
-    const Duration length = has_run() ? scene_.run->twin.length() : Duration{0};
-    set_view(fitted(Duration{0}, length, scene_.time_width()));
+    show_range({.begin = Duration{0}, .end = scene_.places.length()});
 }
 
-void TimelineView::fit_selection() {
-    const Span* const span =
-        has_run() && scene_.selection ? scene_.run->twin.span(*scene_.selection) : nullptr;
-    if (span == nullptr) {
+void TimelineView::show_step(int step) {
+    if (step < 0 || step >= scene_.places.step_count()) {
         show_whole_run();
         return;
     }
-    whole_run_ = false;
-    set_view(fitted(span->begin, span->end, scene_.time_width()));
+    show_range({.begin = scene_.places.begin(step), .end = scene_.places.end(step)});
+}
+
+void TimelineView::show_range(const TimeRange& range) {
+    jump_to(fitted(range.begin, range.end, scene_.time_width()));
+    kept_in_sight_ = range;
+}
+
+void TimelineView::centre_or_fit_selection() {
+    const std::optional<TimeRange> range =
+        scene_.selection ? range_of(scene_, *scene_.selection) : std::nullopt;
+    if (!range) {
+        show_whole_run();
+        return;
+    }
+    const double middle = (scene_.view.x_of(range->begin) + scene_.view.x_of(range->end)) / 2;
+    const ViewTransform centred = clamped(scene_.view.panned(middle - scene_.time_width() / 2.0),
+                                          scene_.places.length(),
+                                          scene_.time_width());
+    const bool is_centred = std::abs(centred.x_of(scene_.view.origin)) < 2;
+    if (is_centred) {
+        show_range(*range);
+    } else {
+        jump_to(centred);
+    }
+}
+
+void TimelineView::remember_view() {
+    if (back_.empty() || back_.back() != scene_.view) {
+        back_.push_back(scene_.view);
+    }
+    if (back_.size() > most_views) {
+        back_.erase(back_.begin());
+    }
+    forward_.clear();
+}
+
+void TimelineView::jump_to(const ViewTransform& view) {
+    remember_view();
+    kept_in_sight_.reset();
+    set_view(view);
+}
+
+void TimelineView::go_back() {
+    if (!back_.empty()) {
+        forward_.push_back(scene_.view);
+        kept_in_sight_.reset();
+        set_view(std::exchange(back_.back(), {}));
+        back_.pop_back();
+    }
+}
+
+void TimelineView::go_forward() {
+    if (!forward_.empty()) {
+        back_.push_back(scene_.view);
+        kept_in_sight_.reset();
+        set_view(std::exchange(forward_.back(), {}));
+        forward_.pop_back();
+    }
+}
+
+int TimelineView::current_step() const {
+    return scene_.places.step_count() == 0
+               ? 0
+               : scene_.places.step_at(scene_.view.time_at(scene_.time_width() / 2.0));
 }
 
 void TimelineView::select_next(int direction) {
     if (!has_run()) {
         return;
     }
-    const Twin& twin = scene_.run->twin;
-    const auto target = scene_.selection ? next_in_row(twin, *scene_.selection, direction)
-                                         : first_action(twin, scene_.sides);
+    const auto target = scene_.selection ? next_in_row(twin(), *scene_.selection, direction)
+                                         : first_action(twin(), scene_.mode, current_step());
     if (target) {
-        select(target);
+        go_to(*target);
     }
 }
 
@@ -120,12 +284,11 @@ void TimelineView::select_in_next_row(int direction) {
     if (!has_run()) {
         return;
     }
-    const Twin& twin = scene_.run->twin;
     const auto target = scene_.selection
-                            ? in_next_row(twin, scene_.sides, *scene_.selection, direction)
-                            : first_action(twin, scene_.sides);
+                            ? in_next_row(twin(), scene_.mode, *scene_.selection, direction)
+                            : first_action(twin(), scene_.mode, current_step());
     if (target) {
-        select(target);
+        go_to(*target);
     }
 }
 
@@ -133,16 +296,45 @@ void TimelineView::swap_to_twin() {
     if (!has_run() || !scene_.selection) {
         return;
     }
-    const auto target = twin_of(scene_.run->twin, *scene_.selection);
+    const auto target = twin_of(twin(), *scene_.selection);
     if (!target) {
         return;
     }
-    if (!shows(scene_.sides, target->side)) {
-        // set_sides moves the selection to the twin, since the old side disappears.
-        set_sides(target->side == Side::Predicted ? Sides::Predicted : Sides::Measured);
+    if (scene_.layout.row_of(target->side, target->rank) == nullptr) {
+        // set_mode moves the selection to the twin, since the old side disappears.
+        set_mode(target->side == Side::Predicted ? Mode::Predicted : Mode::Measured);
     } else {
-        select(target);
+        go_to(*target);
     }
+}
+
+void TimelineView::select_range_of_action() {
+    if (scene_.selection) {
+        selection_->set_range(range_of(scene_, *scene_.selection));
+    }
+}
+
+void TimelineView::add_mark() {
+    if (!has_run()) {
+        return;
+    }
+    const std::optional<TimeRange> selected =
+        scene_.selection ? range_of(scene_, *scene_.selection) : std::nullopt;
+    const double x = scene_.cursor_x ? *scene_.cursor_x : scene_.time_width() / 2.0;
+    scene_.overlay.marks.push_back(selected ? selected->begin : scene_.view.time_at(x));
+    viewport()->update();
+}
+
+void TimelineView::clear_marks() {
+    scene_.overlay.marks.clear();
+    viewport()->update();
+}
+
+void TimelineView::clear() {
+    scene_.overlay.ruler.reset();
+    scene_.overlay.found.clear();
+    selection_->clear();
+    viewport()->update();
 }
 
 bool TimelineView::viewportEvent(QEvent* event) {
@@ -156,6 +348,13 @@ bool TimelineView::viewportEvent(QEvent* event) {
             QToolTip::hideText();
         }
         return true;
+    }
+    if (event->type() == QEvent::NativeGesture) {
+        const auto* const gesture = static_cast<QNativeGestureEvent*>(event);
+        if (gesture->gestureType() == Qt::ZoomNativeGesture) {
+            zoom(1 + gesture->value());
+            return true;
+        }
     }
     if (event->type() == QEvent::Leave) {
         hover(std::nullopt);
@@ -171,8 +370,8 @@ void TimelineView::paintEvent(QPaintEvent* /*event*/) {
 
 void TimelineView::resizeEvent(QResizeEvent* /*event*/) {
     relayout();
-    if (whole_run_) {
-        show_whole_run();
+    if (kept_in_sight_) {
+        set_view(fitted(kept_in_sight_->begin, kept_in_sight_->end, scene_.time_width()));
     } else {
         set_view(scene_.view);
     }
@@ -181,27 +380,37 @@ void TimelineView::resizeEvent(QResizeEvent* /*event*/) {
 void TimelineView::wheelEvent(QWheelEvent* event) {
     const QPointF position = event->position();
     const double notches = event->angleDelta().y() / wheel_notch;
-    if (position.x() < scene_.label_width) {
+    const bool zooms = event->modifiers().testFlag(Qt::ControlModifier);
+    const bool pans = event->modifiers().testFlag(Qt::ShiftModifier);
+    if (!zooms && !pans && event->angleDelta().x() == 0) {
         QAbstractScrollArea::wheelEvent(event);
         return;
     }
     event->accept();
-    if (event->modifiers().testFlag(Qt::ShiftModifier)) {
-        pan(-notches * pan_per_notch);
-    } else if (event->angleDelta().x() != 0) {
-        pan(-event->angleDelta().x() / wheel_notch * pan_per_notch);
-    } else {
-        whole_run_ = false;
-        const double x = position.x() - scene_.label_width;
+    if (zooms) {
+        kept_in_sight_.reset();
+        const double x = std::max(0.0, position.x() - scene_.label_width);
         set_view(scene_.view.zoomed(std::pow(zoom_per_notch, notches), x));
+    } else if (pans) {
+        pan(-notches * pan_per_notch);
+    } else {
+        pan(-event->angleDelta().x() / wheel_notch * pan_per_notch);
     }
     hover(position.toPoint());
 }
 
 void TimelineView::mousePressEvent(QMouseEvent* event) {
-    if (event->button() == Qt::LeftButton || event->button() == Qt::MiddleButton) {
-        drag_ = Drag{.start = event->pos(), .last = event->pos()};
+    const bool left = event->button() == Qt::LeftButton;
+    if (!left && event->button() != Qt::MiddleButton) {
+        return;
     }
+    const DragKind kind = !left                                              ? DragKind::Pan
+                          : event->modifiers().testFlag(Qt::ControlModifier) ? DragKind::Measure
+                                                                             : DragKind::Select;
+    drag_ = Drag{.kind = kind,
+                 .start = event->pos(),
+                 .last = event->pos(),
+                 .from = scene_.view.time_at(event->pos().x() - scene_.label_width)};
 }
 
 void TimelineView::mouseMoveEvent(QMouseEvent* event) {
@@ -211,25 +420,55 @@ void TimelineView::mouseMoveEvent(QMouseEvent* event) {
     }
     const QPoint moved = event->pos() - drag_->start;
     drag_->moving = drag_->moving || moved.manhattanLength() >= QApplication::startDragDistance();
-    if (!drag_->moving) {
-        return;
+    if (drag_->moving) {
+        follow_drag(event->pos());
     }
-    viewport()->setCursor(Qt::ClosedHandCursor);
-    const QPoint step = event->pos() - drag_->last;
-    drag_->last = event->pos();
-    whole_run_ = false;
-    set_view(scene_.view.panned(-step.x()));
-    verticalScrollBar()->setValue(verticalScrollBar()->value() - step.y());
-    hover(event->pos());
+}
+
+void TimelineView::follow_drag(QPoint position) {
+    const Duration to = scene_.view.time_at(position.x() - scene_.label_width);
+    const auto [begin, end] = std::minmax(drag_->from, to);
+    switch (drag_->kind) {
+        case DragKind::Select:
+            if (drag_->start.x() >= scene_.label_width && has_run()) {
+                selection_->set_range(TimeRange{.begin = begin, .end = end});
+            }
+            break;
+        case DragKind::Measure:
+            scene_.overlay.ruler = TimeRange{.begin = begin, .end = end};
+            break;
+        case DragKind::Pan: {
+            viewport()->setCursor(Qt::ClosedHandCursor);
+            const QPoint step = position - drag_->last;
+            kept_in_sight_.reset();
+            set_view(scene_.view.panned(-step.x()));
+            verticalScrollBar()->setValue(verticalScrollBar()->value() - step.y());
+            break;
+        }
+    }
+    drag_->last = position;
+    hover(position);
 }
 
 void TimelineView::mouseReleaseEvent(QMouseEvent* event) {
     const bool click = drag_ && !drag_->moving && event->button() == Qt::LeftButton;
     drag_.reset();
     viewport()->unsetCursor();
-    if (click) {
-        select(span_at(event->pos()));
+    if (!click) {
+        return;
     }
+    const bool on_label = event->pos().x() < scene_.label_width;
+    if (on_label) {
+        const std::optional<int> rank = rank_at(event->pos());
+        Tracks tracks = scene_.tracks;
+        for (Track& track : tracks) {
+            track.folded = track.rank == rank ? !track.folded : track.folded;
+        }
+        set_tracks(std::move(tracks));
+        return;
+    }
+    selection_->set_span(span_at(event->pos()));
+    selection_->set_range(std::nullopt);
 }
 
 void TimelineView::changeEvent(QEvent* event) {
@@ -250,27 +489,49 @@ std::optional<SpanRef> TimelineView::span_at(QPoint position) const {
     if (!has_run() || x < 0 || y < 0) {
         return std::nullopt;
     }
-    return hit(scene_.run->twin, scene_.layout, scene_.view, x, y + scene_.scroll);
+    return hit(twin(),
+               scene_.places,
+               scene_.layout,
+               scene_.view,
+               x,
+               scene_.layout.from_screen(y, scene_.scroll));
+}
+
+std::optional<int> TimelineView::rank_at(QPoint position) const {
+    const int y = position.y() - scene_.ruler_height;
+    return y < 0 ? std::nullopt
+                 : scene_.layout.rank_at(scene_.layout.from_screen(y, scene_.scroll));
 }
 
 void TimelineView::set_view(const ViewTransform& view) {
-    const Duration length = has_run() ? scene_.run->twin.length() : Duration{0};
-    scene_.view = clamped(view, length, scene_.time_width());
+    scene_.view = clamped(view, scene_.places.length(), scene_.time_width());
+    viewport()->update();
+    emit view_changed();
+}
+
+/// Where the steps stand depends on the run, the alignment and, of that, on the selection.
+void TimelineView::replace_steps() {
+    scene_.places =
+        has_run() ? StepPlaces(twin(), scene_.alignment, scene_.selection) : StepPlaces();
     viewport()->update();
 }
 
-/// Everything that depends on the run, the sides, the font and the size of the viewport.
+/// Everything that depends on the run, the mode, the tracks, the font and the size of the viewport.
 void TimelineView::relayout() {
     const QFontMetrics metrics(font());
     scene_.size = viewport()->size();
-    scene_.ruler_height = metrics.height() + 14;
+    scene_.ruler_height = ruler_height_for(scene_.run, font());
     scene_.label_width = has_run() ? label_width_for(*scene_.run, font()) : 0;
     const int height = std::max(0, scene_.size.height() - scene_.ruler_height);
     if (has_run()) {
-        const Twin& twin = scene_.run->twin;
         const RowHeights heights{.least = metrics.height() + 2, .most = max_row_height};
-        scene_.layout =
-            layout_rows(twin, scene_.sides, filling(twin, scene_.sides, height, heights));
+        const auto& measured = scene_.run->measured;
+        const auto& predicted = scene_.run->predicted;
+        const bool memory = memory_ && ((predicted && !predicted->memory.empty()) ||
+                                        (measured && !measured->memory.empty()));
+        const RowMetrics rows =
+            filling(twin(), scene_.mode, scene_.tracks, memory, height, heights);
+        scene_.layout = layout_rows(twin(), scene_.mode, scene_.tracks, rows);
     } else {
         scene_.layout = {};
     }
@@ -283,20 +544,20 @@ void TimelineView::relayout() {
 }
 
 void TimelineView::bring_into_sight(const SpanRef& ref) {
-    const Span* const span = has_run() ? scene_.run->twin.span(ref) : nullptr;
-    if (span == nullptr) {
+    const std::optional<TimeRange> range = range_of(scene_, ref);
+    if (!range) {
         return;
     }
     const double width = scene_.time_width();
-    const double begin = scene_.view.x_of(span->begin);
-    const double end = scene_.view.x_of(span->end);
+    const double begin = scene_.view.x_of(range->begin);
+    const double end = scene_.view.x_of(range->end);
     if (end <= 0 || begin >= width) {
-        whole_run_ = false;
-        set_view(scene_.view.panned((begin + end) / 2 - width / 2));
+        jump_to(scene_.view.panned((begin + end) / 2 - width / 2));
     }
-    if (const Row* const row = scene_.layout.row_of(ref.side, ref.rank)) {
+    const Row* const row = scene_.layout.row_of(ref.side, ref.rank);
+    if (row != nullptr && row->y >= scene_.layout.pinned_height) {
         QScrollBar* const bar = verticalScrollBar();
-        const int top = static_cast<int>(row->y);
+        const int top = static_cast<int>(row->y - scene_.layout.pinned_height);
         const int bottom = static_cast<int>(row->y + row->height) + 1;
         const int height = scene_.size.height() - scene_.ruler_height;
         bar->setValue(std::min(std::max(bar->value(), bottom - height), top));
@@ -304,10 +565,20 @@ void TimelineView::bring_into_sight(const SpanRef& ref) {
 }
 
 void TimelineView::hover(const std::optional<QPoint>& position) {
+    mouse_ = position;
     const bool in_time_area = position && position->x() >= scene_.label_width && has_run();
     scene_.cursor_x =
         in_time_area ? std::optional(position->x() - scene_.label_width) : std::nullopt;
     scene_.hovered = in_time_area ? span_at(*position) : std::nullopt;
+    viewport()->update();
+}
+
+void TimelineView::take_selection() {
+    scene_.selection = selection_->span();
+    if (scene_.alignment == Alignment::Selected) {
+        replace_steps();
+    }
+    announce_selection();
     viewport()->update();
 }
 

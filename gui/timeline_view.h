@@ -1,42 +1,75 @@
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include <QAbstractScrollArea>
 #include <QPoint>
 
+#include "gui/selection.h"
 #include "gui/timeline_painter.h"
 
 namespace pipetwin::gui {
 
-/// The timelines on one time axis: shows a run, keeps what is seen of it and what is selected.
+/// The timelines on one time axis: shows a run and keeps what is seen of it. What is selected
+/// stands in the Selection.
 ///
-/// Mouse: the wheel zooms at the cursor (over the labels: scrolls the ranks), with Shift it pans;
-/// dragging pans, a click selects. Keys are the main window's: they call the functions below.
+/// Mouse: the wheel scrolls the ranks, with Ctrl it zooms at the cursor, with Shift it pans;
+/// dragging selects a range, with the middle button it pans, with Ctrl it measures; a click selects
+/// an action, on a rank's name folds it. Keys are the main window's: they call the functions below.
 class TimelineView : public QAbstractScrollArea {
     Q_OBJECT
 
   public:
-    explicit TimelineView(QWidget* parent = nullptr);
+    /// `selection` must outlive the view.
+    explicit TimelineView(Selection* selection, QWidget* parent = nullptr);
 
-    /// Shows all of `run`, which must outlive the view or be replaced before it dies. Null shows
-    /// nothing.
-    void show_run(const RunData* run);
+    /// Shows the main step of `run`. Null shows nothing. The selection is cleared.
+    void show_run(std::shared_ptr<const RunData> run);
+
+    /// Goes on with another state of the same run: what is seen, selected, pinned and folded stays.
+    void update_run(std::shared_ptr<const RunData> run);
+
     void set_colors(const Palette& palette);
 
-    Sides sides() const { return scene_.sides; }
-    void set_sides(Sides sides);
+    Mode mode() const { return scene_.mode; }
+    void set_mode(Mode mode);
+    Alignment alignment() const { return scene_.alignment; }
+    void set_alignment(Alignment alignment);
+    bool shows_memory() const { return memory_; }
+    void set_memory(bool shown);
+    bool shows_bubbles() const { return scene_.overlay.bubbles; }
+    void set_bubbles(bool shown);
 
-    std::optional<SpanRef> selection() const { return scene_.selection; }
-    void select(const std::optional<SpanRef>& ref);
+    const Tracks& tracks() const { return scene_.tracks; }
+    void set_tracks(Tracks tracks);
+    /// Of the rank of the selection, else of the one under the mouse.
+    void toggle_pin();
+    void toggle_fold();
+
+    /// What other parts of the window lay over the rows.
+    void set_chain(std::vector<SpanRef> chain, std::vector<Arrow> arrows);
+    void set_critical(std::vector<SpanRef> critical);
+    void set_found(std::vector<SpanRef> found);
+
+    /// Selects an action and brings it into sight.
+    void go_to(const SpanRef& ref);
 
     /// At the mouse where it is over the time area, else at the middle.
     void zoom(double factor);
     /// By a share of what is seen; above 0 to later times.
     void pan(double share);
     void show_whole_run();
-    /// Without a selection the same as show_whole_run.
-    void fit_selection();
+    void show_step(int step);
+    void show_range(const TimeRange& range);
+    /// The selected action in the middle; asked again while it is there, it fills the window.
+    /// Without a selection the whole run.
+    void centre_or_fit_selection();
+
+    /// What was seen before, and after that again.
+    void go_back();
+    void go_forward();
 
     /// Selects the next (+1) or previous (-1) action of the row, or the first one of all.
     void select_next(int direction);
@@ -44,15 +77,27 @@ class TimelineView : public QAbstractScrollArea {
     void select_in_next_row(int direction);
     /// Goes to the same action on the other side, showing that side if it is hidden.
     void swap_to_twin();
+    /// The selected action becomes the selected range.
+    void select_range_of_action();
+    /// At the selected action's begin, else at the mouse, else in the middle.
+    void add_mark();
+    void clear_marks();
+    /// The selection, the range, the ruler; the marks stay.
+    void clear();
 
+    /// The step in the middle of the window.
+    int current_step() const;
+
+    const TimelineScene& scene() const { return scene_; }
     const ViewTransform& transform() const { return scene_.view; }
 
     /// Where a span lies on the viewport.
     QRect place_of(const SpanRef& ref) const { return rect_of(scene_, ref); }
 
   signals:
-    void selection_changed();
-    void sides_changed();
+    void mode_changed();
+    void view_changed();
+    void tracks_changed();
 
   protected:
     bool viewportEvent(QEvent* event) override;
@@ -66,24 +111,46 @@ class TimelineView : public QAbstractScrollArea {
     void scrollContentsBy(int dx, int dy) override;
 
   private:
-    /// Where the left button went down, and how far the picture has followed since.
+    enum class DragKind { Select, Pan, Measure };
+
+    /// Where a button went down, and how far the picture has followed since.
     struct Drag {
+        DragKind kind{};
         QPoint start;
         QPoint last;
+        Duration from{};
         bool moving = false;
     };
 
-    bool has_run() const { return scene_.run != nullptr && !scene_.run->empty(); }
+    bool has_run() const { return scene_.has_run(); }
+    const Twin& twin() const { return scene_.run->twin; }
     std::optional<SpanRef> span_at(QPoint position) const;
+    std::optional<int> rank_at(QPoint position) const;
+    std::optional<int> rank_in_question() const;
     void set_view(const ViewTransform& view);
+    /// As set_view, but what was seen can be come back to.
+    void jump_to(const ViewTransform& view);
+    void remember_view();
     void relayout();
+    void replace_steps();
     void bring_into_sight(const SpanRef& ref);
     void hover(const std::optional<QPoint>& position);
+    void follow_drag(QPoint position);
+    void take_selection();
     void announce_selection();
+    template <class Change>
+    void change_track(Change change);
 
+    Selection* selection_;
+    std::shared_ptr<const RunData> run_;
     TimelineScene scene_;
     std::optional<Drag> drag_;
-    bool whole_run_ = true;  ///< keep showing all of it when the window grows
+    std::optional<QPoint> mouse_;
+    bool memory_ = true;
+    /// Keep showing all of this when the window grows: until the user moves.
+    std::optional<TimeRange> kept_in_sight_;
+    std::vector<ViewTransform> back_;
+    std::vector<ViewTransform> forward_;
 };
 
 }  // namespace pipetwin::gui

@@ -1,24 +1,15 @@
 #include "gui/twin.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace pipetwin::gui {
 
 namespace {
 
-int size_of(const std::vector<Span>& row) {
-    return static_cast<int>(row.size());
-}
-
-bool takes_time(const Span& span) {
-    return span.end > span.begin;
-}
-
 /// How far `time` lies outside the span; zero inside.
-Duration distance(const Span& span, Duration time) {
-    return std::max({Duration{0}, span.begin - time, time - span.end});
+Duration distance(const RowIndex& row, int cell, Duration time) {
+    return std::max({Duration{0}, row.begin(cell) - time, time - row.end(cell)});
 }
 
 /// The action at the other end of a message; nothing for what is no message.
@@ -37,36 +28,34 @@ std::optional<Action> other_end(const Action& action) {
     }
 }
 
-struct RowPlace {
-    int rank = 0;
-    Side side{};
-};
-
-/// The rows on the screen from top to bottom.
-std::vector<RowPlace> shown_rows(const Twin& twin, Sides sides) {
-    std::vector<RowPlace> rows;
-    for (int rank = 0; rank < twin.rank_count(); ++rank) {
-        for (const Side side : {Side::Predicted, Side::Measured}) {
-            if (shows(sides, side) && twin.row(side, rank) != nullptr) {
-                rows.push_back({.rank = rank, .side = side});
-            }
+/// The nearest in time that takes some.
+std::optional<int> nearest_cell(const RowIndex& row, Duration time) {
+    const int after = row.first_ending_after(time);
+    std::optional<int> nearest;
+    const auto look = [&](int cell, int direction) {
+        while (cell >= 0 && cell < row.size() && !row.takes_time(cell)) {
+            cell += direction;
         }
-    }
-    return rows;
+        const bool there = cell >= 0 && cell < row.size();
+        if (there && (!nearest || distance(row, cell, time) < distance(row, *nearest, time))) {
+            nearest = cell;
+        }
+    };
+    look(after - 1, -1);
+    look(after, +1);
+    return nearest;
 }
 
-std::optional<SpanRef> nearest_in_row(const Twin& twin, const RowPlace& place, Duration time) {
-    const std::vector<Span>& row = *twin.row(place.side, place.rank);
-    std::optional<SpanRef> nearest;
-    Duration best = Duration::max();
-    for (int cell = 0; cell < size_of(row); ++cell) {
-        const Span& span = row[static_cast<std::size_t>(cell)];
-        if (takes_time(span) && distance(span, time) < best) {
-            best = distance(span, time);
-            nearest = SpanRef{.side = place.side, .rank = place.rank, .cell = cell};
-        }
+std::optional<SpanRef> nearest_in_row(const Twin& twin,
+                                      const RowPlace& place,
+                                      int step,
+                                      Duration time) {
+    const RowIndex* const row = twin.row(place.side, step, place.rank);
+    const std::optional<int> cell = row == nullptr ? std::nullopt : nearest_cell(*row, time);
+    if (!cell) {
+        return std::nullopt;
     }
-    return nearest;
+    return SpanRef{.side = place.side, .step = step, .rank = place.rank, .cell = *cell};
 }
 
 }  // namespace
@@ -75,113 +64,162 @@ Side other(Side side) {
     return side == Side::Predicted ? Side::Measured : Side::Predicted;
 }
 
-bool shows(Sides sides, Side side) {
-    return sides == Sides::Both || (sides == Sides::Predicted) == (side == Side::Predicted);
-}
-
-Sides next(Sides sides) {
-    switch (sides) {
-        case Sides::Both:
-            return Sides::Predicted;
-        case Sides::Predicted:
-            return Sides::Measured;
-        case Sides::Measured:
+bool shows(Mode mode, Side side) {
+    switch (mode) {
+        case Mode::Both:
+            return true;
+        case Mode::Predicted:
+            return side == Side::Predicted;
+        case Mode::Measured:
+        case Mode::Ghost:
+            return side == Side::Measured;
+        case Mode::Error:
             break;
     }
-    return Sides::Both;
+    return false;
 }
 
-const Timeline* Twin::timeline(Side side) const {
-    const std::optional<Timeline>& timeline = side == Side::Predicted ? predicted : measured;
-    return timeline ? &*timeline : nullptr;
+Side main_side(Mode mode) {
+    return mode == Mode::Both || mode == Mode::Predicted ? Side::Predicted : Side::Measured;
 }
 
-const std::vector<Span>* Twin::row(Side side, int rank) const {
-    const Timeline* const wanted = timeline(side);
+Mode next(Mode mode) {
+    return mode == Mode::Ghost ? Mode::Both : static_cast<Mode>(static_cast<int>(mode) + 1);
+}
+
+StepRows::StepRows(const Timeline& timeline)
+    : origin(timeline.origin), length(step_time(timeline)), pipeline(pipeline_time(timeline)) {
+    Timeline moved = aligned(timeline);
+    ranks = std::vector<RowIndex>(moved.ranks.begin(), moved.ranks.end());
+    links = std::move(moved.links);
+    host_copies = std::move(moved.host_copies);
+}
+
+Timeline StepRows::timeline() const {
+    Timeline timeline{.origin = origin, .ranks = {}, .links = links, .host_copies = host_copies};
+    timeline.ranks.reserve(ranks.size());
+    for (const RowIndex& row : ranks) {
+        timeline.ranks.push_back(row.spans());
+    }
+    return timeline;
+}
+
+bool Twin::has(Side side) const {
+    return !(side == Side::Predicted ? predicted : measured).empty();
+}
+
+int Twin::step_count() const {
+    return static_cast<int>(std::max(predicted.size(), measured.size()));
+}
+
+const StepRows* Twin::step(Side side, int step) const {
+    const std::vector<StepRows>& steps = side == Side::Predicted ? predicted : measured;
+    if (step < 0 || step >= step_count() || steps.empty()) {
+        return nullptr;
+    }
+    if (side == Side::Predicted && steps.size() == 1) {
+        return &steps.front();
+    }
+    const auto wanted = static_cast<std::size_t>(step);
+    return wanted < steps.size() ? &steps[wanted] : nullptr;
+}
+
+const RowIndex* Twin::row(Side side, int step_number, int rank) const {
+    const StepRows* const wanted = step(side, step_number);
     if (wanted == nullptr || rank < 0 || std::cmp_greater_equal(rank, wanted->ranks.size())) {
         return nullptr;
     }
     return &wanted->ranks[static_cast<std::size_t>(rank)];
 }
 
-const Span* Twin::span(const SpanRef& ref) const {
-    const std::vector<Span>* const spans = row(ref.side, ref.rank);
-    if (spans == nullptr || ref.cell < 0 || ref.cell >= size_of(*spans)) {
-        return nullptr;
+std::optional<Span> Twin::span(const SpanRef& ref) const {
+    const RowIndex* const spans = row(ref);
+    if (spans == nullptr || ref.cell < 0 || ref.cell >= spans->size()) {
+        return std::nullopt;
     }
-    return &(*spans)[static_cast<std::size_t>(ref.cell)];
+    return (*spans)[ref.cell];
 }
 
 int Twin::rank_count() const {
     std::size_t count = 0;
     for (const Side side : {Side::Predicted, Side::Measured}) {
-        if (const Timeline* const present = timeline(side)) {
-            count = std::max(count, present->ranks.size());
+        if (const StepRows* const first = step(side, 0)) {
+            count = std::max(count, first->ranks.size());
         }
     }
     return static_cast<int>(count);
 }
 
-Duration Twin::length() const {
-    Duration last{0};
+Duration Twin::length(int step_number) const {
+    Duration longest{0};
     for (const Side side : {Side::Predicted, Side::Measured}) {
-        for (int rank = 0; rank < rank_count(); ++rank) {
-            const std::vector<Span>* const spans = row(side, rank);
-            if (spans != nullptr && !spans->empty()) {
-                last = std::max(last, spans->back().end);
+        if (const StepRows* const rows = step(side, step_number)) {
+            longest = std::max(longest, rows->length);
+        }
+    }
+    return longest;
+}
+
+std::vector<RowPlace> shown_rows(const Twin& twin, Mode mode) {
+    std::vector<RowPlace> rows;
+    for (int rank = 0; rank < twin.rank_count(); ++rank) {
+        for (const Side side : {Side::Predicted, Side::Measured}) {
+            if (shows(mode, side) && twin.row(side, 0, rank) != nullptr) {
+                rows.push_back({.side = side, .rank = rank});
             }
         }
     }
-    return last;
+    return rows;
 }
 
 std::optional<SpanRef> next_in_row(const Twin& twin, const SpanRef& from, int direction) {
     SpanRef at = from;
-    do {
-        at.cell += direction;
-        const Span* const span = twin.span(at);
-        if (span == nullptr) {
-            return std::nullopt;
+    at.cell += direction;
+    while (const RowIndex* const row = twin.row(at)) {
+        for (; at.cell >= 0 && at.cell < row->size(); at.cell += direction) {
+            if (row->takes_time(at.cell)) {
+                return at;
+            }
         }
-        if (takes_time(*span)) {
-            return at;
-        }
-    } while (true);
+        at.step += direction;
+        const RowIndex* const beyond = twin.row(at);
+        at.cell = direction > 0 || beyond == nullptr ? 0 : beyond->size() - 1;
+    }
+    return std::nullopt;
 }
 
 std::optional<SpanRef> twin_of(const Twin& twin, const SpanRef& of) {
-    const SpanRef there{.side = other(of.side), .rank = of.rank, .cell = of.cell};
-    const Span* const here = twin.span(of);
-    const Span* const found = twin.span(there);
-    if (here == nullptr || found == nullptr || found->action != here->action) {
+    SpanRef there = of;
+    there.side = other(of.side);
+    const std::optional<Span> here = twin.span(of);
+    const std::optional<Span> found = twin.span(there);
+    if (!here || !found || found->action != here->action) {
         return std::nullopt;
     }
     return there;
 }
 
 std::optional<SpanRef> in_next_row(const Twin& twin,
-                                   Sides sides,
+                                   Mode mode,
                                    const SpanRef& from,
                                    int direction) {
-    const Span* const here = twin.span(from);
-    if (here == nullptr) {
+    const std::optional<Span> here = twin.span(from);
+    if (!here) {
         return std::nullopt;
     }
-    const std::vector<RowPlace> rows = shown_rows(twin, sides);
-    const auto current = std::find_if(rows.begin(), rows.end(), [&](const RowPlace& place) {
-        return place.rank == from.rank && place.side == from.side;
-    });
+    const std::vector<RowPlace> rows = shown_rows(twin, mode);
+    const auto current = std::ranges::find(rows, RowPlace{.side = from.side, .rank = from.rank});
     const auto wanted = (current - rows.begin()) + direction;
     if (current == rows.end() || wanted < 0 || wanted >= std::ssize(rows)) {
         return std::nullopt;
     }
     const Duration middle = here->begin + (here->end - here->begin) / 2;
-    return nearest_in_row(twin, rows[static_cast<std::size_t>(wanted)], middle);
+    return nearest_in_row(twin, rows[static_cast<std::size_t>(wanted)], from.step, middle);
 }
 
-std::optional<SpanRef> first_action(const Twin& twin, Sides sides) {
-    for (const RowPlace& place : shown_rows(twin, sides)) {
-        if (const auto found = nearest_in_row(twin, place, Duration{0})) {
+std::optional<SpanRef> first_action(const Twin& twin, Mode mode, int step) {
+    for (const RowPlace& place : shown_rows(twin, mode)) {
+        if (const auto found = nearest_in_row(twin, place, step, Duration{0})) {
             return found;
         }
     }
@@ -189,20 +227,14 @@ std::optional<SpanRef> first_action(const Twin& twin, Sides sides) {
 }
 
 std::optional<SpanRef> partner_of(const Twin& twin, const SpanRef& of) {
-    const Span* const here = twin.span(of);
-    const std::optional<Action> wanted = here == nullptr ? std::nullopt : other_end(here->action);
-    if (!wanted) {
-        return std::nullopt;
-    }
-    for (int rank = 0; rank < twin.rank_count(); ++rank) {
-        const std::vector<Span>* const row = twin.row(of.side, rank);
-        if (row == nullptr) {
-            continue;
-        }
-        const auto found = std::find_if(
-            row->begin(), row->end(), [&](const Span& span) { return span.action == *wanted; });
-        if (found != row->end()) {
-            return SpanRef{of.side, rank, static_cast<int>(found - row->begin())};
+    const std::optional<Span> here = twin.span(of);
+    const std::optional<Action> wanted = here ? other_end(here->action) : std::nullopt;
+    for (int rank = 0; wanted && rank < twin.rank_count(); ++rank) {
+        const RowIndex* const row = twin.row(of.side, of.step, rank);
+        for (int cell = 0; row != nullptr && cell < row->size(); ++cell) {
+            if (row->action(cell) == *wanted) {
+                return SpanRef{.side = of.side, .step = of.step, .rank = rank, .cell = cell};
+            }
         }
     }
     return std::nullopt;

@@ -4,66 +4,113 @@
 #include <vector>
 
 #include "core/timeline.h"
+#include "gui/row_index.h"
 
 namespace pipetwin::gui {
 
 enum class Side { Predicted, Measured };
 
-/// Which sides are on the screen.
-enum class Sides { Both, Predicted, Measured };
-
 Side other(Side side);
-bool shows(Sides sides, Side side);
 
-/// Both, predicted, measured, both, ...
-Sides next(Sides sides);
+/// What is on the screen of a run with both sides. A run with one side shows that in every mode.
+enum class Mode {
+    Both,
+    Predicted,
+    Measured,
+    Error,  ///< only how far off the predictions were
+    Ghost   ///< the measured rows, with the outlines of the predicted actions over them
+};
 
-/// One span of one timeline. Since both timelines follow the plan's rows, the same rank and cell on
-/// the other side is the same action: its twin.
+/// Whether the side has rows of its own.
+bool shows(Mode mode, Side side);
+
+/// The side of which the first row is.
+Side main_side(Mode mode);
+
+/// In the order above, and round.
+Mode next(Mode mode);
+
+/// One span of one timeline. Since both timelines follow the plan's rows, the same step, rank and
+/// cell on the other side is the same action: its twin.
 struct SpanRef {
     Side side{};
+    int step = 0;
     int rank = 0;
     int cell = 0;
 
     bool operator==(const SpanRef&) const = default;
 };
 
-/// The two timelines of one plan. A side may be missing: a single trace has only one.
+/// A row on the screen.
+struct RowPlace {
+    Side side{};
+    int rank = 0;
+
+    bool operator==(const RowPlace&) const = default;
+};
+
+/// The timeline of one step, as it is drawn. The first begin is 0.
+struct StepRows {
+    Origin origin{};
+    std::vector<RowIndex> ranks;
+    std::vector<std::vector<Span>> links;        ///< as in Timeline; their spans may overlap
+    std::vector<std::vector<Span>> host_copies;  ///< the same
+    Duration length{};                           ///< step time
+    Duration pipeline{};                         ///< pipeline time
+
+    StepRows() = default;
+    explicit StepRows(const Timeline& timeline);
+
+    /// The timeline that it was made from, moved to 0.
+    Timeline timeline() const;
+};
+
+/// The timelines of one plan: of the predicted side one step, which stands for every step, or none;
+/// of the measured side any number.
 struct Twin {
-    std::optional<Timeline> predicted;
-    std::optional<Timeline> measured;
+    std::vector<StepRows> predicted;
+    std::vector<StepRows> measured;
 
-    /// Null where the side is missing.
-    const Timeline* timeline(Side side) const;
+    bool has(Side side) const;
 
-    /// Null where the side, the rank or the cell is missing.
-    const std::vector<Span>* row(Side side, int rank) const;
-    const Span* span(const SpanRef& ref) const;
+    /// Steps on the time axis: the measured ones, or the predicted one; 0 without any.
+    int step_count() const;
+
+    /// Null where the side or the step is missing.
+    const StepRows* step(Side side, int step) const;
+
+    /// Null where the side, the step or the rank is missing.
+    const RowIndex* row(Side side, int step, int rank) const;
+    const RowIndex* row(const SpanRef& ref) const { return row(ref.side, ref.step, ref.rank); }
+
+    /// None where the side, the step, the rank or the cell is missing.
+    std::optional<Span> span(const SpanRef& ref) const;
 
     /// Of the side that has more; 0 without any.
     int rank_count() const;
 
-    /// From the start of the step to the last end of either side.
-    Duration length() const;
+    /// Of the longer side of a step.
+    Duration length(int step) const;
 };
+
+/// The rows on the screen, rank by rank.
+std::vector<RowPlace> shown_rows(const Twin& twin, Mode mode);
 
 // Where a selection can go. All answer nothing instead of an invalid reference.
 
-/// The next (`direction` +1) or previous (-1) action of the row that takes time; nothing at the
-/// row's end. What takes none, like an asynchronous send, has no rectangle and is passed over.
+/// The next (`direction` +1) or previous (-1) action of the row that takes time, in the next or
+/// previous step where this one has no more; nothing at the end of the run. What takes none, like
+/// an asynchronous send, has no rectangle and is passed over.
 std::optional<SpanRef> next_in_row(const Twin& twin, const SpanRef& from, int direction);
 
 /// The same action on the other side.
 std::optional<SpanRef> twin_of(const Twin& twin, const SpanRef& of);
 
 /// The action nearest in time on the next row down (+1) or up (-1) among the sides shown.
-std::optional<SpanRef> in_next_row(const Twin& twin,
-                                   Sides sides,
-                                   const SpanRef& from,
-                                   int direction);
+std::optional<SpanRef> in_next_row(const Twin& twin, Mode mode, const SpanRef& from, int direction);
 
-/// The first action that takes time on a side that is shown.
-std::optional<SpanRef> first_action(const Twin& twin, Sides sides);
+/// The first action of a step that takes time on a side that is shown.
+std::optional<SpanRef> first_action(const Twin& twin, Mode mode, int step);
 
 /// The other end of a message: of a receive its send, of a send its receive. Nothing for other
 /// actions.

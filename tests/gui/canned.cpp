@@ -11,7 +11,8 @@ namespace {
 /// Lays a GPipe step out, action after action.
 class CannedStep {
   public:
-    CannedStep(Origin origin, const CannedShape& shape) : origin_(origin), shape_(shape) {
+    CannedStep(Origin origin, const CannedShape& shape, int step)
+        : origin_(origin), shape_(shape), step_(step) {
         const auto ranks = static_cast<std::size_t>(shape.ranks);
         timeline_.origin = origin;
         timeline_.ranks.resize(ranks);
@@ -65,7 +66,8 @@ class CannedStep {
 
     void compute(int rank, const Action& action, double milliseconds) {
         const int wobble = (7 * rank + 3 * action.micro_batch) % 5 - 1;
-        const double factor = origin_ == Origin::Predicted ? 1 : 1 + shape_.jitter * wobble;
+        const double factor =
+            origin_ == Origin::Predicted ? 1 : 1 + shape_.jitter * wobble + 0.01 * step_;
         const Duration begin = now(rank);
         const Duration length{std::llround(1e6 * milliseconds * factor)};
         add(rank, {.action = action, .begin = begin, .ready = begin, .end = begin + length});
@@ -85,6 +87,7 @@ class CannedStep {
 
     Origin origin_;
     CannedShape shape_;
+    int step_;
     Timeline timeline_;
     std::vector<Duration> now_;
     std::vector<Duration> arrival_;
@@ -92,8 +95,8 @@ class CannedStep {
 
 }  // namespace
 
-Timeline canned_timeline(Origin origin, const CannedShape& shape) {
-    return CannedStep(origin, shape).make();
+Timeline canned_timeline(Origin origin, const CannedShape& shape, int step) {
+    return CannedStep(origin, shape, step).make();
 }
 
 RunData canned_run(const CannedShape& shape) {
@@ -101,24 +104,27 @@ RunData canned_run(const CannedShape& shape) {
     run.path = "canned";
     run.schedule_name = "gpipe";
     run.micro_batches = shape.micro_batches;
-    run.twin.predicted = canned_timeline(Origin::Predicted, shape);
-    run.twin.measured = canned_timeline(Origin::Measured, shape);
-    run.predicted = summarize(*run.twin.predicted, 1);
-    run.measured = summarize(*run.twin.measured, 1);
     TimelineSet predicted;
-    predicted.steps = {*run.twin.predicted};
+    predicted.steps = {canned_timeline(Origin::Predicted, shape)};
     TimelineSet measured;
-    measured.steps = {*run.twin.measured};
+    for (int step = 0; step < shape.steps; ++step) {
+        measured.steps.push_back(canned_timeline(Origin::Measured, shape, step));
+    }
+    DrawnSide upper = drawn_side(predicted);
+    DrawnSide lower = drawn_side(measured);
+    run.twin = {.predicted = std::move(upper.steps), .measured = std::move(lower.steps)};
+    run.predicted = std::move(upper.data);
+    run.measured = std::move(lower.data);
     run.comparison = compare(predicted, measured);
     return run;
 }
 
 SpanRef find(const RunData& run, Side side, const Action& action) {
     for (int rank = 0; rank < run.twin.rank_count(); ++rank) {
-        const std::vector<Span>& row = *run.twin.row(side, rank);
-        for (std::size_t cell = 0; cell < row.size(); ++cell) {
-            if (row[cell].action == action) {
-                return {.side = side, .rank = rank, .cell = static_cast<int>(cell)};
+        const RowIndex& row = *run.twin.row(side, run.main_step(), rank);
+        for (int cell = 0; cell < row.size(); ++cell) {
+            if (row.action(cell) == action) {
+                return {.side = side, .step = run.main_step(), .rank = rank, .cell = cell};
             }
         }
     }

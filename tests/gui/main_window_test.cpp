@@ -16,6 +16,7 @@
 #include <QTest>
 #include <gtest/gtest.h>
 
+#include "gui/selection.h"
 #include "gui/timeline_view.h"
 #include "tests/gui/canned.h"
 
@@ -49,7 +50,7 @@ class MainWindowTest : public testing::Test {
     void key(Qt::Key key) { QTest::keyClick(&window_, key); }
 
     std::string selected() {
-        const auto ref = window_.timeline().selection();
+        const auto ref = window_.selection().span();
         return ref ? to_string(window_.run().twin.span(*ref)->action) : "";
     }
 
@@ -111,36 +112,38 @@ TEST_F(MainWindowTest, ArrowsWalkThroughActionsAndRows) {
     key(Qt::Key_Left);
     EXPECT_EQ(selected(), "0F0");
     key(Qt::Key_Down);
-    EXPECT_EQ(window_.timeline().selection()->side, Side::Measured);
+    EXPECT_EQ(window_.selection().span()->side, Side::Measured);
     key(Qt::Key_Up);
-    EXPECT_EQ(window_.timeline().selection()->side, Side::Predicted);
+    EXPECT_EQ(window_.selection().span()->side, Side::Predicted);
     key(Qt::Key_Escape);
     EXPECT_EQ(selected(), "");
 }
 
-TEST_F(MainWindowTest, TSwapsToTheTwinAndECyclesTheSides) {
+TEST_F(MainWindowTest, TSwapsToTheTwinAndECyclesTheModes) {
     show_canned();
     key(Qt::Key_Right);
     key(Qt::Key_T);
-    EXPECT_EQ(window_.timeline().selection()->side, Side::Measured);
+    EXPECT_EQ(window_.selection().span()->side, Side::Measured);
     EXPECT_EQ(selected(), "0F0");
-    for (const Sides sides : {Sides::Predicted, Sides::Measured, Sides::Both}) {
+    for (const Mode mode :
+         {Mode::Predicted, Mode::Measured, Mode::Error, Mode::Ghost, Mode::Both}) {
         key(Qt::Key_E);
-        EXPECT_EQ(window_.timeline().sides(), sides);
+        EXPECT_EQ(window_.timeline().mode(), mode);
     }
 }
 
-TEST_F(MainWindowTest, FFitsTheSelection) {
+TEST_F(MainWindowTest, FCentresTheSelectionAndThenFitsIt) {
     show_canned();
     key(Qt::Key_Right);
     key(Qt::Key_F);
-    const QRect place = window_.timeline().place_of(*window_.timeline().selection());
+    key(Qt::Key_F);
+    const QRect place = window_.timeline().place_of(*window_.selection().span());
     EXPECT_GT(place.width(), window_.timeline().width() / 2);
 }
 
 TEST_F(MainWindowTest, SelectingFillsTheDetails) {
     show_canned();
-    window_.timeline().select(find(window_.run(), Side::Measured, f1_of_0));
+    window_.timeline().go_to(find(window_.run(), Side::Measured, f1_of_0));
     const QString text = visible_text(window_);
     EXPECT_TRUE(text.contains("Action 0F1"));
     EXPECT_TRUE(text.contains("rank 0, stage 0, micro-batch 1"));

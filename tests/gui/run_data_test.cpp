@@ -168,9 +168,9 @@ TEST_F(RunFolder, NothingThatLiesThereThrows) {
 }
 
 TEST(Summary, OfATimelineWithoutTimeIsZero) {
-    Timeline timeline;
-    timeline.ranks.resize(2);
-    const SideData data = summarize(timeline, 1);
+    TimelineSet timelines;
+    timelines.steps.emplace_back().ranks.resize(2);
+    const SideData data = drawn_side(timelines).data;
     EXPECT_EQ(data.step, Duration{0});
     ASSERT_EQ(data.ranks.size(), 2U);
     EXPECT_EQ(data.ranks[0].utilisation, 0);

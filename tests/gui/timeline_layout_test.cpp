@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gui/step_places.h"
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {
@@ -23,6 +24,10 @@ Span compute(Op op, Duration begin, Duration end) {
 
 Span receive(Duration begin, Duration ready, Duration end) {
     return {.action = {.op = Op::RecvForward}, .begin = begin, .ready = ready, .end = end};
+}
+
+RowIndex row_of(const std::vector<Span>& spans) {
+    return RowIndex(spans);
 }
 
 /// One pixel per microsecond from time 0.
@@ -143,7 +148,10 @@ TEST(Axis, HasNoTickBeforeTheStepBegins) {
 TEST(Rows, PredictedStandsAboveMeasuredWithTheStripBetween) {
     const RunData run = canned_run();
     const RowLayout layout =
-        layout_rows(run.twin, Sides::Both, {.row_height = 20, .strip_height = 8, .gap = 10});
+        layout_rows(run.twin,
+                    Mode::Both,
+                    tracks_of(2),
+                    {.row_height = 20, .strip_height = 8, .memory_height = 0, .gap = 10});
     ASSERT_EQ(layout.rows.size(), 4U);
     ASSERT_EQ(layout.strips.size(), 2U);
     EXPECT_EQ(layout.rows[0].side, Side::Predicted);
@@ -158,41 +166,41 @@ TEST(Rows, PredictedStandsAboveMeasuredWithTheStripBetween) {
 
 TEST(Rows, OneSideNeedsNoStrip) {
     const RunData run = canned_run();
-    for (const Sides sides : {Sides::Predicted, Sides::Measured}) {
-        const RowLayout layout = layout_rows(run.twin, sides, {});
+    for (const Mode mode : {Mode::Predicted, Mode::Measured}) {
+        const RowLayout layout = layout_rows(run.twin, mode, tracks_of(2), {});
         EXPECT_EQ(layout.rows.size(), 2U);
         EXPECT_THAT(layout.strips, IsEmpty());
     }
 }
 
 TEST(Rows, NothingTakesNoRoom) {
-    EXPECT_EQ(layout_rows(Twin{}, Sides::Both, {}).height, 0);
-    EXPECT_EQ(layout_rows(Twin{}, Sides::Both, {}).row_at(0), nullptr);
+    EXPECT_EQ(layout_rows(Twin{}, Mode::Both, {}, {}).height, 0);
+    EXPECT_EQ(layout_rows(Twin{}, Mode::Both, {}, {}).row_at(0), nullptr);
 }
 
 TEST(Rows, FillTheHeightBetweenTheirLimits) {
     const RunData run = canned_run({.ranks = 4});
     for (const double height : {50.0, 300.0, 500.0, 5000.0}) {
         const RowMetrics metrics =
-            filling(run.twin, Sides::Both, height, {.least = 20, .most = 60});
+            filling(run.twin, Mode::Both, tracks_of(4), false, height, {.least = 20, .most = 60});
         EXPECT_GE(metrics.row_height, 20);
         EXPECT_LE(metrics.row_height, 60);
         if (metrics.row_height > 20) {
-            EXPECT_LE(layout_rows(run.twin, Sides::Both, metrics).height, height);
+            EXPECT_LE(layout_rows(run.twin, Mode::Both, tracks_of(4), metrics).height, height);
         }
     }
 }
 
 TEST(Boxes, AnEmptyRowHasNone) {
-    EXPECT_THAT(boxes_of({}, one_us, 100), IsEmpty());
+    EXPECT_THAT(boxes_of(RowIndex(), one_us, 100), IsEmpty());
 }
 
 TEST(Boxes, ASpanWithoutLengthHasNone) {
-    EXPECT_THAT(boxes_of({compute(Op::Forward, us(5), us(5))}, one_us, 100), IsEmpty());
+    EXPECT_THAT(boxes_of(row_of({compute(Op::Forward, us(5), us(5))}), one_us, 100), IsEmpty());
 }
 
 TEST(Boxes, AWaitAndItsTransferAreTwo) {
-    const auto boxes = boxes_of({receive(us(10), us(30), us(35))}, one_us, 100);
+    const auto boxes = boxes_of(row_of({receive(us(10), us(30), us(35))}), one_us, 100);
     ASSERT_EQ(boxes.size(), 2U);
     EXPECT_EQ(boxes[0].kind, BoxKind::Wait);
     EXPECT_EQ(boxes[0].x, 10);
@@ -203,13 +211,13 @@ TEST(Boxes, AWaitAndItsTransferAreTwo) {
 }
 
 TEST(Boxes, OutOfSightThereIsNone) {
-    const std::vector<Span> row{compute(Op::Forward, us(-50), us(-10)),
-                                compute(Op::Forward, us(100), us(140))};
+    const RowIndex row =
+        row_of({compute(Op::Forward, us(-50), us(-10)), compute(Op::Forward, us(100), us(140))});
     EXPECT_THAT(boxes_of(row, one_us, 100), IsEmpty());
 }
 
 TEST(Boxes, ASpanLargerThanTheWindowIsCutAtItsEdges) {
-    const std::vector<Span> row{compute(Op::Forward, Duration{0}, std::chrono::hours(24 * 365))};
+    const RowIndex row = row_of({compute(Op::Forward, Duration{0}, std::chrono::hours(24 * 365))});
     const auto boxes = boxes_of(row, {.origin = us(1000), .ns_per_pixel = 1}, 300);
     ASSERT_EQ(boxes.size(), 1U);
     EXPECT_EQ(boxes[0].x, -1);
@@ -221,36 +229,55 @@ TEST(Boxes, NeighboursNeitherOverlapNorLeaveAGap) {
     for (int i = 0; i < 50; ++i) {
         row.push_back(compute(Op::Forward, Duration{1730 * i}, Duration{1730 * (i + 1)}));
     }
-    const auto boxes = boxes_of(row, one_us, 200);
+    const auto boxes = boxes_of(row_of(row), one_us, 200);
     ASSERT_EQ(boxes.size(), row.size());
     for (std::size_t i = 1; i < boxes.size(); ++i) {
         EXPECT_EQ(boxes[i].x, boxes[i - 1].x + boxes[i - 1].width);
     }
 }
 
-TEST(Boxes, ManySpansInAPixelAreCoalesced) {
-    std::vector<Span> row;  // 100 spans of 6 ns in every microsecond: 60 % compute
-    for (int i = 0; i < 10'000; ++i) {
+/// 100 spans of 6 ns in every microsecond: 60 % compute.
+std::vector<Span> crowd(int spans) {
+    std::vector<Span> row;
+    for (int i = 0; i < spans; ++i) {
         row.push_back(compute(Op::Forward, Duration{10 * i}, Duration{10 * i + 6}));
     }
-    const auto boxes = boxes_of(row, one_us, 100);
+    return row;
+}
+
+TEST(Boxes, ManySpansInAPixelAreCoalesced) {
+    const auto boxes = boxes_of(row_of(crowd(1'000)), one_us, 100);
     ASSERT_EQ(boxes.size(), 1U) << "all pixels look alike";
     EXPECT_EQ(boxes[0].kind, BoxKind::Coalesced);
-    EXPECT_EQ(boxes[0].width, 100);
+    EXPECT_EQ(boxes[0].width, 10);
     EXPECT_NEAR(boxes[0].compute, 0.6, 1e-9);
+}
+
+TEST(Boxes, OfACrowdComeFromBinsAndLookTheSame) {
+    const auto boxes = boxes_of(row_of(crowd(100'000)), one_us, 1'000);
+    int right = 0;
+    for (const Box& box : boxes) {
+        EXPECT_EQ(box.kind, BoxKind::Coalesced);
+        EXPECT_EQ(box.op, Op::Forward);
+        EXPECT_EQ(box.x, right);
+        EXPECT_NEAR(box.compute, 0.6, &box == &boxes.back() ? 0.1 : 0.02)
+            << "the end lies in a bin";
+        right = box.x + box.width;
+    }
+    EXPECT_EQ(right, 1'000);
 }
 
 TEST(Boxes, CoalescingKeepsTheTimeThatIsCompute) {
     // The property behind it: whatever the zoom, compute shares of the pixels add up to the compute
     // time.
     const RunData run = canned_run({.ranks = 2, .micro_batches = 400, .jitter = 0.1});
-    const std::vector<Span>& row = *run.twin.row(Side::Measured, 1);
+    const RowIndex& row = *run.twin.row(Side::Measured, 0, 1);
     Duration busy{0};
-    for (const Span& span : row) {
+    for (const Span& span : row.spans()) {
         busy += is_compute(span.action.op) ? span.end - span.begin : Duration{0};
     }
     const int width = 300;  // all spans are shorter than a pixel
-    const ViewTransform view = fitted(Duration{0}, run.twin.length(), width);
+    const ViewTransform view = fitted(Duration{0}, run.twin.length(0), width);
     const auto boxes = boxes_of(row, view, width);
     const double pixels =
         std::accumulate(boxes.begin(), boxes.end(), 0.0, [](double sum, const Box& box) {
@@ -260,8 +287,8 @@ TEST(Boxes, CoalescingKeepsTheTimeThatIsCompute) {
 }
 
 TEST(Boxes, ACoalescedPixelShowsTheOpThatTakesMost) {
-    const std::vector<Span> row{compute(Op::Forward, Duration{5'000}, Duration{5'200}),
-                                compute(Op::Backward, Duration{5'200}, Duration{5'900})};
+    const RowIndex row = row_of({compute(Op::Forward, Duration{5'000}, Duration{5'200}),
+                                 compute(Op::Backward, Duration{5'200}, Duration{5'900})});
     const auto boxes = boxes_of(row, one_us, 100);
     ASSERT_EQ(boxes.size(), 1U);
     EXPECT_EQ(boxes[0].op, Op::Backward);
@@ -271,16 +298,16 @@ TEST(Boxes, ACoalescedPixelShowsTheOpThatTakesMost) {
 
 TEST(Boxes, AShortSpanAcrossTwoPixelsIsSharedByThem) {
     const auto boxes =
-        boxes_of({compute(Op::Forward, Duration{4'800}, Duration{5'600})}, one_us, 100);
+        boxes_of(row_of({compute(Op::Forward, Duration{4'800}, Duration{5'600})}), one_us, 100);
     ASSERT_EQ(boxes.size(), 2U);
     EXPECT_NEAR(boxes[0].compute, 0.2, 1e-12);
     EXPECT_NEAR(boxes[1].compute, 0.6, 1e-12);
 }
 
 TEST(Boxes, CoalescedOnesLieBelowWholeOnes) {
-    const std::vector<Span> row{compute(Op::Forward, us(1), us(20)),
-                                compute(Op::Forward, us(20), Duration{20'300}),
-                                compute(Op::Forward, Duration{20'300}, us(40))};
+    const RowIndex row = row_of({compute(Op::Forward, us(1), us(20)),
+                                 compute(Op::Forward, us(20), Duration{20'300}),
+                                 compute(Op::Forward, Duration{20'300}, us(40))});
     const auto boxes = boxes_of(row, one_us, 100);
     ASSERT_EQ(boxes.size(), 3U);
     EXPECT_EQ(boxes[0].kind, BoxKind::Coalesced);
@@ -288,10 +315,10 @@ TEST(Boxes, CoalescedOnesLieBelowWholeOnes) {
 }
 
 TEST(ErrorBars, SayHowFarOffThePredictionWas) {
-    const std::vector<Span> predicted{compute(Op::Forward, us(0), us(12)),
-                                      compute(Op::Forward, us(12), us(20))};
-    const std::vector<Span> measured{compute(Op::Forward, us(0), us(10)),
-                                     compute(Op::Forward, us(10), us(20))};
+    const RowIndex predicted =
+        row_of({compute(Op::Forward, us(0), us(12)), compute(Op::Forward, us(12), us(20))});
+    const RowIndex measured =
+        row_of({compute(Op::Forward, us(0), us(10)), compute(Op::Forward, us(10), us(20))});
     const auto bars = error_bars_of(predicted, measured, one_us, 100);
     ASSERT_EQ(bars.size(), 2U);
     EXPECT_DOUBLE_EQ(bars[0].error, 0.2);
@@ -303,68 +330,75 @@ TEST(ErrorBars, SayHowFarOffThePredictionWas) {
 TEST(ErrorBars, OfAPixelShowTheErrorOfTheSum) {
     std::vector<Span> predicted;
     std::vector<Span> measured;
+    Duration at{0};
     for (int i = 0; i < 4; ++i) {  // 20 % too long, 10 % too short, in turn
         const Duration begin{100 * i};
         measured.push_back(compute(Op::Forward, begin, begin + Duration{100}));
-        predicted.push_back(compute(Op::Forward, begin, begin + Duration{i % 2 == 0 ? 120 : 90}));
+        const Duration end = at + Duration{i % 2 == 0 ? 120 : 90};
+        predicted.push_back(compute(Op::Forward, at, end));
+        at = end;
     }
-    const auto bars = error_bars_of(predicted, measured, one_us, 100);
+    const auto bars = error_bars_of(row_of(predicted), row_of(measured), one_us, 100);
     ASSERT_EQ(bars.size(), 1U);
     EXPECT_EQ(bars[0].width, 1);
     EXPECT_DOUBLE_EQ(bars[0].error, 0.05);
 }
 
 TEST(ErrorBars, LeaveOutWhatTheTwoRowsDoNotShare) {
-    const std::vector<Span> predicted{compute(Op::Forward, us(0), us(10))};
-    const std::vector<Span> measured{compute(Op::Backward, us(0), us(10)),
-                                     compute(Op::Backward, us(10), us(20))};
+    const RowIndex predicted = row_of({compute(Op::Forward, us(0), us(10))});
+    const RowIndex measured =
+        row_of({compute(Op::Backward, us(0), us(10)), compute(Op::Backward, us(10), us(20))});
     EXPECT_THAT(error_bars_of(predicted, measured, one_us, 100), IsEmpty());
 }
 
 TEST(Hit, FindsTheSpanUnderTheMouseAndNothingBesideIt) {
-    const std::vector<Span> row{compute(Op::Forward, us(10), us(20)),
-                                compute(Op::Forward, us(40), us(50))};
+    const RowIndex row =
+        row_of({compute(Op::Forward, us(10), us(20)), compute(Op::Forward, us(40), us(50))});
     EXPECT_EQ(cell_at(row, one_us, 15), 0);
     EXPECT_EQ(cell_at(row, one_us, 45), 1);
     EXPECT_EQ(cell_at(row, one_us, 30), std::nullopt);
-    EXPECT_EQ(cell_at({}, one_us, 30), std::nullopt);
+    EXPECT_EQ(cell_at(RowIndex(), one_us, 30), std::nullopt);
 }
 
 TEST(Hit, ForgivesTwoPixels) {
-    const std::vector<Span> row{compute(Op::Forward, us(10), us(20))};
+    const RowIndex row = row_of({compute(Op::Forward, us(10), us(20))});
     EXPECT_EQ(cell_at(row, one_us, 21.5), 0);
     EXPECT_EQ(cell_at(row, one_us, 8.5), 0);
     EXPECT_EQ(cell_at(row, one_us, 23.5), std::nullopt);
 }
 
 TEST(Hit, TakesTheLongestOfManyInAPixel) {
-    const std::vector<Span> row{compute(Op::Forward, Duration{5'000}, Duration{5'200}),
-                                compute(Op::Forward, Duration{5'200}, Duration{5'800}),
-                                compute(Op::Forward, Duration{5'800}, Duration{6'000})};
+    const RowIndex row = row_of({compute(Op::Forward, Duration{5'000}, Duration{5'200}),
+                                 compute(Op::Forward, Duration{5'200}, Duration{5'800}),
+                                 compute(Op::Forward, Duration{5'800}, Duration{6'000})});
     EXPECT_EQ(cell_at(row, one_us, 5.1), 1);
 }
 
 TEST(Hit, EveryPaintedBoxIsFoundAtItsMiddle) {
     const RunData run = canned_run({.ranks = 3, .micro_batches = 4, .jitter = 0.1});
-    const RowLayout layout = layout_rows(run.twin, Sides::Both, {});
-    const ViewTransform view = fitted(Duration{0}, run.twin.length(), 900);
+    const RowLayout layout =
+        layout_rows(run.twin, Mode::Both, tracks_of(run.twin.rank_count()), {});
+    const StepPlaces places(run.twin, Alignment::Start);
+    const ViewTransform view = fitted(Duration{0}, run.twin.length(0), 900);
     for (const Row& row : layout.rows) {
-        for (const Box& box : boxes_of(*run.twin.row(row.side, row.rank), view, 900)) {
-            const auto found =
-                hit(run.twin, layout, view, box.x + box.width / 2.0, row.y + row.height / 2);
+        for (const Box& box : boxes_of(*run.twin.row(row.side, 0, row.rank), view, 900)) {
+            const auto found = hit(
+                run.twin, places, layout, view, box.x + box.width / 2.0, row.y + row.height / 2);
             ASSERT_TRUE(found);
-            EXPECT_EQ(*found, (SpanRef{row.side, row.rank, box.cell}));
+            EXPECT_EQ(*found, (SpanRef{row.side, 0, row.rank, box.cell}));
         }
     }
 }
 
 TEST(Hit, FindsNothingBetweenRows) {
     const RunData run = canned_run();
-    const RowLayout layout = layout_rows(run.twin, Sides::Both, {});
-    const ViewTransform view = fitted(Duration{0}, run.twin.length(), 900);
-    EXPECT_EQ(hit(run.twin, layout, view, 100, 2), std::nullopt);
-    EXPECT_EQ(hit(run.twin, layout, view, 100, layout.strips[0].y + 1), std::nullopt);
-    EXPECT_EQ(hit(run.twin, layout, view, 100, 1e6), std::nullopt);
+    const RowLayout layout =
+        layout_rows(run.twin, Mode::Both, tracks_of(run.twin.rank_count()), {});
+    const StepPlaces places(run.twin, Alignment::Start);
+    const ViewTransform view = fitted(Duration{0}, run.twin.length(0), 900);
+    EXPECT_EQ(hit(run.twin, places, layout, view, 100, 2), std::nullopt);
+    EXPECT_EQ(hit(run.twin, places, layout, view, 100, layout.strips[0].y + 1), std::nullopt);
+    EXPECT_EQ(hit(run.twin, places, layout, view, 100, 1e6), std::nullopt);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class TimelineViewTest : public testing::Test {
   protected:
     TimelineViewTest() {
         view_.resize(1000, 420);
-        view_.show_run(&run_);
+        view_.show_run(shared_);
         view_.show();
     }
 
@@ -43,8 +43,11 @@ class TimelineViewTest : public testing::Test {
         QApplication::sendEvent(view_.viewport(), &event);
     }
 
-    void drag(QPoint from, QPoint to) {
-        QTest::mousePress(view_.viewport(), Qt::LeftButton, {}, from);
+    void drag(QPoint from,
+              QPoint to,
+              Qt::MouseButton button = Qt::LeftButton,
+              Qt::KeyboardModifiers modifiers = Qt::NoModifier) {
+        QTest::mousePress(view_.viewport(), button, modifiers, from);
         for (const QPointF at : {QPointF(from + to) / 2, QPointF(to)}) {
             // QTest::mouseMove moves the cursor of the screen, which an off-screen one does not
             // report.
@@ -52,23 +55,30 @@ class TimelineViewTest : public testing::Test {
                              at,
                              view_.viewport()->mapToGlobal(at),
                              Qt::NoButton,
-                             Qt::LeftButton,
-                             Qt::NoModifier);
+                             button,
+                             modifiers);
             QApplication::sendEvent(view_.viewport(), &move);
         }
-        QTest::mouseRelease(view_.viewport(), Qt::LeftButton, {}, to);
+        QTest::mouseRelease(view_.viewport(), button, modifiers, to);
     }
 
     QImage picture() { return view_.viewport()->grab().toImage(); }
 
-    RunData run_ = canned_run({.ranks = 2, .micro_batches = 3, .jitter = 0.1});
-    TimelineView view_;
+    static std::shared_ptr<const RunData> shared(RunData run) {
+        return std::make_shared<const RunData>(std::move(run));
+    }
+
+    std::shared_ptr<const RunData> shared_ =
+        shared(canned_run({.ranks = 2, .micro_batches = 3, .jitter = 0.1}));
+    const RunData& run_ = *shared_;
+    Selection selection_;
+    TimelineView view_{&selection_};
 };
 
 TEST_F(TimelineViewTest, ShowsTheWholeRunAtFirst) {
     const ViewTransform& shown = view_.transform();
     EXPECT_LT(shown.origin, Duration{0});
-    EXPECT_GT(shown.time_at(view_.viewport()->width()), run_.twin.length());
+    EXPECT_GT(shown.time_at(view_.viewport()->width()), run_.twin.length(0));
 }
 
 TEST_F(TimelineViewTest, KeepsShowingTheWholeRunWhenResized) {
@@ -116,23 +126,23 @@ TEST_F(TimelineViewTest, HatchesWaits) {
 }
 
 TEST_F(TimelineViewTest, AClickSelectsAndAClickBesideClears) {
-    const QSignalSpy changed(&view_, &TimelineView::selection_changed);
+    const QSignalSpy changed(&selection_, &Selection::span_changed);
     const SpanRef wanted = find_span(Side::Measured, b2_of_1);
     click(view_.place_of(wanted).center());
-    EXPECT_EQ(view_.selection(), wanted);
+    EXPECT_EQ(selection_.span(), wanted);
     click(QPoint(view_.place_of(wanted).center().x(), view_.viewport()->height() - 3));
-    EXPECT_EQ(view_.selection(), std::nullopt);
+    EXPECT_EQ(selection_.span(), std::nullopt);
     EXPECT_EQ(changed.count(), 2);
 }
 
-TEST_F(TimelineViewTest, TheWheelZoomsAtTheCursor) {
+TEST_F(TimelineViewTest, ControlAndTheWheelZoomAtTheCursor) {
     const SpanRef ref = find_span(Side::Predicted, f1_of_0);
     const QPoint at = view_.place_of(ref).center();
     const double before = view_.transform().ns_per_pixel;
-    wheel(at, 240);
+    wheel(at, 240, Qt::ControlModifier);
     EXPECT_NEAR(view_.transform().ns_per_pixel, before / 1.44, before * 1e-6);
     EXPECT_NEAR(view_.place_of(ref).center().x(), at.x(), 1);
-    wheel(at, -240);
+    wheel(at, -240, Qt::ControlModifier);
     EXPECT_NEAR(view_.transform().ns_per_pixel, before, before * 1e-6);
 }
 
@@ -144,20 +154,42 @@ TEST_F(TimelineViewTest, ShiftAndTheWheelPan) {
     EXPECT_EQ(view_.transform().ns_per_pixel, before.ns_per_pixel);
 }
 
-TEST_F(TimelineViewTest, DraggingPansAndSelectsNothing) {
+TEST_F(TimelineViewTest, DraggingWithTheMiddleButtonPansAndSelectsNothing) {
     view_.zoom(4);
     view_.pan(0.1);
     const SpanRef ref = find_span(Side::Predicted, {.op = Op::Backward, .micro_batch = 2});
     const int before = view_.place_of(ref).x();
-    drag({700, 100}, {640, 100});
+    drag({700, 100}, {640, 100}, Qt::MiddleButton);
     EXPECT_EQ(view_.place_of(ref).x(), before - 60);
-    EXPECT_EQ(view_.selection(), std::nullopt);
+    EXPECT_EQ(selection_.span(), std::nullopt);
+    EXPECT_EQ(selection_.range(), std::nullopt);
+}
+
+TEST_F(TimelineViewTest, DraggingSelectsARangeWhicheverWay) {
+    const int left = view_.scene().label_width;
+    const auto time_at = [&](int x) { return view_.transform().time_at(x - left); };
+    for (const auto& [from, to] : {std::pair{500, 700}, {700, 500}}) {
+        drag({from, 100}, {to, 100});
+        ASSERT_TRUE(selection_.range());
+        EXPECT_EQ(selection_.range()->begin, time_at(500));
+        EXPECT_EQ(selection_.range()->end, time_at(700));
+    }
+    EXPECT_EQ(selection_.span(), std::nullopt);
+}
+
+TEST_F(TimelineViewTest, DraggingWithControlMeasures) {
+    drag({500, 100}, {700, 100}, Qt::LeftButton, Qt::ControlModifier);
+    ASSERT_TRUE(view_.scene().overlay.ruler);
+    EXPECT_EQ(selection_.range(), std::nullopt);
+    view_.clear();
+    EXPECT_FALSE(view_.scene().overlay.ruler);
 }
 
 TEST_F(TimelineViewTest, FitSelectionFillsTheWindowWithIt) {
     const SpanRef ref = find_span(Side::Measured, b2_of_1);
-    view_.select(ref);
-    view_.fit_selection();
+    view_.go_to(ref);
+    view_.centre_or_fit_selection();
+    view_.centre_or_fit_selection();
     EXPECT_GT(view_.place_of(ref).width(), 0.7 * view_.viewport()->width());
     view_.show_whole_run();
     EXPECT_LT(view_.place_of(ref).width(), 0.3 * view_.viewport()->width());
@@ -166,7 +198,7 @@ TEST_F(TimelineViewTest, FitSelectionFillsTheWindowWithIt) {
 TEST_F(TimelineViewTest, FitWithoutASelectionShowsTheWholeRun) {
     const ViewTransform whole = view_.transform();
     view_.zoom(7);
-    view_.fit_selection();
+    view_.centre_or_fit_selection();
     EXPECT_EQ(view_.transform(), whole);
 }
 
@@ -181,67 +213,68 @@ TEST_F(TimelineViewTest, NoKeyLosesTheRun) {
         view_.pan(-1);
     }
     const Duration middle = view_.transform().time_at(view_.viewport()->width() / 2.0);
-    EXPECT_LE(middle, run_.twin.length());
+    EXPECT_LE(middle, run_.twin.length(0));
     picture();
 }
 
 TEST_F(TimelineViewTest, SteppingBringsTheSelectionIntoSight) {
-    view_.select(find_span(Side::Predicted, f1_of_0));
-    view_.fit_selection();
+    view_.go_to(find_span(Side::Predicted, f1_of_0));
+    view_.centre_or_fit_selection();
     for (int i = 0; i < 4; ++i) {
         view_.select_next(+1);
     }
-    const QRect place = view_.place_of(*view_.selection());
+    const QRect place = view_.place_of(*selection_.span());
     EXPECT_GT(place.right(), 0);
     EXPECT_LT(place.left(), view_.viewport()->width());
 }
 
 TEST_F(TimelineViewTest, TheFirstStepSelectsTheFirstAction) {
     view_.select_next(+1);
-    ASSERT_TRUE(view_.selection());
-    EXPECT_EQ(to_string(run_.twin.span(*view_.selection())->action), "0F0");
+    ASSERT_TRUE(selection_.span());
+    EXPECT_EQ(to_string(run_.twin.span(*selection_.span())->action), "0F0");
     view_.select_in_next_row(+1);
-    EXPECT_EQ(view_.selection()->side, Side::Measured);
+    EXPECT_EQ(selection_.span()->side, Side::Measured);
 }
 
 TEST_F(TimelineViewTest, SwapGoesToTheTwinAndBack) {
     const SpanRef ref = find_span(Side::Predicted, f1_of_0);
-    view_.select(ref);
+    view_.go_to(ref);
     view_.swap_to_twin();
-    EXPECT_EQ(view_.selection(), find_span(Side::Measured, f1_of_0));
+    EXPECT_EQ(selection_.span(), find_span(Side::Measured, f1_of_0));
     view_.swap_to_twin();
-    EXPECT_EQ(view_.selection(), ref);
+    EXPECT_EQ(selection_.span(), ref);
 }
 
 TEST_F(TimelineViewTest, SwapShowsTheSideItGoesTo) {
-    view_.select(find_span(Side::Predicted, f1_of_0));
-    view_.set_sides(Sides::Predicted);
+    view_.go_to(find_span(Side::Predicted, f1_of_0));
+    view_.set_mode(Mode::Predicted);
     view_.swap_to_twin();
-    EXPECT_EQ(view_.sides(), Sides::Measured);
-    EXPECT_EQ(view_.selection(), find_span(Side::Measured, f1_of_0));
+    EXPECT_EQ(view_.mode(), Mode::Measured);
+    EXPECT_EQ(selection_.span(), find_span(Side::Measured, f1_of_0));
 }
 
 TEST_F(TimelineViewTest, HidingASideMovesTheSelectionToItsTwin) {
-    view_.select(find_span(Side::Predicted, f1_of_0));
-    view_.set_sides(Sides::Measured);
-    EXPECT_EQ(view_.selection(), find_span(Side::Measured, f1_of_0));
+    view_.go_to(find_span(Side::Predicted, f1_of_0));
+    view_.set_mode(Mode::Measured);
+    EXPECT_EQ(selection_.span(), find_span(Side::Measured, f1_of_0));
     EXPECT_TRUE(view_.place_of(find_span(Side::Predicted, f1_of_0)).isEmpty());
 }
 
 TEST_F(TimelineViewTest, ManyRanksScroll) {
-    const RunData many = canned_run({.ranks = 24, .micro_batches = 4});
-    view_.show_run(&many);
+    const auto shared_many = shared(canned_run({.ranks = 24, .micro_batches = 4}));
+    const RunData& many = *shared_many;
+    view_.show_run(shared_many);
     EXPECT_GT(view_.verticalScrollBar()->maximum(), 0);
     const SpanRef last = find(many, Side::Measured, {.op = Op::Forward, .stage = 23});
     EXPECT_GT(view_.place_of(last).top(), view_.viewport()->height());
-    view_.select(last);
+    view_.go_to(last);
     EXPECT_LE(view_.place_of(last).bottom(), view_.viewport()->height());
     view_.show_run(nullptr);
 }
 
-TEST_F(TimelineViewTest, TheWheelOverTheLabelsScrollsTheRanks) {
-    const RunData many = canned_run({.ranks = 24, .micro_batches = 4});
-    view_.show_run(&many);
+TEST_F(TimelineViewTest, TheWheelScrollsTheRanks) {
+    const auto shared_many = shared(canned_run({.ranks = 24, .micro_batches = 4}));
+    view_.show_run(shared_many);
     const ViewTransform before = view_.transform();
     wheel({20, 200}, -240);
     EXPECT_GT(view_.verticalScrollBar()->value(), 0);
@@ -256,31 +289,31 @@ TEST_F(TimelineViewTest, WithoutARunEveryKeyIsHarmless) {
     view_.select_next(1);
     view_.select_in_next_row(1);
     view_.swap_to_twin();
-    view_.fit_selection();
+    view_.centre_or_fit_selection();
     view_.show_whole_run();
-    view_.set_sides(Sides::Measured);
+    view_.set_mode(Mode::Measured);
     click({200, 100});
     wheel({200, 100}, 120);
-    EXPECT_EQ(view_.selection(), std::nullopt);
+    EXPECT_EQ(selection_.span(), std::nullopt);
     EXPECT_FALSE(picture().isNull());
 }
 
 TEST_F(TimelineViewTest, ASideThatIsMissingLeavesOnlyTheOther) {
     RunData alone = canned_run();
-    alone.twin.measured.reset();
+    alone.twin.measured.clear();
     alone.measured.reset();
     alone.comparison.reset();
-    view_.show_run(&alone);
+    view_.show_run(shared(std::move(alone)));
     view_.select_next(+1);
     view_.swap_to_twin();
-    EXPECT_EQ(view_.selection()->side, Side::Predicted);
+    EXPECT_EQ(selection_.span()->side, Side::Predicted);
     EXPECT_FALSE(picture().isNull());
     view_.show_run(nullptr);
 }
 
 TEST_F(TimelineViewTest, TellsAScreenReaderWhatIsSelected) {
     EXPECT_TRUE(view_.accessibleName().contains("nothing selected"));
-    view_.select(find_span(Side::Measured, b2_of_1));
+    view_.go_to(find_span(Side::Measured, b2_of_1));
     EXPECT_TRUE(view_.accessibleName().contains("1B2"));
     EXPECT_TRUE(view_.accessibleName().contains("micro-batch 2"));
     EXPECT_TRUE(view_.accessibleName().contains("measured"));

@@ -10,38 +10,43 @@ namespace {
 const Action f0_of_1{.op = Op::Forward, .stage = 1, .micro_batch = 0};
 const Action b2_of_0{.op = Op::Backward, .stage = 0, .micro_batch = 2};
 
-TEST(Sides, CycleThroughAllThree) {
-    EXPECT_EQ(next(Sides::Both), Sides::Predicted);
-    EXPECT_EQ(next(Sides::Predicted), Sides::Measured);
-    EXPECT_EQ(next(Sides::Measured), Sides::Both);
+TEST(Mode, ThereAreFiveAndThenTheFirstAgain) {
+    Mode mode = Mode::Both;
+    for (const Mode expected :
+         {Mode::Predicted, Mode::Measured, Mode::Error, Mode::Ghost, Mode::Both}) {
+        mode = next(mode);
+        EXPECT_EQ(mode, expected);
+    }
 }
 
-TEST(Sides, ShowWhatTheyName) {
-    EXPECT_TRUE(shows(Sides::Both, Side::Predicted));
-    EXPECT_TRUE(shows(Sides::Both, Side::Measured));
-    EXPECT_TRUE(shows(Sides::Measured, Side::Measured));
-    EXPECT_FALSE(shows(Sides::Measured, Side::Predicted));
-    EXPECT_FALSE(shows(Sides::Predicted, Side::Measured));
+TEST(Mode, ShowsWhatItNames) {
+    EXPECT_TRUE(shows(Mode::Both, Side::Predicted) && shows(Mode::Both, Side::Measured));
+    EXPECT_TRUE(shows(Mode::Measured, Side::Measured));
+    EXPECT_FALSE(shows(Mode::Measured, Side::Predicted));
+    EXPECT_FALSE(shows(Mode::Predicted, Side::Measured));
+    EXPECT_TRUE(shows(Mode::Ghost, Side::Measured));
+    EXPECT_FALSE(shows(Mode::Ghost, Side::Predicted)) << "it has outlines, no row";
+    EXPECT_FALSE(shows(Mode::Error, Side::Measured) || shows(Mode::Error, Side::Predicted));
 }
 
 TEST(Twin, AnEmptyOneAnswersNothing) {
     const Twin twin;
     EXPECT_EQ(twin.rank_count(), 0);
-    EXPECT_EQ(twin.length(), Duration{0});
-    EXPECT_EQ(twin.span({}), nullptr);
-    EXPECT_EQ(twin.row(Side::Measured, 0), nullptr);
-    EXPECT_EQ(first_action(twin, Sides::Both), std::nullopt);
+    EXPECT_EQ(twin.length(0), Duration{0});
+    EXPECT_EQ(twin.span({}), std::nullopt);
+    EXPECT_EQ(twin.row(Side::Measured, 0, 0), nullptr);
+    EXPECT_EQ(first_action(twin, Mode::Both, 0), std::nullopt);
 }
 
 TEST(Twin, LengthIsThatOfTheLongerSide) {
     const RunData run = canned_run({.jitter = 0.1});
-    EXPECT_EQ(run.twin.length(),
-              std::max(step_time(*run.twin.predicted), step_time(*run.twin.measured)));
+    EXPECT_EQ(run.twin.length(0),
+              std::max(run.twin.predicted[0].length, run.twin.measured[0].length));
 }
 
 TEST(Navigation, StepsThroughTheRowPassingOverWhatTakesNoTime) {
     const RunData run = canned_run();
-    std::optional<SpanRef> at = first_action(run.twin, Sides::Both);
+    std::optional<SpanRef> at = first_action(run.twin, Mode::Both, 0);
     std::string walk;
     for (; at; at = next_in_row(run.twin, *at, +1)) {
         walk += to_string(run.twin.span(*at)->action) + " ";
@@ -60,7 +65,7 @@ TEST(Navigation, StepsBackTheSameWay) {
 
 TEST(Navigation, EndsAtTheEndsOfTheRow) {
     const RunData run = canned_run();
-    const SpanRef first = *first_action(run.twin, Sides::Both);
+    const SpanRef first = *first_action(run.twin, Mode::Both, 0);
     EXPECT_EQ(next_in_row(run.twin, first, -1), std::nullopt);
 }
 
@@ -77,16 +82,16 @@ TEST(Navigation, TheTwinOfTheTwinIsTheAction) {
 TEST(Navigation, AnActionThatTheOtherSideLacksHasNoTwin) {
     RunData run = canned_run();
     const SpanRef here = find(run, Side::Predicted, f0_of_1);
-    run.twin.measured->ranks[1].clear();
+    run.twin.measured[0].ranks[1] = RowIndex();
     EXPECT_EQ(twin_of(run.twin, here), std::nullopt);
-    run.twin.measured.reset();
+    run.twin.measured.clear();
     EXPECT_EQ(twin_of(run.twin, here), std::nullopt);
 }
 
 TEST(Navigation, DownGoesToTheSameTimeOnTheRowBelow) {
     const RunData run = canned_run();
     const SpanRef here = find(run, Side::Measured, b2_of_0);  // 6 to 8 ms
-    const auto below = in_next_row(run.twin, Sides::Both, here, +1);
+    const auto below = in_next_row(run.twin, Mode::Both, here, +1);
     ASSERT_TRUE(below);
     EXPECT_EQ(below->rank, 1);
     EXPECT_EQ(below->side, Side::Predicted);
@@ -96,11 +101,11 @@ TEST(Navigation, DownGoesToTheSameTimeOnTheRowBelow) {
 TEST(Navigation, DownSkipsHiddenRowsAndEndsAtTheLast) {
     const RunData run = canned_run();
     const SpanRef here = find(run, Side::Measured, b2_of_0);
-    const auto below = in_next_row(run.twin, Sides::Measured, here, +1);
+    const auto below = in_next_row(run.twin, Mode::Measured, here, +1);
     ASSERT_TRUE(below);
     EXPECT_EQ(below->side, Side::Measured);
-    EXPECT_EQ(in_next_row(run.twin, Sides::Measured, *below, +1), std::nullopt);
-    EXPECT_EQ(in_next_row(run.twin, Sides::Measured, here, -1), std::nullopt);
+    EXPECT_EQ(in_next_row(run.twin, Mode::Measured, *below, +1), std::nullopt);
+    EXPECT_EQ(in_next_row(run.twin, Mode::Measured, here, -1), std::nullopt);
 }
 
 TEST(Navigation, AReceiveKnowsItsSendAndBack) {

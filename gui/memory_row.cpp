@@ -1,0 +1,83 @@
+#include "gui/memory_row.h"
+
+#include <algorithm>
+
+namespace pipetwin::gui {
+
+MemoryRow::MemoryRow(const MemoryCurve& curve, int cells) {
+    totals_.reserve(curve.size());
+    for (const MemoryPoint& point : curve) {
+        totals_.push_back(point.use.total().count);
+        peak_ = std::max(peak_, point.use.total());
+    }
+    if (curve.size() != 2 * static_cast<std::size_t>(cells)) {
+        times_.reserve(curve.size());
+        for (const MemoryPoint& point : curve) {
+            times_.push_back(point.time);
+        }
+    }
+    for (std::size_t i = 0; i < totals_.size(); ++i) {
+        const Bytes total{totals_[i]};
+        if (i % block == 0) {
+            of_block_.push_back({.least = total, .most = total});
+        }
+        ByteRange& range = of_block_.back();
+        range = {.least = std::min(range.least, total), .most = std::max(range.most, total)};
+    }
+}
+
+/// The place of the last value that has begun by then; of those that have not, the first.
+std::size_t MemoryRow::last_until(const RowIndex& row, Duration time) const {
+    if (!times_.empty()) {
+        const auto next = std::ranges::upper_bound(times_, time);
+        return next == times_.begin() ? 0 : static_cast<std::size_t>(next - times_.begin()) - 1;
+    }
+    const int ending = row.first_ending_after(time);
+    const bool begun = ending < row.size() && row.begin(ending) <= time;
+    if (begun) {
+        return 2 * static_cast<std::size_t>(ending);
+    }
+    return ending == 0 ? 0 : 2 * static_cast<std::size_t>(ending) - 1;
+}
+
+Bytes MemoryRow::at(const RowIndex& row, Duration time) const {
+    return empty() ? Bytes{} : Bytes{totals_[last_until(row, time)]};
+}
+
+ByteRange MemoryRow::of_values(std::size_t first, std::size_t last) const {
+    ByteRange range{.least = Bytes{totals_[first]}, .most = Bytes{totals_[first]}};
+    for (std::size_t i = first; i <= last;) {
+        const bool whole = i % block == 0 && i + block <= last + 1;
+        const ByteRange next =
+            whole ? of_block_[i / block]
+                  : ByteRange{.least = Bytes{totals_[i]}, .most = Bytes{totals_[i]}};
+        range = {.least = std::min(range.least, next.least),
+                 .most = std::max(range.most, next.most)};
+        i += whole ? block : 1;
+    }
+    return range;
+}
+
+ByteRange MemoryRow::between(const RowIndex& row, Duration begin, Duration end) const {
+    return empty() ? ByteRange{} : of_values(last_until(row, begin), last_until(row, end));
+}
+
+std::vector<ByteRange> MemoryRow::columns(const RowIndex& row,
+                                          const ViewTransform& view,
+                                          int x,
+                                          int count) const {
+    std::vector<ByteRange> columns;
+    if (empty()) {
+        return columns;
+    }
+    columns.reserve(static_cast<std::size_t>(std::max(0, count)));
+    std::size_t first = last_until(row, view.time_at(x));
+    for (int i = 1; i <= count; ++i) {
+        const std::size_t last = last_until(row, view.time_at(x + i));
+        columns.push_back(of_values(first, last));
+        first = last;
+    }
+    return columns;
+}
+
+}  // namespace pipetwin::gui

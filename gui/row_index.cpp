@@ -1,0 +1,339 @@
+#include "gui/row_index.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int spans_per_bin = 16;
+constexpr std::size_t fewest_bins = 64;  // of the coarsest level
+constexpr std::uint8_t with_next_bit = 0x80;
+constexpr int micro_batch_bits = 16;
+constexpr std::uint32_t micro_batch_mask = 0xffff;
+constexpr std::int64_t full = 65'280;  // a bin that is filled, while levels are made: 255 << 8
+
+}  // namespace
+
+RowPart part_of(Op op) {
+    switch (op) {
+        case Op::Forward:
+            return RowPart::Forward;
+        case Op::Backward:
+            return RowPart::Backward;
+        case Op::BackwardInput:
+            return RowPart::BackwardInput;
+        case Op::BackwardWeight:
+            return RowPart::BackwardWeight;
+        case Op::Recompute:
+            return RowPart::Recompute;
+        default:
+            return is_send(op) || is_receive(op) ? RowPart::Message : RowPart::Update;
+    }
+}
+
+Op op_of(RowPart part) {
+    constexpr std::array ops{Op::Forward,
+                             Op::Backward,
+                             Op::BackwardInput,
+                             Op::BackwardWeight,
+                             Op::Recompute,
+                             Op::Optimizer,
+                             Op::SendForward,
+                             Op::RecvForward};
+    static_assert(ops.size() == row_part_count);
+    return ops[static_cast<std::size_t>(part)];
+}
+
+Duration compute_of(const PartTimes& times) {
+    Duration sum{0};
+    for (int part = 0; is_compute(static_cast<RowPart>(part)); ++part) {
+        sum += times.of[static_cast<std::size_t>(part)];
+    }
+    return sum;
+}
+
+RowIndex::RowIndex(std::span<const Span> row) {
+    begins_.reserve(row.size());
+    lengths_.reserve(row.size());
+    waits_.reserve(row.size());
+    ops_.reserve(row.size());
+    places_.reserve(row.size());
+    for (const Span& span : row) {
+        add(span);
+    }
+    add_sums();
+    add_levels();
+}
+
+void RowIndex::add(const Span& span) {
+    PIPETWIN_EXPECT(span.ready >= span.begin && span.end >= span.ready, "a span goes forward");
+    PIPETWIN_EXPECT(begins_.empty() || span.begin >= last_end(), "spans follow each other");
+    const std::size_t cell = begins_.size();
+    begins_.push_back(span.begin.count());
+    lengths_.push_back(shortened((span.end - span.begin).count(), 2 * cell));
+    waits_.push_back(shortened((span.ready - span.begin).count(), 2 * cell + 1));
+    const Action& action = span.action;
+    ops_.push_back(static_cast<std::uint8_t>(static_cast<unsigned>(action.op) |
+                                             (action.with_next ? with_next_bit : 0U)));
+    const auto known = std::ranges::find(stages_, action.stage);
+    const auto number = static_cast<std::uint32_t>(known - stages_.begin());
+    if (known == stages_.end()) {
+        stages_.push_back(action.stage);
+    }
+    PIPETWIN_EXPECT(number <= micro_batch_mask, "at most 65536 stages on a rank");
+    places_.push_back(number << static_cast<unsigned>(micro_batch_bits) |
+                      (static_cast<std::uint32_t>(action.micro_batch) & micro_batch_mask));
+}
+
+std::uint32_t RowIndex::shortened(std::int64_t length, std::size_t place) {
+    if (length < too_long) {
+        return static_cast<std::uint32_t>(length);
+    }
+    long_ones_.emplace(place, length);
+    return too_long;
+}
+
+std::int64_t RowIndex::length_at(std::uint32_t shortened, std::size_t place) const {
+    return shortened != too_long ? shortened : long_ones_.at(place);
+}
+
+Action RowIndex::action(int cell) const {
+    const unsigned op = ops_[at(cell)];
+    const std::uint32_t place = places_[at(cell)];
+    return {.op = static_cast<Op>(op & ~unsigned{with_next_bit}),
+            .stage = stages_[place >> static_cast<unsigned>(micro_batch_bits)],
+            .micro_batch = static_cast<int>(place & micro_batch_mask),
+            .with_next = (op & with_next_bit) != 0};
+}
+
+Duration RowIndex::ready(int cell) const {
+    return begin(cell) + Duration{length_at(waits_[at(cell)], 2 * at(cell) + 1)};
+}
+
+Duration RowIndex::end(int cell) const {
+    return begin(cell) + Duration{length_at(lengths_[at(cell)], 2 * at(cell))};
+}
+
+Span RowIndex::operator[](int cell) const {
+    return {.action = action(cell), .begin = begin(cell), .ready = ready(cell), .end = end(cell)};
+}
+
+std::vector<Span> RowIndex::spans() const {
+    std::vector<Span> spans;
+    spans.reserve(begins_.size());
+    for (int cell = 0; cell < size(); ++cell) {
+        spans.push_back((*this)[cell]);
+    }
+    return spans;
+}
+
+int RowIndex::first_ending_after(Duration time) const {
+    // Of spans that follow each other only the last one that begins before can end after.
+    const auto next = std::ranges::upper_bound(begins_, time.count());
+    auto cell = static_cast<int>(next - begins_.begin());
+    while (cell > 0 && end(cell - 1) > time) {
+        --cell;
+    }
+    return cell;
+}
+
+void RowIndex::add_to(Sums& sums, int cell) const {
+    const Op op = static_cast<Op>(ops_[at(cell)] & ~unsigned{with_next_bit});
+    const Duration length{length_at(lengths_[at(cell)], 2 * at(cell))};
+    const Duration wait{length_at(waits_[at(cell)], 2 * at(cell) + 1)};
+    sums.parts[RowPart::Wait] += wait;
+    sums.parts[part_of(op)] += length - wait;
+    sums.compute += pipetwin::is_compute(op) ? length : Duration{0};
+}
+
+void RowIndex::add_sums() {
+    Sums sums;
+    for (int cell = 0; cell < size(); ++cell) {
+        if (cell % block == 0) {
+            sums_.push_back(sums);
+        }
+        add_to(sums, cell);
+    }
+    sums_.push_back(sums);
+}
+
+PartTimes RowIndex::before(Duration time) const {
+    if (empty()) {
+        return {};
+    }
+    const int cell = first_ending_after(time);
+    Sums sums = sums_[at(cell / block)];
+    for (int i = cell / block * block; i < cell; ++i) {
+        add_to(sums, i);
+    }
+    if (cell < size() && begin(cell) < time) {
+        const Duration waited = std::min(time, ready(cell)) - begin(cell);
+        sums.parts[RowPart::Wait] += waited;
+        sums.parts[part_of(action(cell).op)] += time - begin(cell) - waited;
+    }
+    return sums.parts;
+}
+
+PartTimes RowIndex::between(Duration begin, Duration end) const {
+    PartTimes times = before(end);
+    const PartTimes earlier = before(begin);
+    for (std::size_t part = 0; part < times.of.size(); ++part) {
+        times.of[part] -= earlier.of[part];
+    }
+    return times;
+}
+
+Duration RowIndex::compute_before(int cell) const {
+    if (empty()) {
+        return {};
+    }
+    Sums sums = sums_[at(cell / block)];
+    for (int i = cell / block * block; i < cell; ++i) {
+        add_to(sums, i);
+    }
+    return sums.compute;
+}
+
+namespace {
+
+/// Shares of bins while they are made, in parts of `full`.
+using WideBin = PerPart<std::uint16_t>;
+
+/// Hands the time of one part out to the bins that it covers.
+class BinFiller {
+  public:
+    BinFiller(std::size_t bins, std::int64_t bin) : bin_(bin), bins_(bins) {}
+
+    void add(RowPart part, std::int64_t begin, std::int64_t end) {
+        begin = std::max<std::int64_t>(begin, 0);
+        while (begin < end) {
+            const std::int64_t number = begin / bin_;
+            go_to(static_cast<std::size_t>(number));
+            const std::int64_t until = std::min(end, (number + 1) * bin_);
+            time_[part] += until - begin;
+            begin = until;
+        }
+    }
+
+    std::vector<WideBin> finish() {
+        flush();
+        return std::move(bins_);
+    }
+
+  private:
+    void go_to(std::size_t number) {
+        if (number != current_) {
+            flush();
+            current_ = number;
+        }
+    }
+
+    void flush() {
+        if (current_ < bins_.size()) {
+            for (std::size_t part = 0; part < time_.of.size(); ++part) {
+                const double share =
+                    static_cast<double>(time_.of[part]) / static_cast<double>(bin_);
+                bins_[current_].of[part] = static_cast<std::uint16_t>(
+                    std::lround(static_cast<double>(full) * std::min(1.0, share)));
+            }
+        }
+        time_ = {};
+    }
+
+    std::int64_t bin_;
+    std::vector<WideBin> bins_;
+    std::size_t current_ = 0;
+    PerPart<std::int64_t> time_;
+};
+
+std::vector<WideBin> halved(const std::vector<WideBin>& bins) {
+    std::vector<WideBin> result((bins.size() + 1) / 2);
+    for (std::size_t i = 0; i < bins.size(); ++i) {
+        for (std::size_t part = 0; part < row_part_count; ++part) {
+            // Each half is rounded down, by less than a millionth of what is seen.
+            result[i / 2].of[part] =
+                static_cast<std::uint16_t>(result[i / 2].of[part] + bins[i].of[part] / 2);
+        }
+    }
+    return result;
+}
+
+}  // namespace
+
+void RowIndex::add_levels() {
+    const std::int64_t length = last_end().count();
+    if (size() < spans_per_bin * static_cast<int>(fewest_bins) || length <= 0) {
+        return;  // few enough to be walked
+    }
+    const std::int64_t bin = std::max<std::int64_t>(1, length / (size() / spans_per_bin));
+    BinFiller filler(static_cast<std::size_t>(length / bin + 1), bin);
+    for (int cell = 0; cell < size(); ++cell) {
+        const std::int64_t ready_at = ready(cell).count();
+        filler.add(RowPart::Wait, begins_[at(cell)], ready_at);
+        filler.add(part_of(action(cell).op), ready_at, end(cell).count());
+    }
+    std::vector<WideBin> bins = filler.finish();
+    for (std::int64_t width = bin; bins.size() >= fewest_bins; width *= 2, bins = halved(bins)) {
+        Level& level = levels_.emplace_back();
+        level.bin = width;
+        level.bins.resize(bins.size());
+        for (std::size_t i = 0; i < bins.size(); ++i) {
+            for (std::size_t part = 0; part < row_part_count; ++part) {
+                level.bins[i].of[part] =
+                    static_cast<std::uint8_t>((bins[i].of[part] + 128U) / 256U);
+            }
+        }
+    }
+}
+
+bool RowIndex::columns(Duration begin, double ns_per_column, std::span<Column> columns) const {
+    const Level* fitting = nullptr;
+    for (const Level& level : levels_) {
+        if (static_cast<double>(level.bin) <= ns_per_column) {
+            fitting = &level;
+        }
+    }
+    if (fitting == nullptr) {
+        return false;
+    }
+    const auto bin = static_cast<double>(fitting->bin);
+    const auto bins = static_cast<std::int64_t>(fitting->bins.size());
+    const double per_column = ns_per_column / bin;
+    double left = static_cast<double>(begin.count()) / bin;
+    for (Column& column : columns) {
+        const double right = left + per_column;
+        PerPart<float> share;
+        const auto first = std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(left)));
+        const auto last = std::min(bins, static_cast<std::int64_t>(std::ceil(right)));
+        for (std::int64_t i = first; i < last; ++i) {
+            const auto place = static_cast<double>(i);
+            const auto weight = static_cast<float>(
+                (std::min(right, place + 1) - std::max(left, place)) / (255 * per_column));
+            const Bin& from = fitting->bins[static_cast<std::size_t>(i)];
+            for (std::size_t part = 0; part < row_part_count; ++part) {
+                share.of[part] += weight * static_cast<float>(from.of[part]);
+            }
+        }
+        column.share = share;
+        left = right;
+    }
+    return true;
+}
+
+std::size_t RowIndex::bytes() const {
+    const auto size_of = [](const auto& values) {
+        return values.capacity() * sizeof(values.front());
+    };
+    std::size_t sum = size_of(begins_) + size_of(lengths_) + size_of(waits_) + size_of(ops_) +
+                      size_of(places_) + size_of(stages_) + size_of(sums_);
+    for (const Level& level : levels_) {
+        sum += size_of(level.bins);
+    }
+    return sum + long_ones_.size() * (sizeof(std::size_t) + sizeof(std::int64_t));
+}
+
+}  // namespace pipetwin::gui

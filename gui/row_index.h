@@ -1,0 +1,135 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/timeline.h"
+
+namespace pipetwin::gui {
+
+/// What a rank spends a moment on.
+enum class RowPart : std::uint8_t {
+    Forward,
+    Backward,
+    BackwardInput,
+    BackwardWeight,
+    Recompute,
+    Update,   ///< reductions, norms, updates
+    Message,  ///< sends and receives, without their waits
+    Wait,     ///< for a message, for room, for a stash: begin to ready
+};
+constexpr int row_part_count = 8;
+
+/// The part that the time from ready to end of an action is.
+RowPart part_of(Op op);
+
+/// An action of that part; of Wait any.
+Op op_of(RowPart part);
+
+constexpr bool is_compute(RowPart part) {
+    return part <= RowPart::Recompute;
+}
+
+/// By part.
+template <class Number>
+struct PerPart {
+    std::array<Number, row_part_count> of{};
+
+    Number& operator[](RowPart part) { return of[static_cast<std::size_t>(part)]; }
+    const Number& operator[](RowPart part) const { return of[static_cast<std::size_t>(part)]; }
+    bool operator==(const PerPart&) const = default;
+};
+using PartTimes = PerPart<Duration>;
+
+/// Of F, B, I, W and R together.
+Duration compute_of(const PartTimes& times);
+
+/// The spans of one row of one step, at 21 bytes each, with what is needed to draw millions of them
+/// and to sum them up: in all at most 24 bytes a span.
+///
+/// - Sums before every 64th span: how long each part lasts between any two times, exactly, in
+///   O(log spans).
+/// - A pyramid of bins over time, of which each says which share of it every part fills: the lowest
+///   holds about 16 spans a bin, each further one twice as much time. They are for pixels; no
+///   number that a person reads comes from them.
+class RowIndex {
+  public:
+    RowIndex() = default;
+
+    /// Spans follow each other and do not overlap, as core/timeline.h says.
+    explicit RowIndex(std::span<const Span> row);
+
+    int size() const { return static_cast<int>(begins_.size()); }
+    bool empty() const { return begins_.empty(); }
+
+    Span operator[](int cell) const;
+    Action action(int cell) const;
+    Duration begin(int cell) const { return Duration{begins_[at(cell)]}; }
+    Duration ready(int cell) const;
+    Duration end(int cell) const;
+    bool takes_time(int cell) const { return lengths_[at(cell)] > 0; }
+
+    /// The last end; zero where there is none.
+    Duration last_end() const { return empty() ? Duration{0} : end(size() - 1); }
+
+    /// `size()` where none does.
+    int first_ending_after(Duration time) const;
+
+    /// How long each part lasts between two times.
+    PartTimes between(Duration begin, Duration end) const;
+
+    /// The sum of end - begin over the F, B, I, W and R before a cell (up to `size()`).
+    Duration compute_before(int cell) const;
+
+    /// Shares of a stretch of time by part, from 0 to 1, taken from the coarsest bins that are no
+    /// longer than the stretch; false where even the finest are longer: then its spans are few
+    /// enough to be walked.
+    struct Column {
+        PerPart<float> share;
+    };
+    bool columns(Duration begin, double ns_per_column, std::span<Column> columns) const;
+
+    std::vector<Span> spans() const;
+
+    /// What it occupies.
+    std::size_t bytes() const;
+
+  private:
+    using Bin = PerPart<std::uint8_t>;  ///< 255: all of it
+    struct Level {
+        std::int64_t bin = 1;  ///< nanoseconds
+        std::vector<Bin> bins;
+    };
+    struct Sums {
+        PartTimes parts;
+        Duration compute{};
+    };
+    static constexpr int block = 64;
+
+    static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
+    void add(const Span& span);
+    void add_sums();
+    void add_levels();
+    void add_to(Sums& sums, int cell) const;
+    PartTimes before(Duration time) const;
+
+    /// A length that is too long for 32 bits stands in `long_ones_`, by its place.
+    static constexpr std::uint32_t too_long = 0xffffffffU;
+    std::uint32_t shortened(std::int64_t length, std::size_t place);
+    std::int64_t length_at(std::uint32_t shortened, std::size_t place) const;
+
+    std::vector<std::int64_t> begins_;
+    std::vector<std::uint32_t> lengths_;  ///< begin to end
+    std::vector<std::uint32_t> waits_;    ///< begin to ready
+    std::vector<std::uint8_t> ops_;       ///< with `with_next` in the highest bit
+    std::vector<std::uint32_t> places_;   ///< number of the stage in `stages_`, and micro-batch
+    std::vector<int> stages_;
+    std::unordered_map<std::size_t, std::int64_t> long_ones_;  ///< lengths at 2c, waits at 2c + 1
+    std::vector<Sums> sums_;                                   ///< before each block
+    std::vector<Level> levels_;                                ///< the finest first
+};
+
+}  // namespace pipetwin::gui

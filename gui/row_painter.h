@@ -1,0 +1,39 @@
+#pragma once
+
+#include <QPainter>
+
+#include "gui/timeline_scene.h"
+
+namespace pipetwin::gui {
+
+/// Paints what a rank has on the scene: its rows, its errors, its memory.
+class RowPainter {
+  public:
+    RowPainter(QPainter& painter, const TimelineScene& scene) : painter_(painter), scene_(scene) {}
+
+    void paint_row(const Row& row);
+    void paint_errors(const Band& strip);
+    void paint_memory(const Band& curve);
+
+  private:
+    const Palette& palette() const { return scene_.palette; }
+    ViewTransform view_of(Side side, int step) const;
+    void paint_ground(const Row& row, const QRect& rect, int step);
+    void paint_box(const Box& box, const RowIndex& row, const ViewTransform& view, const QRect& at);
+    void paint_idle(const QRect& rect);
+    void paint_coalesced(const QRect& rect, const OpStyle& style, double compute);
+    void paint_parting(double width, const OpStyle& style, const QRect& rect);
+    void paint_label(const Action& action, const OpStyle& style, const QRect& rect);
+    void paint_ghosts(const Row& row, const QRect& rect, int step);
+    void paint_curve(const Band& band, Side side, int step, double pixels_per_byte);
+    Bytes highest(int rank) const;
+
+    QPainter& painter_;
+    const TimelineScene& scene_;
+};
+
+/// Hatching as in the rows, for the legend.
+void paint_sample(QPainter& painter, const QRect& rect, const OpStyle& style);
+void paint_wait(QPainter& painter, const QRect& rect, const Palette& palette);
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,176 @@
+#include "gui/row_index.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace pipetwin::gui {
+namespace {
+
+constexpr int seed = 11;
+
+/// Actions of every kind, waits among them, with gaps between; some take no time.
+std::vector<Span> random_row(int size) {
+    std::mt19937 random(seed);
+    const auto up_to = [&](int most) {
+        return static_cast<int>(random() % (static_cast<unsigned>(most) + 1));
+    };
+    std::vector<Span> row;
+    Duration now{0};
+    for (int i = 0; i < size; ++i) {
+        Span span;
+        span.action = {.op = static_cast<Op>(up_to(op_count - 1)),
+                       .stage = 3 * up_to(2),
+                       .micro_batch = up_to(65'535),
+                       .with_next = up_to(9) == 0};
+        span.begin = now + Duration{up_to(300)};
+        span.ready = span.begin + Duration{up_to(2) == 0 ? up_to(900) : 0};
+        span.end = span.ready + Duration{up_to(4) == 0 ? 0 : up_to(2'000)};
+        now = span.end;
+        row.push_back(span);
+    }
+    return row;
+}
+
+/// By looking at every span.
+PartTimes walked(const std::vector<Span>& row, Duration begin, Duration end) {
+    const auto overlap = [&](Duration from, Duration to) {
+        return std::max(Duration{0}, std::min(end, to) - std::max(begin, from));
+    };
+    PartTimes times;
+    for (const Span& span : row) {
+        times[RowPart::Wait] += overlap(span.begin, span.ready);
+        times[part_of(span.action.op)] += overlap(span.ready, span.end);
+    }
+    return times;
+}
+
+TEST(RowIndex, GivesBackWhatItWasMadeFrom) {
+    const std::vector<Span> row = random_row(5'000);
+    EXPECT_EQ(RowIndex(row).spans(), row);
+}
+
+TEST(RowIndex, AnEmptyOneAnswersNothing) {
+    const RowIndex row;
+    EXPECT_EQ(row.size(), 0);
+    EXPECT_EQ(row.last_end(), Duration{0});
+    EXPECT_EQ(row.first_ending_after(Duration{5}), 0);
+    EXPECT_EQ(row.between(Duration{0}, Duration{9}), PartTimes{});
+    EXPECT_EQ(row.compute_before(0), Duration{0});
+    std::vector<RowIndex::Column> columns(3);
+    EXPECT_FALSE(row.columns(Duration{0}, 1e9, columns));
+}
+
+TEST(RowIndex, HoldsTimesThatDoNotFitIn32Bits) {
+    const Duration hour = std::chrono::hours(1);
+    const std::vector<Span> row{{.action = {.op = Op::RecvForward, .stage = 1},
+                                 .begin = hour,
+                                 .ready = 3 * hour,
+                                 .end = 7 * hour},
+                                {.action = {.op = Op::Forward, .stage = 1},
+                                 .begin = 8 * hour,
+                                 .ready = 8 * hour,
+                                 .end = 8 * hour + Duration{0xffffffffLL}}};
+    const RowIndex index(row);
+    EXPECT_EQ(index.spans(), row);
+    EXPECT_EQ(index.between(Duration{0}, 100 * hour)[RowPart::Wait], 2 * hour);
+}
+
+TEST(RowIndex, SumsAreThoseOfEverySpanWhateverTheBorders) {
+    const std::vector<Span> row = random_row(3'000);
+    const RowIndex index(row);
+    std::mt19937_64 random(seed);
+    const auto last = static_cast<std::uint64_t>(index.last_end().count());
+    for (int i = 0; i < 300; ++i) {
+        Duration begin{static_cast<std::int64_t>(random() % (last + 1'000))};
+        Duration end{static_cast<std::int64_t>(random() % (last + 1'000))};
+        if (end < begin) {
+            std::swap(begin, end);
+        }
+        ASSERT_EQ(index.between(begin, end), walked(row, begin, end))
+            << begin.count() << " to " << end.count();
+    }
+}
+
+TEST(RowIndex, FindsTheFirstSpanThatEndsLater) {
+    const std::vector<Span> row = random_row(500);
+    const RowIndex index(row);
+    for (std::int64_t time = -10; time < index.last_end().count() + 10; time += 37) {
+        const auto expected =
+            std::ranges::find_if(row, [&](const Span& span) { return span.end > Duration{time}; });
+        ASSERT_EQ(index.first_ending_after(Duration{time}), expected - row.begin()) << time;
+    }
+}
+
+TEST(RowIndex, ComputeBeforeACellIsThatOfAllBeforeIt) {
+    const std::vector<Span> row = random_row(400);
+    const RowIndex index(row);
+    Duration sum{0};
+    for (int cell = 0; cell <= index.size(); ++cell) {
+        ASSERT_EQ(index.compute_before(cell), sum) << cell;
+        if (cell < index.size()) {
+            const Span& span = row[static_cast<std::size_t>(cell)];
+            sum += pipetwin::is_compute(span.action.op) ? span.end - span.begin : Duration{0};
+        }
+    }
+}
+
+TEST(RowIndex, ColumnsShowEveryPartWithinFourPercentOfAPixel) {
+    const std::vector<Span> row = random_row(200'000);
+    const RowIndex index(row);
+    for (const int width : {200, 977}) {
+        const double ns = static_cast<double>(index.last_end().count()) / width;
+        std::vector<RowIndex::Column> columns(static_cast<std::size_t>(width));
+        ASSERT_TRUE(index.columns(Duration{0}, ns, columns));
+        for (int x = 0; x < width; x += 13) {
+            const Duration begin{static_cast<std::int64_t>(x * ns)};
+            const Duration end{static_cast<std::int64_t>((x + 1) * ns)};
+            const PartTimes exact = index.between(begin, end);
+            for (std::size_t part = 0; part < row_part_count; ++part) {
+                const double share = static_cast<double>(exact.of[part].count()) / ns;
+                EXPECT_NEAR(columns[static_cast<std::size_t>(x)].share.of[part], share, 0.04)
+                    << "column " << x << " of " << width << ", part " << part;
+            }
+        }
+    }
+}
+
+TEST(RowIndex, AddsUpToTheWholeInItsColumns) {
+    const std::vector<Span> row = random_row(100'000);
+    const RowIndex index(row);
+    const int width = 500;
+    const double ns = static_cast<double>(index.last_end().count()) / width;
+    std::vector<RowIndex::Column> columns(width);
+    ASSERT_TRUE(index.columns(Duration{0}, ns, columns));
+    double forward = 0;
+    for (const RowIndex::Column& column : columns) {
+        forward += static_cast<double>(column.share[RowPart::Forward]) * ns;
+    }
+    const auto exact =
+        static_cast<double>(index.between(Duration{0}, index.last_end())[RowPart::Forward].count());
+    EXPECT_NEAR(forward / exact, 1, 0.01);
+}
+
+TEST(RowIndex, HasNoColumnsFinerThanItsBins) {
+    const RowIndex index(random_row(50'000));
+    std::vector<RowIndex::Column> columns(10);
+    EXPECT_FALSE(index.columns(Duration{0}, 100, columns));
+}
+
+TEST(RowIndex, TakesAtMost24BytesASpan) {
+    const int size = 300'000;
+    const RowIndex index(random_row(size));
+    EXPECT_LE(static_cast<double>(index.bytes()) / size, 24);
+}
+
+TEST(RowIndex, RefusesSpansThatOverlap) {
+    const std::vector<Span> row{
+        {.action = {}, .begin = {}, .ready = {}, .end = Duration{10}},
+        {.action = {}, .begin = Duration{5}, .ready = Duration{5}, .end = Duration{15}}};
+    EXPECT_THROW(const RowIndex index(row), InternalError);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
