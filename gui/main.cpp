@@ -39,6 +39,8 @@ int write_screenshot(MainWindow& window, const Options& options) {
     window.show_run(std::move(run));
     window.show();
     QApplication::processEvents();
+    window.show_view(QString::fromStdString(options.view));
+    window.wait_for_workers();
     const QString file = QString::fromStdString(options.screenshot->string());
     if (!window.grab().save(file, "PNG")) {
         std::cerr << options.screenshot->string() << ": cannot write the picture\n";

@@ -3,7 +3,6 @@
 #include <array>
 #include <utility>
 
-#include <QActionGroup>
 #include <QApplication>
 #include <QDragEnterEvent>
 #include <QDropEvent>
@@ -12,20 +11,25 @@
 #include <QFrame>
 #include <QHBoxLayout>
 #include <QLabel>
-#include <QMenuBar>
-#include <QMessageBox>
 #include <QMimeData>
 #include <QSettings>
 #include <QSplitter>
 #include <QStatusBar>
+#include <QTabWidget>
 #include <QToolButton>
 #include <QtConcurrentRun>
 
 #include "gui/action_details.h"
 #include "gui/details_panel.h"
+#include "gui/export_view.h"
+#include "gui/finder.h"
 #include "gui/legend.h"
+#include "gui/minimap_view.h"
+#include "gui/overview.h"
+#include "gui/search.h"
 #include "gui/selection.h"
 #include "gui/timeline_view.h"
+#include "gui/track_panel.h"
 
 namespace pipetwin::gui {
 
@@ -33,13 +37,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double zoom_step = 1.5;
-constexpr double pan_step = 0.15;
 constexpr int max_recent = 8;
 constexpr int margin = 14;
 constexpr int max_title_width = 260;
-const QString recent_key = QStringLiteral("recent");
-const QString theme_key = QStringLiteral("theme");
 
 fs::path to_path(const QString& text) {
     return {QFile::encodeName(text).toStdString()};
@@ -73,47 +73,94 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       run_(std::make_shared<const RunData>()),
       selection_(new Selection(this)),
       timeline_(new TimelineView(selection_, this)),
+      minimap_(new MinimapView(timeline_, this)),
+      right_(new QTabWidget(this)),
+      below_(new QTabWidget(this)),
       details_(new DetailsPanel(this)),
       legend_(new Legend(this)),
-      step_(new QLabel(this)) {
+      step_(new QLabel(this)),
+      range_(new QLabel(this)) {
     setAcceptDrops(true);
     setWindowTitle(tr("pipetwin"));
-    build_file_menu();
-    build_view_menu();
-    build_go_menu();
-    build_help_menu();
+    build_panels();
+    build_menus();
+    build_search();
+    statusBar()->addPermanentWidget(step_, 1);
+    statusBar()->addPermanentWidget(range_);
+    statusBar()->setSizeGripEnabled(false);
+    step_->setContentsMargins(margin - 4, 2, margin, 4);
+    range_->setContentsMargins(margin, 2, margin, 4);
 
-    auto* const splitter = new QSplitter(Qt::Horizontal, this);
-    splitter->addWidget(timeline_);
-    splitter->addWidget(details_);
-    splitter->setStretchFactor(0, 1);
-    splitter->setCollapsible(0, false);
+    connect(selection_, &Selection::span_changed, this, [this] {
+        details_->show_selection(*run_, selection_->span());
+    });
+    connect(selection_, &Selection::range_changed, this, &MainWindow::show_range);
+    connect(&reading_, &QFutureWatcher<RunData>::finished, this, [this] {
+        show_run(reading_.future().takeResult());
+        emit opened();
+    });
+    const std::optional<Theme> remembered =
+        settings_ == nullptr ? std::nullopt
+                             : theme_called(settings_->value(QStringLiteral("theme")).toString());
+    set_theme(remembered.value_or(system_is_dark() ? Theme::Dark : Theme::Light));
+    show_step();
+    timeline_->setFocus();
+}
+
+MainWindow::~MainWindow() = default;
+
+/// Timeline below its minimap, panels at its right and below it.
+void MainWindow::build_panels() {
+    add_panel(right_, details_, "step", tr("Step"));
+    add_panel(right_, new TrackPanel(timeline_, this), "ranks", tr("Ranks"));
+    auto* const across = new QSplitter(Qt::Horizontal, this);
+    across->addWidget(timeline_);
+    across->addWidget(right_);
+    across->setStretchFactor(0, 1);
+    across->setCollapsible(0, false);
+    auto* const down = new QSplitter(Qt::Vertical, this);
+    down->addWidget(across);
+    down->addWidget(below_);
+    down->setStretchFactor(0, 1);
+    down->setCollapsible(0, false);
     auto* const center = new QWidget(this);
     auto* const column = new QVBoxLayout(center);
     column->setContentsMargins(0, 0, 0, 0);
     column->setSpacing(0);
     column->addWidget(build_banner());
     column->addWidget(build_header());
-    column->addWidget(splitter, 1);
+    column->addWidget(minimap_);
+    column->addWidget(down, 1);
     setCentralWidget(center);
-    statusBar()->addPermanentWidget(step_, 1);
-    statusBar()->setSizeGripEnabled(false);
-    step_->setContentsMargins(margin - 4, 2, margin, 4);
-    details_->hide();  // until there is a run
+    for (QTabWidget* const tabs : {right_, below_}) {
+        tabs->setDocumentMode(true);
+        tabs->setUsesScrollButtons(true);
+        tabs->setVisible(false);  // until there is a run
+    }
+    minimap_->hide();
+}
 
-    connect(selection_, &Selection::span_changed, this, [this] {
-        details_->show_selection(*run_, selection_->span());
-    });
-    connect(&reading_, &QFutureWatcher<RunData>::finished, this, [this] {
-        show_run(reading_.future().takeResult());
-        emit opened();
-    });
-    const bool dark = settings_ != nullptr && settings_->contains(theme_key)
-                          ? settings_->value(theme_key).toString() == QLatin1String("dark")
-                          : system_is_dark();
-    set_theme(dark ? Theme::Dark : Theme::Light);
-    show_step();
-    timeline_->setFocus();
+void MainWindow::add_panel(QTabWidget* tabs,
+                           QWidget* panel,
+                           const char* name,
+                           const QString& title) {
+    panel->setObjectName(QString::fromLatin1(name));
+    tabs->addTab(panel, title);
+}
+
+void MainWindow::show_view(const QString& name) {
+    for (QTabWidget* const tabs : {right_, below_}) {
+        for (int i = 0; i < tabs->count(); ++i) {
+            if (tabs->widget(i)->objectName() == name) {
+                tabs->setCurrentIndex(i);
+            }
+        }
+    }
+}
+
+void MainWindow::wait_for_workers() {
+    reading_.waitForFinished();
+    QApplication::processEvents();
 }
 
 void MainWindow::open(const fs::path& path) {
@@ -133,7 +180,10 @@ void MainWindow::show_run(RunData run) {
         timeline_->show_run(run_);
         details_->show_run(*run_);
         legend_->show_run(*run_);
-        details_->show();
+        right_->show();
+        minimap_->show();
+        below_->setVisible(below_->count() > 0);
+        search_->hide();
         const QString name = name_of(run_->path);
         title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
         title_->setToolTip(to_text(run_->path));
@@ -141,13 +191,16 @@ void MainWindow::show_run(RunData run) {
         setWindowTitle(tr("%1 - pipetwin").arg(name_of(run_->path)));
     }
     show_step();
+    show_range();
 }
 
 void MainWindow::set_theme(Theme theme) {
     theme_ = theme;
     const Palette palette = palette_of(theme);
     QApplication::setPalette(widget_palette(palette));
+    setStyleSheet(style_sheet(palette));
     timeline_->set_colors(palette);
+    minimap_->set_colors(palette);
     legend_->set_colors(palette);
     QPalette banner = widget_palette(palette);
     banner.setColor(QPalette::Window, palette.banner);
@@ -165,195 +218,6 @@ void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
 void MainWindow::dropEvent(QDropEvent* event) {
     event->acceptProposedAction();
     open(to_path(dropped_path(*event->mimeData())));
-}
-
-QAction* MainWindow::add_action(QMenu* menu,
-                                const char* name,
-                                const QString& text,
-                                const QList<QKeySequence>& keys,
-                                const std::function<void()>& act) {
-    auto* const action = menu->addAction(text);
-    action->setObjectName(QString::fromLatin1(name));
-    action->setShortcuts(keys);
-    connect(action, &QAction::triggered, this, act);
-    return action;
-}
-
-QAction* MainWindow::add_switch(QMenu* menu,
-                                const char* name,
-                                const QString& text,
-                                const QList<QKeySequence>& keys,
-                                bool on,
-                                const std::function<void(bool)>& act) {
-    QAction* const action = add_action(menu, name, text, keys, [] {});
-    action->setCheckable(true);
-    action->setChecked(on);
-    connect(action, &QAction::toggled, this, act);
-    return action;
-}
-
-void MainWindow::build_file_menu() {
-    auto* const menu = menuBar()->addMenu(tr("&File"));
-    add_action(menu, "open_folder", tr("&Open run folder..."), {Qt::CTRL | Qt::Key_O}, [this] {
-        choose_folder();
-    });
-    add_action(
-        menu, "open_file", tr("Open &trace file..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_O}, [this] {
-            choose_file();
-        });
-    recent_ = menu->addMenu(tr("Open &recent"));
-    connect(recent_, &QMenu::aboutToShow, this, [this] { fill_recent_menu(); });
-    fill_recent_menu();
-    add_action(menu, "reload", tr("Re&load"), {Qt::Key_F5}, [this] {
-        if (!run_->empty()) {
-            open(run_->path);
-        }
-    });
-    menu->addSeparator();
-    add_action(menu, "quit", tr("&Quit"), {Qt::CTRL | Qt::Key_Q}, [this] { close(); });
-}
-
-void MainWindow::build_view_menu() {
-    auto* const menu = menuBar()->addMenu(tr("&View"));
-    build_zoom_entries(menu);
-    menu->addSeparator();
-    build_mode_menu(menu);
-    build_alignment_menu(menu);
-    add_switch(menu, "memory", tr("&Memory"), {Qt::Key_Y}, true, [this](bool on) {
-        timeline_->set_memory(on);
-    });
-    add_switch(menu, "bubbles", tr("Idle time stands &out"), {Qt::Key_B}, false, [this](bool on) {
-        timeline_->set_bubbles(on);
-    });
-    menu->addSeparator();
-    add_action(menu, "pin", tr("&Pin rank"), {Qt::Key_P}, [this] { timeline_->toggle_pin(); });
-    add_action(
-        menu, "fold", tr("&Fold rank"), {Qt::Key_Space}, [this] { timeline_->toggle_fold(); });
-    menu->addSeparator();
-    add_action(menu, "theme", tr("&Light or dark"), {Qt::CTRL | Qt::Key_L}, [this] {
-        set_theme(theme_ == Theme::Light ? Theme::Dark : Theme::Light);
-        if (settings_ != nullptr) {
-            settings_->setValue(theme_key, theme_ == Theme::Dark ? "dark" : "light");
-        }
-    });
-}
-
-void MainWindow::build_zoom_entries(QMenu* menu) {
-    add_action(menu, "zoom_in", tr("Zoom &in"), {Qt::Key_W, Qt::Key_Plus}, [this] {
-        timeline_->zoom(zoom_step);
-    });
-    add_action(menu, "zoom_out", tr("Zoom o&ut"), {Qt::Key_S, Qt::Key_Minus}, [this] {
-        timeline_->zoom(1 / zoom_step);
-    });
-    add_action(menu, "earlier", tr("&Earlier"), {Qt::Key_A}, [this] { timeline_->pan(-pan_step); });
-    add_action(menu, "later", tr("&Later"), {Qt::Key_D}, [this] { timeline_->pan(pan_step); });
-    add_action(menu, "whole_run", tr("&Whole run"), {Qt::Key_Z, Qt::Key_0}, [this] {
-        timeline_->show_whole_run();
-    });
-    add_action(
-        menu, "first_step", tr("First step"), {Qt::Key_Home}, [this] { timeline_->show_step(0); });
-    add_action(menu, "last_step", tr("Last step"), {Qt::Key_End}, [this] {
-        timeline_->show_step(run_->twin.step_count() - 1);
-    });
-    add_action(menu, "fit", tr("&Centre selection, again: fit"), {Qt::Key_F}, [this] {
-        timeline_->centre_or_fit_selection();
-    });
-    add_action(menu, "back", tr("What was seen &before"), {Qt::ALT | Qt::Key_Left}, [this] {
-        timeline_->go_back();
-    });
-    add_action(menu, "forward", tr("What was seen &after"), {Qt::ALT | Qt::Key_Right}, [this] {
-        timeline_->go_forward();
-    });
-}
-
-void MainWindow::build_mode_menu(QMenu* view_menu) {
-    auto* const menu = view_menu->addMenu(tr("&Rows"));
-    auto* const group = new QActionGroup(this);
-    struct Entry {
-        Mode mode;
-        const char* name;
-        QString text;
-    };
-    const std::array<Entry, 5> entries{{{Mode::Both, "both", tr("&Both")},
-                                        {Mode::Predicted, "predicted", tr("&Predicted")},
-                                        {Mode::Measured, "measured", tr("&Measured")},
-                                        {Mode::Error, "error", tr("&Error")},
-                                        {Mode::Ghost, "ghost", tr("&Ghost of the prediction")}}};
-    for (const Entry& entry : entries) {
-        QAction* const action =
-            add_action(menu, entry.name, entry.text, {}, [this, mode = entry.mode] {
-                timeline_->set_mode(mode);
-            });
-        action->setCheckable(true);
-        action->setChecked(entry.mode == timeline_->mode());
-        group->addAction(action);
-        connect(timeline_, &TimelineView::mode_changed, action, [this, action, mode = entry.mode] {
-            action->setChecked(timeline_->mode() == mode);
-        });
-    }
-    menu->addSeparator();
-    add_action(menu, "next_mode", tr("&Next"), {Qt::Key_E}, [this] {
-        timeline_->set_mode(next(timeline_->mode()));
-    });
-}
-
-void MainWindow::build_alignment_menu(QMenu* view_menu) {
-    auto* const menu = view_menu->addMenu(tr("&Alignment"));
-    auto* const group = new QActionGroup(this);
-    struct Entry {
-        Alignment alignment;
-        const char* name;
-        QString text;
-    };
-    const std::array<Entry, 3> entries{
-        {{Alignment::Start, "align_start", tr("Steps begin &together")},
-         {Alignment::Selected, "align_selected", tr("The &selected action begins together")},
-         {Alignment::Stretched, "align_stretched", tr("Steps are e&qually long")}}};
-    for (const Entry& entry : entries) {
-        QAction* const action =
-            add_action(menu, entry.name, entry.text, {}, [this, alignment = entry.alignment] {
-                timeline_->set_alignment(alignment);
-            });
-        action->setCheckable(true);
-        action->setChecked(entry.alignment == timeline_->alignment());
-        group->addAction(action);
-    }
-}
-
-void MainWindow::build_go_menu() {
-    auto* const menu = menuBar()->addMenu(tr("&Go"));
-    add_action(menu, "next", tr("&Next action"), {Qt::Key_Right, Qt::Key_Period}, [this] {
-        timeline_->select_next(+1);
-    });
-    add_action(menu, "previous", tr("&Previous action"), {Qt::Key_Left, Qt::Key_Comma}, [this] {
-        timeline_->select_next(-1);
-    });
-    add_action(menu, "down", tr("Row &down"), {Qt::Key_Down}, [this] {
-        timeline_->select_in_next_row(+1);
-    });
-    add_action(
-        menu, "up", tr("Row &up"), {Qt::Key_Up}, [this] { timeline_->select_in_next_row(-1); });
-    add_action(
-        menu, "twin", tr("Other side (&twin)"), {Qt::Key_T}, [this] { timeline_->swap_to_twin(); });
-    menu->addSeparator();
-    build_marks(menu);
-    add_action(
-        menu, "clear", tr("&Clear selection"), {Qt::Key_Escape}, [this] { timeline_->clear(); });
-}
-
-void MainWindow::build_marks(QMenu* menu) {
-    add_action(menu, "range", tr("Select the action's &range"), {Qt::Key_R}, [this] {
-        timeline_->select_range_of_action();
-    });
-    add_action(menu, "mark", tr("&Mark"), {Qt::Key_M}, [this] { timeline_->add_mark(); });
-    add_action(menu, "clear_marks", tr("Clear m&arks"), {Qt::SHIFT | Qt::Key_M}, [this] {
-        timeline_->clear_marks();
-    });
-}
-
-void MainWindow::build_help_menu() {
-    auto* const menu = menuBar()->addMenu(tr("&Help"));
-    add_action(menu, "keys", tr("&Keys"), {Qt::Key_F1, Qt::Key_Question}, [this] { show_keys(); });
 }
 
 QWidget* MainWindow::build_header() {
@@ -417,25 +281,10 @@ void MainWindow::remember(const fs::path& path) {
     }
     std::error_code failed;
     const fs::path whole = fs::absolute(path, failed);
-    QStringList recent = settings_->value(recent_key).toStringList();
+    QStringList recent = settings_->value(QStringLiteral("recent")).toStringList();
     recent.removeAll(to_text(whole));
     recent.prepend(to_text(whole));
-    settings_->setValue(recent_key, recent.mid(0, max_recent));
-}
-
-void MainWindow::fill_recent_menu() {
-    recent_->clear();
-    const QStringList recent =
-        settings_ == nullptr ? QStringList() : settings_->value(recent_key).toStringList();
-    for (const QString& path : recent) {
-        // A single '&' would underline the letter behind it.
-        QString text = path;
-        text.replace('&', QLatin1String("&&"));
-        connect(recent_->addAction(text), &QAction::triggered, this, [this, path] {
-            open(to_path(path));
-        });
-    }
-    recent_->menuAction()->setEnabled(!recent.isEmpty());
+    settings_->setValue(QStringLiteral("recent"), recent.mid(0, max_recent));
 }
 
 void MainWindow::show_banner(const QString& text) {
@@ -462,31 +311,114 @@ void MainWindow::show_step() {
     step_->setText(parts.join(QStringLiteral("   ")));
 }
 
-void MainWindow::show_keys() {
-    auto* const box =
-        new QMessageBox(QMessageBox::NoIcon, tr("Keys"), {}, QMessageBox::Close, this);
-    box->setAttribute(Qt::WA_DeleteOnClose);
-    box->setTextFormat(Qt::RichText);
-    QString rows;
-    for (const QAction* const action : findChildren<QAction*>()) {
-        if (action->shortcut().isEmpty()) {
-            continue;
+/// What lies in the selected range, on both sides.
+void MainWindow::show_range() {
+    if (!selection_->range() || run_->empty()) {
+        range_->clear();
+        return;
+    }
+    const TimeRange& range = *selection_->range();
+    const StepPlaces& places = timeline_->scene().places;
+    QStringList parts{
+        tr("selected %1").arg(QString::fromStdString(format_duration(range.end - range.begin)))};
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        if (run_->twin.has(side)) {
+            const RangeUse use = use_of_range(run_->twin, places, side, range.begin, range.end);
+            parts += tr("%1: busy %2 %, bubble %3 %")
+                         .arg(QString::fromStdString(side_name(*run_, side)))
+                         .arg(100 * use.busy_share(), 0, 'f', 1)
+                         .arg(100 * use.bubble_share(), 0, 'f', 1);
         }
-        const QString keys =
-            QKeySequence::listToString(action->shortcuts(), QKeySequence::NativeText);
+    }
+    range_->setText(parts.join(QStringLiteral("   ")));
+}
+
+void MainWindow::build_search() {
+    finder_ = new Finder(centralWidget());
+    search_ = new SearchLine(timeline_);
+    connect(search_, &SearchLine::typed, this, &MainWindow::search);
+    connect(search_, &SearchLine::next_wanted, this, &MainWindow::go_to_found);
+    connect(search_, &SearchLine::left, this, [this] {
+        found_.clear();
+        timeline_->set_found({});
+        timeline_->setFocus();
+    });
+}
+
+void MainWindow::search(const QString& text) {
+    const std::optional<SearchQuery> query = parse_query(text.toStdString());
+    found_.clear();
+    if (query && !run_->empty()) {
+        const int step = timeline_->current_step();
+        const Mode mode = timeline_->mode();
+        const Side side =
+            run_->twin.has(main_side(mode)) ? main_side(mode) : other(main_side(mode));
+        found_ = find_spans(run_->twin, side, step, *query);
+    }
+    timeline_->set_found(found_);
+    search_->show_count(text.isEmpty()   ? QString()
+                        : !query         ? tr("no query")
+                        : found_.empty() ? tr("none")
+                                         : tr("%1 in this step").arg(found_.size()));
+}
+
+void MainWindow::go_to_found(int direction) {
+    if (const auto next = next_found(run_->twin, found_, selection_->span(), direction)) {
+        timeline_->go_to(*next);
+    }
+}
+
+void MainWindow::ask_for_command() {
+    std::vector<Finder::Entry> entries;
+    for (QAction* const action : commands()) {
         QString text = action->text();
         text.remove('&');
-        rows += QStringLiteral("<tr><td><b>%1</b>&nbsp;&nbsp;&nbsp;</td><td>%2</td></tr>")
-                    .arg(keys.toHtmlEscaped(), text.toHtmlEscaped());
+        entries.push_back({.text = text,
+                           .detail = action->shortcut().toString(QKeySequence::NativeText),
+                           .take = [action] { action->trigger(); }});
     }
-    rows +=
-        tr("<tr><td><b>wheel</b></td><td>scroll the ranks</td></tr>"
-           "<tr><td><b>Ctrl+wheel</b></td><td>zoom at the mouse</td></tr>"
-           "<tr><td><b>Shift+wheel, middle drag</b>&nbsp;&nbsp;</td><td>move in time</td></tr>"
-           "<tr><td><b>drag</b></td><td>select a range of time</td></tr>"
-           "<tr><td><b>Ctrl+drag</b></td><td>measure a distance</td></tr>");
-    box->setText(QStringLiteral("<table>%1</table>").arg(rows));
-    box->open();
+    finder_->ask(tr("Command"), std::move(entries));
+}
+
+void MainWindow::ask_for_rank() {
+    std::vector<Finder::Entry> entries;
+    for (const Track& track : timeline_->tracks()) {
+        entries.push_back({.text = tr("rank %1").arg(track.rank),
+                           .detail = {},
+                           .take = [this, rank = track.rank] { go_to_rank(rank); }});
+    }
+    finder_->ask(tr("Rank"), std::move(entries));
+}
+
+/// Shows it where it is hidden or folded, and selects its first action.
+void MainWindow::go_to_rank(int rank) {
+    Tracks tracks = timeline_->tracks();
+    for (Track& track : tracks) {
+        if (track.rank == rank) {
+            track.hidden = track.folded = false;
+        }
+    }
+    timeline_->set_tracks(std::move(tracks));
+    for (const Side side : {main_side(timeline_->mode()), other(main_side(timeline_->mode()))}) {
+        const SpanRef before{
+            .side = side, .step = timeline_->current_step(), .rank = rank, .cell = -1};
+        if (const auto first = next_in_row(run_->twin, before, +1)) {
+            timeline_->go_to(*first);
+            return;
+        }
+    }
+}
+
+void MainWindow::choose_export() {
+    const QString chosen =
+        QFileDialog::getSaveFileName(this,
+                                     tr("Export what the timeline shows"),
+                                     name_of(run_->path) + QStringLiteral(".svg"),
+                                     tr("Pictures (*.png *.svg *.pdf)"));
+    if (!chosen.isEmpty()) {
+        show_banner(QString::fromStdString(
+            export_scene(timeline_->scene(), timeline_->font(), to_path(chosen))));
+    }
 }
 
 }  // namespace pipetwin::gui

@@ -19,20 +19,24 @@ class QTabWidget;
 namespace pipetwin::gui {
 
 class DetailsPanel;
+class Finder;
 class Legend;
+class MinimapView;
+class SearchLine;
 class Selection;
 class TimelineView;
 
-/// The window: menus and keys, the timeline, the details beside it and the step's numbers below.
-/// Reading happens on a worker; a file that cannot be read becomes a banner, never the end of the
-/// window.
+/// The window: menus and keys, the timeline below its minimap, panels at the right and below, the
+/// step's numbers at the foot. Reading happens on a worker; a file that cannot be read becomes a
+/// banner, never the end of the window.
 class MainWindow : public QMainWindow {
     Q_OBJECT
 
   public:
-    /// Remembers recent runs and the theme in `settings`, which must outlive the window; null
-    /// remembers nothing.
+    /// Remembers recent runs, the theme and rebound keys in `settings`, which must outlive the
+    /// window; null remembers nothing.
     explicit MainWindow(QSettings* settings, QWidget* parent = nullptr);
+    ~MainWindow() override;
 
     /// Reads a run folder or a trace file on a worker and shows it; `opened` follows, whatever came
     /// of it. The last call wins.
@@ -43,6 +47,12 @@ class MainWindow : public QMainWindow {
     void show_run(RunData run);
 
     void set_theme(Theme theme);
+
+    /// Brings a panel to the front, by its name in `view_names`.
+    void show_view(const QString& name);
+
+    /// Until nothing is computed any more that will be shown: for pictures and tests.
+    void wait_for_workers();
 
     const RunData& run() const { return *run_; }
     TimelineView& timeline() { return *timeline_; }
@@ -56,6 +66,7 @@ class MainWindow : public QMainWindow {
     void dropEvent(QDropEvent* event) override;
 
   private:
+    // Menus: main_window_menus.cpp.
     /// `name` is what a rebound key is remembered by.
     QAction* add_action(QMenu* menu,
                         const char* name,
@@ -68,24 +79,41 @@ class MainWindow : public QMainWindow {
                         const QList<QKeySequence>& keys,
                         bool on,
                         const std::function<void(bool)>& act);
+    void build_menus();
     void build_file_menu();
+    void build_edit_menu();
     void build_view_menu();
     void build_zoom_entries(QMenu* menu);
     void build_mode_menu(QMenu* view_menu);
     void build_alignment_menu(QMenu* view_menu);
+    void build_theme_menu(QMenu* view_menu);
     void build_marks(QMenu* menu);
     void build_go_menu();
     void build_help_menu();
+    void fill_recent_menu();
+    void show_keys();
+    void rebind_keys();
+    void bind_key(QAction* action, const QKeySequence& key);
+    std::vector<QAction*> commands() const;
+
+    void build_panels();
+    void add_panel(QTabWidget* tabs, QWidget* panel, const char* name, const QString& title);
+    void build_search();
     QWidget* build_header();
     QFrame* build_banner();
 
     void choose_folder();
     void choose_file();
+    void choose_export();
     void remember(const std::filesystem::path& path);
-    void fill_recent_menu();
     void show_banner(const QString& text);
     void show_step();
-    void show_keys();
+    void show_range();
+    void ask_for_command();
+    void ask_for_rank();
+    void go_to_rank(int rank);
+    void search(const QString& text);
+    void go_to_found(int direction);
 
     QSettings* settings_;
     Theme theme_ = Theme::Light;
@@ -94,13 +122,20 @@ class MainWindow : public QMainWindow {
 
     Selection* selection_;
     TimelineView* timeline_;
+    MinimapView* minimap_;
+    QTabWidget* right_;
+    QTabWidget* below_;
     DetailsPanel* details_;
     Legend* legend_;
+    Finder* finder_ = nullptr;
+    SearchLine* search_ = nullptr;
+    std::vector<SpanRef> found_;
     QLabel* title_ = nullptr;
     QLabel* plan_ = nullptr;
     QFrame* banner_ = nullptr;
     QLabel* banner_text_ = nullptr;
     QLabel* step_ = nullptr;
+    QLabel* range_ = nullptr;
     QMenu* recent_ = nullptr;
 };
 

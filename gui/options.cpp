@@ -36,19 +36,28 @@ std::string check_size(const std::string& text) {
 
 }  // namespace
 
+const std::vector<std::string>& view_names() {
+    static const std::vector<std::string> names{"timeline", "step", "ranks"};
+    return names;
+}
+
 ParsedOptions parse_options(std::vector<std::string> arguments) {
     CLI::App app{"Shows the predicted above the measured timeline of a run.", "pipetwin-gui"};
     std::string run;
     std::string screenshot;
     std::string size = "1280x800";
     std::string theme;
+    std::string parsed_view;
     app.add_option("run", run, "run folder or trace file")->option_text("[RUN or FILE]");
     app.add_option("--screenshot", screenshot, "write a PNG picture and end; needs no display")
         ->option_text("FILE");
     app.add_option("--size", size, "size of the window")->option_text("WxH")->check(check_size);
     app.add_option("--theme", theme, "colours of the window")
-        ->option_text("light|dark")
-        ->check(CLI::IsMember({"light", "dark"}));
+        ->option_text("light|dark|high-contrast|print")
+        ->check(CLI::IsMember({"light", "dark", "high-contrast", "print"}));
+    app.add_option("--view", parsed_view, "what --screenshot shows: the timeline with this panel")
+        ->option_text("NAME")
+        ->check(CLI::IsMember(view_names()));
     app.set_version_flag("--version", "pipetwin-gui " PIPETWIN_VERSION);
 
     ParsedOptions parsed;
@@ -68,8 +77,9 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
         parsed.options.screenshot = screenshot;
     }
     if (!theme.empty()) {
-        parsed.options.theme = theme == "dark" ? Theme::Dark : Theme::Light;
+        parsed.options.theme = theme_called(QString::fromStdString(theme));
     }
+    parsed.options.view = parsed_view;
     std::tie(parsed.options.width, parsed.options.height) = *parse_size(size);
     return parsed;
 }

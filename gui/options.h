@@ -16,7 +16,11 @@ struct Options {
     int width = 1280;
     int height = 800;
     std::optional<Theme> theme;
+    std::string view;  ///< of the screenshot: a name of `view_names`; "" for the timeline
 };
+
+/// What --view can show beside the timeline: the panels of the window.
+const std::vector<std::string>& view_names();
 
 /// Why the program ends before it has begun: --help, --version or wrong usage.
 struct EarlyEnd {

@@ -30,7 +30,7 @@ OpLook look_of(Op op) {
         case Op::Backward:
             return {0xffe69f00, Qt::BDiagPattern, "B"};
         case Op::BackwardInput:
-            return {0xffd55e00, Qt::VerPattern, "I"};
+            return {0xffd55e00, Qt::FDiagPattern, "I"};
         case Op::BackwardWeight:
             return {0xff009e73, Qt::HorPattern, "W"};
         case Op::Recompute:
@@ -38,7 +38,7 @@ OpLook look_of(Op op) {
         case Op::ReduceGradient:
             return {0xfff0e442, Qt::CrossPattern, "RG"};
         case Op::GradientNorm:
-            return {0xffe8c4d8, Qt::FDiagPattern, "NORM"};
+            return {0xffe8c4d8, Qt::VerPattern, "NORM"};
         case Op::Optimizer:
             return {0xffcc79a7, Qt::DiagCrossPattern, "OPT"};
         default:
@@ -104,6 +104,39 @@ Palette dark() {
             .banner_text = QColor(0xffe6d6)};
 }
 
+Palette high_contrast() {
+    Palette palette = dark();
+    palette.theme = Theme::HighContrast;
+    palette.window = palette.background = palette.row = QColor(Qt::black);
+    palette.grid = QColor(0x9a9a9a);
+    palette.text = palette.faint_text = palette.wait_text = palette.selection = QColor(0xffffff);
+    palette.wait_fill = QColor(Qt::black);
+    palette.wait_hatch = QColor(0xffffff);
+    palette.bubble_fill = QColor(Qt::black);
+    palette.bubble_hatch = QColor(0xffff00);
+    palette.memory_fill = QColor(0x6b6b6b);
+    palette.memory_line = QColor(0xffffff);
+    palette.critical = QColor(0xff8fa0);
+    palette.found = QColor(0xffff00);
+    palette.faster = QColor(0x6cc8ff);
+    palette.slower = QColor(0xffa04d);
+    palette.banner = QColor(0xffff00);
+    palette.banner_text = QColor(Qt::black);
+    return palette;
+}
+
+Palette print() {
+    Palette palette = light();
+    palette.theme = Theme::Print;
+    palette.window = palette.background = QColor(0xffffff);
+    palette.row = QColor(0xf4f4f4);
+    palette.grid = QColor(0xbdbdbd);
+    palette.text = palette.wait_text = palette.selection = QColor(Qt::black);
+    palette.faint_text = QColor(0x3a3a3a);
+    palette.wait_fill = QColor(0xffffff);
+    return palette;
+}
+
 }  // namespace
 
 OpStyle Palette::style(Op op) const {
@@ -119,8 +152,41 @@ OpStyle Palette::style(Op op) const {
             .letter = QString::fromUtf8(look.letter)};
 }
 
+QString name_of(Theme theme) {
+    switch (theme) {
+        case Theme::Light:
+            return QStringLiteral("light");
+        case Theme::Dark:
+            return QStringLiteral("dark");
+        case Theme::HighContrast:
+            return QStringLiteral("high-contrast");
+        case Theme::Print:
+            break;
+    }
+    return QStringLiteral("print");
+}
+
+std::optional<Theme> theme_called(const QString& name) {
+    for (const Theme theme : themes) {
+        if (name_of(theme) == name) {
+            return theme;
+        }
+    }
+    return std::nullopt;
+}
+
 Palette palette_of(Theme theme) {
-    return theme == Theme::Light ? light() : dark();
+    switch (theme) {
+        case Theme::Light:
+            return light();
+        case Theme::Dark:
+            return dark();
+        case Theme::HighContrast:
+            return high_contrast();
+        case Theme::Print:
+            break;
+    }
+    return print();
 }
 
 std::vector<Op> legend_ops() {
@@ -136,7 +202,7 @@ std::vector<Op> legend_ops() {
 }
 
 QPalette widget_palette(const Palette& palette) {
-    const bool is_light = palette.theme == Theme::Light;
+    const bool is_light = palette.window.lightness() > 128;
     const QColor accent(is_light ? 0x0072b2 : 0x56b4e9);
     const QColor disabled = mixed(palette.window, palette.text, 0.45);
 
@@ -159,6 +225,22 @@ QPalette widget_palette(const Palette& palette) {
         colors.setColor(QPalette::Disabled, role, disabled);
     }
     return colors;
+}
+
+QString style_sheet(const Palette& palette) {
+    if (palette.theme != Theme::HighContrast) {
+        return {};
+    }
+    return QStringLiteral(
+        "QPushButton, QToolButton, QComboBox, QLineEdit, QSpinBox, QDoubleSpinBox, QFrame#Finder,"
+        "QFrame#SearchLine { border: 1px solid white; padding: 3px 8px; }"
+        "QPushButton:focus, QComboBox:focus, QLineEdit:focus, QSpinBox:focus,"
+        "QDoubleSpinBox:focus, QSlider:focus { border: 2px solid yellow; }"
+        "QAbstractItemView::indicator, QCheckBox::indicator { width: 12px; height: 12px;"
+        "border: 1px solid white; background: black; }"
+        "QAbstractItemView::indicator:checked, QCheckBox::indicator:checked { background: white; }"
+        "QTabBar::tab { border: 1px solid white; padding: 4px 10px; }"
+        "QTabBar::tab:selected { background: white; color: black; }");
 }
 
 double contrast_ratio(const QColor& a, const QColor& b) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <optional>
 #include <vector>
 
 #include <QColor>
@@ -9,7 +11,19 @@
 
 namespace pipetwin::gui {
 
-enum class Theme { Light, Dark };
+enum class Theme {
+    Light,
+    Dark,
+    HighContrast,
+    Print  ///< black on white, for paper
+};
+inline constexpr std::array themes{Theme::Light, Theme::Dark, Theme::HighContrast, Theme::Print};
+
+/// "light", "dark", "high-contrast", "print": in settings and on the command line.
+QString name_of(Theme theme);
+
+/// None for what is no theme.
+std::optional<Theme> theme_called(const QString& name);
 
 /// How one kind of action looks. Colour is never alone: every kind also has its letter and its
 /// hatching.
@@ -57,6 +71,9 @@ std::vector<Op> legend_ops();
 
 /// The colours of Qt's own widgets.
 QPalette widget_palette(const Palette& palette);
+
+/// What a palette of Qt's widgets cannot say: white borders where everything else is black.
+QString style_sheet(const Palette& palette);
 
 /// WCAG 2.1, from 1 (the same) to 21 (black on white).
 double contrast_ratio(const QColor& a, const QColor& b);

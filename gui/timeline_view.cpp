@@ -167,6 +167,7 @@ void TimelineView::set_chain(std::vector<SpanRef> chain, std::vector<Arrow> arro
 void TimelineView::set_critical(std::vector<SpanRef> critical) {
     scene_.overlay.critical = std::move(critical);
     viewport()->update();
+    emit overlay_changed();
 }
 
 void TimelineView::set_found(std::vector<SpanRef> found) {
@@ -208,6 +209,12 @@ void TimelineView::show_step(int step) {
 void TimelineView::show_range(const TimeRange& range) {
     jump_to(fitted(range.begin, range.end, scene_.time_width()));
     kept_in_sight_ = range;
+}
+
+void TimelineView::show_exactly(const TimeRange& range) {
+    kept_in_sight_.reset();
+    const auto length = static_cast<double>((range.end - range.begin).count());
+    set_view({.origin = range.begin, .ns_per_pixel = length / std::max(1, scene_.time_width())});
 }
 
 void TimelineView::centre_or_fit_selection() {

@@ -63,6 +63,8 @@ class TimelineView : public QAbstractScrollArea {
     void show_whole_run();
     void show_step(int step);
     void show_range(const TimeRange& range);
+    /// The same without margins, and without a way back to what was seen before.
+    void show_exactly(const TimeRange& range);
     /// The selected action in the middle; asked again while it is there, it fills the window.
     /// Without a selection the whole run.
     void centre_or_fit_selection();
@@ -95,9 +97,11 @@ class TimelineView : public QAbstractScrollArea {
     QRect place_of(const SpanRef& ref) const { return rect_of(scene_, ref); }
 
   signals:
+    void run_changed();  ///< or where its steps stand
     void mode_changed();
     void view_changed();
     void tracks_changed();
+    void overlay_changed();  ///< the critical path
 
   protected:
     bool viewportEvent(QEvent* event) override;

@@ -3,10 +3,12 @@
 #include <fstream>
 
 #include <QAbstractButton>
+#include <QAbstractItemView>
 #include <QApplication>
 #include <QDropEvent>
 #include <QFrame>
 #include <QLabel>
+#include <QLineEdit>
 #include <QMenu>
 #include <QMimeData>
 #include <QSettings>
@@ -16,6 +18,7 @@
 #include <QTest>
 #include <gtest/gtest.h>
 
+#include "gui/finder.h"
 #include "gui/selection.h"
 #include "gui/timeline_view.h"
 #include "tests/gui/canned.h"
@@ -197,6 +200,110 @@ TEST_F(MainWindowTest, AcceptsADroppedFolder) {
     EXPECT_TRUE(visible_text(window_).contains("neither predicted.trace.json"));
 }
 
+TEST_F(MainWindowTest, BMEAndYChangeWhatIsShown) {
+    show_canned();
+    key(Qt::Key_B);
+    EXPECT_TRUE(window_.timeline().shows_bubbles());
+    key(Qt::Key_B);
+    EXPECT_FALSE(window_.timeline().shows_bubbles());
+    key(Qt::Key_Y);
+    EXPECT_FALSE(window_.timeline().shows_memory());
+    key(Qt::Key_M);
+    EXPECT_EQ(window_.timeline().scene().overlay.marks.size(), 1U);
+    QTest::keyClick(&window_, Qt::Key_M, Qt::ShiftModifier);
+    EXPECT_TRUE(window_.timeline().scene().overlay.marks.empty());
+}
+
+TEST_F(MainWindowTest, PPinsAndSpaceFoldsTheRankOfTheSelection) {
+    show_canned();
+    key(Qt::Key_Right);
+    key(Qt::Key_P);
+    EXPECT_TRUE(window_.timeline().tracks()[0].pinned);
+    key(Qt::Key_Space);
+    EXPECT_TRUE(window_.timeline().tracks()[0].folded);
+    EXPECT_FALSE(window_.timeline().tracks()[1].pinned);
+}
+
+TEST_F(MainWindowTest, RSelectsTheRangeOfTheActionAndItsUseIsShown) {
+    show_canned();
+    key(Qt::Key_Right);
+    key(Qt::Key_R);
+    ASSERT_TRUE(window_.selection().range());
+    const TimeRange range = *window_.selection().range();
+    EXPECT_EQ(range.end - range.begin, std::chrono::milliseconds(1));
+    const QString text = visible_text(*window_.statusBar());
+    EXPECT_TRUE(text.contains("selected 1.000 ms")) << text.toStdString();
+    EXPECT_TRUE(text.contains("predicted: busy 50.0 %")) << text.toStdString();
+    key(Qt::Key_Escape);
+    EXPECT_FALSE(visible_text(*window_.statusBar()).contains("selected"));
+}
+
+TEST_F(MainWindowTest, HomeAndEndGoToTheFirstAndTheLastStepAndAltLeftBack) {
+    window_.show_run(canned_run({.steps = 5}));
+    key(Qt::Key_End);
+    EXPECT_EQ(window_.timeline().current_step(), 4);
+    key(Qt::Key_Home);
+    EXPECT_EQ(window_.timeline().current_step(), 0);
+    QTest::keyClick(&window_, Qt::Key_Left, Qt::AltModifier);
+    EXPECT_EQ(window_.timeline().current_step(), 4);
+    QTest::keyClick(&window_, Qt::Key_Right, Qt::AltModifier);
+    EXPECT_EQ(window_.timeline().current_step(), 0);
+}
+
+TEST_F(MainWindowTest, SlashSearchesAndEnterGoesThroughWhatWasFound) {
+    show_canned();
+    key(Qt::Key_Slash);
+    auto* const line = window_.timeline().findChild<SearchLine*>()->findChild<QLineEdit*>();
+    QTest::keyClicks(line, "1B");
+    EXPECT_EQ(window_.timeline().scene().overlay.found.size(), 3U);
+    QTest::keyClick(line, Qt::Key_Return);
+    EXPECT_EQ(selected(), "1B2");
+    QTest::keyClick(line, Qt::Key_Return);
+    EXPECT_EQ(selected(), "1B1");
+    QTest::keyClick(line, Qt::Key_Return, Qt::ShiftModifier);
+    EXPECT_EQ(selected(), "1B2");
+    QTest::keyClick(line, Qt::Key_Escape);
+    EXPECT_TRUE(window_.timeline().scene().overlay.found.empty());
+}
+
+TEST_F(MainWindowTest, TheCommandFinderDoesWhatItIsTold) {
+    show_canned();
+    QTest::keyClick(&window_, Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+    auto* const finder = window_.findChild<Finder*>();
+    ASSERT_TRUE(finder->isVisible());
+    auto* const line = finder->findChild<QLineEdit*>();
+    QTest::keyClicks(line, "idle time");
+    QTest::keyClick(line, Qt::Key_Return);
+    EXPECT_TRUE(window_.timeline().shows_bubbles());
+}
+
+TEST_F(MainWindowTest, TheRankFinderGoesToARankAndShowsItWhereItWasHidden) {
+    show_canned();
+    Tracks tracks = window_.timeline().tracks();
+    tracks[1].hidden = true;
+    window_.timeline().set_tracks(tracks);
+    QTest::keyClick(&window_, Qt::Key_P, Qt::ControlModifier);
+    auto* const line = window_.findChild<Finder*>()->findChild<QLineEdit*>();
+    QTest::keyClicks(line, "1");
+    QTest::keyClick(line, Qt::Key_Return);
+    ASSERT_TRUE(window_.selection().span());
+    EXPECT_EQ(window_.selection().span()->rank, 1);
+    EXPECT_FALSE(window_.timeline().tracks()[1].hidden);
+}
+
+TEST_F(MainWindowTest, AReboundKeyIsRemembered) {
+    settings_.setValue("keys/zoom_in", "Ctrl+Alt+I");
+    MainWindow other(&settings_);
+    other.show_run(canned_run());
+    other.show();
+    QApplication::setActiveWindow(&other);
+    const double before = other.timeline().transform().ns_per_pixel;
+    QTest::keyClick(&other, Qt::Key_W);
+    EXPECT_EQ(other.timeline().transform().ns_per_pixel, before);
+    QTest::keyClick(&other, Qt::Key_I, Qt::ControlModifier | Qt::AltModifier);
+    EXPECT_LT(other.timeline().transform().ns_per_pixel, before);
+}
+
 TEST_F(MainWindowTest, RemembersTheTheme) {
     window_.set_theme(Theme::Light);
     QTest::keyClick(&window_, Qt::Key_L, Qt::ControlModifier);
@@ -215,7 +322,11 @@ TEST_F(MainWindowTest, EveryControlHasAName) {
     }
     EXPECT_FALSE(window_.timeline().accessibleName().isEmpty());
     for (const QAbstractButton* const button : window_.findChildren<QAbstractButton*>()) {
-        const bool qts_own = button->objectName().startsWith("qt_");
+        const QWidget* const parent = button->parentWidget();
+        const bool qts_own = button->objectName().startsWith("qt_") ||
+                             qobject_cast<const QTabBar*>(parent) != nullptr ||
+                             qobject_cast<const QAbstractItemView*>(parent) != nullptr ||
+                             qobject_cast<const QLineEdit*>(parent) != nullptr;
         EXPECT_TRUE(qts_own || !button->text().isEmpty() || !button->accessibleName().isEmpty());
     }
 }

@@ -30,7 +30,8 @@ TEST(Options, HelpEndsWellAndNamesEveryOption) {
     const ParsedOptions parsed = parse_options({"--help"});
     ASSERT_TRUE(parsed.end);
     EXPECT_EQ(parsed.end->exit_code, 0);
-    for (const char* const option : {"RUN or FILE", "--screenshot", "--size", "--theme"}) {
+    for (const char* const option :
+         {"RUN or FILE", "--screenshot", "--size", "--theme", "--view"}) {
         EXPECT_THAT(parsed.end->text, HasSubstr(option));
     }
 }
@@ -50,8 +51,11 @@ TEST_P(BadSize, IsAUsageErrorThatSaysWhatWasExpected) {
 }
 
 TEST(Options, WrongOnesAreUsageErrors) {
-    for (const auto& arguments : std::vector<std::vector<std::string>>{
-             {"--theme", "pink"}, {"--nonsense"}, {"one", "two"}, {"--screenshot"}}) {
+    for (const auto& arguments : std::vector<std::vector<std::string>>{{"--theme", "pink"},
+                                                                       {"--view", "nothing"},
+                                                                       {"--nonsense"},
+                                                                       {"one", "two"},
+                                                                       {"--screenshot"}}) {
         const ParsedOptions parsed = parse_options(arguments);
         ASSERT_TRUE(parsed.end) << arguments.front();
         EXPECT_EQ(parsed.end->exit_code, 2) << arguments.front();

@@ -13,12 +13,9 @@ constexpr double readable = 4.5;  // WCAG 2.1, level AA for text
 
 class EveryTheme : public testing::TestWithParam<Theme> {};
 
-INSTANTIATE_TEST_SUITE_P(Palette,
-                         EveryTheme,
-                         testing::Values(Theme::Light, Theme::Dark),
-                         [](const auto& theme) {
-                             return theme.param == Theme::Light ? "Light" : "Dark";
-                         });
+INSTANTIATE_TEST_SUITE_P(Palette, EveryTheme, testing::ValuesIn(themes), [](const auto& theme) {
+    return name_of(theme.param).remove('-').toStdString();
+});
 
 TEST_P(EveryTheme, TextIsReadableOnEveryFillAndItsHatching) {
     const Palette palette = palette_of(GetParam());
@@ -42,9 +39,15 @@ TEST_P(EveryTheme, TextIsReadableOnEveryGround) {
 TEST_P(EveryTheme, MarksAndBarsStandOutFromTheGround) {
     constexpr double visible = 3;  // WCAG 2.1, graphical objects
     const Palette palette = palette_of(GetParam());
-    for (const QColor& mark : {palette.selection, palette.faster, palette.slower}) {
+    for (const QColor& mark : {palette.selection,
+                               palette.faster,
+                               palette.slower,
+                               palette.critical,
+                               palette.found,
+                               palette.memory_line}) {
         EXPECT_GE(contrast_ratio(mark, palette.background), visible);
     }
+    EXPECT_GE(contrast_ratio(palette.memory_line, palette.memory_fill), visible);
 }
 
 TEST_P(EveryTheme, WidgetTextIsReadable) {
@@ -74,6 +77,14 @@ TEST_P(EveryTheme, KindsDifferByMoreThanColour) {
     EXPECT_EQ(letters.size(), legend_ops().size());
     EXPECT_EQ(fills.size(), legend_ops().size());
     EXPECT_GE(patterns.size(), legend_ops().size() - 1);  // F and messages are plain
+}
+
+TEST(Themes, AreCalledByTheirNames) {
+    for (const Theme theme : themes) {
+        EXPECT_EQ(theme_called(name_of(theme)), theme);
+        EXPECT_EQ(palette_of(theme).theme, theme);
+    }
+    EXPECT_EQ(theme_called("pink"), std::nullopt);
 }
 
 TEST(Contrast, IsThatOfTheStandard) {

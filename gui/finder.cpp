@@ -1,0 +1,195 @@
+#include "gui/finder.h"
+
+#include <algorithm>
+
+#include <QHBoxLayout>
+#include <QKeyEvent>
+#include <QLabel>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QVBoxLayout>
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int finder_width = 520;
+constexpr int most_shown = 14;
+constexpr int top = 60;
+
+}  // namespace
+
+bool fits(const QString& text, const QString& typed) {
+    qsizetype at = 0;
+    for (const QChar letter : typed) {
+        if (letter.isSpace()) {
+            continue;
+        }
+        at = text.indexOf(letter, at, Qt::CaseInsensitive);
+        if (at < 0) {
+            return false;
+        }
+        ++at;
+    }
+    return true;
+}
+
+Finder::Finder(QWidget* parent)
+    : QFrame(parent), line_(new QLineEdit(this)), list_(new QListWidget(this)) {
+    setFrameShape(QFrame::StyledPanel);
+    setAutoFillBackground(true);
+    setObjectName(QStringLiteral("Finder"));
+    setAccessibleName(tr("Finder"));
+    line_->setAccessibleName(tr("What to find"));
+    line_->setClearButtonEnabled(true);
+    list_->setAccessibleName(tr("What was found"));
+    list_->setFocusPolicy(Qt::NoFocus);
+    list_->setFrameShape(QFrame::NoFrame);
+    auto* const column = new QVBoxLayout(this);
+    column->setContentsMargins(8, 8, 8, 8);
+    column->addWidget(line_);
+    column->addWidget(list_);
+    line_->installEventFilter(this);
+    connect(line_, &QLineEdit::textChanged, this, &Finder::fill);
+    connect(list_, &QListWidget::itemClicked, this, &Finder::take);
+    hide();
+}
+
+void Finder::ask(const QString& placeholder, std::vector<Entry> entries) {
+    entries_ = std::move(entries);
+    line_->setPlaceholderText(placeholder);
+    line_->clear();
+    fill();
+    const int width = std::min(finder_width, parentWidget()->width() - 40);
+    const int rows = std::min(most_shown, static_cast<int>(entries_.size()));
+    const int row_height = fontMetrics().height() + 6;
+    const int height = std::min(parentWidget()->height() - top - 20,
+                                line_->sizeHint().height() + 32 + std::max(1, rows) * row_height);
+    setGeometry((parentWidget()->width() - width) / 2, top, width, height);
+    raise();
+    show();
+    line_->setFocus();
+}
+
+int Finder::count() const {
+    return list_->count();
+}
+
+void Finder::fill() {
+    list_->clear();
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+        const Entry& entry = entries_[i];
+        if (!fits(entry.text, line_->text())) {
+            continue;
+        }
+        auto* const item = new QListWidgetItem(
+            entry.detail.isEmpty() ? entry.text
+                                   : entry.text + QStringLiteral("    ") + entry.detail,
+            list_);
+        item->setData(Qt::UserRole, static_cast<int>(i));
+    }
+    list_->setCurrentRow(0);
+}
+
+void Finder::take() {
+    const QListWidgetItem* const item = list_->currentItem();
+    hide();
+    parentWidget()->setFocus();
+    if (item != nullptr) {
+        // A copy: what is taken may ask again.
+        const auto act = entries_[static_cast<std::size_t>(item->data(Qt::UserRole).toInt())].take;
+        act();
+    }
+}
+
+bool Finder::eventFilter(QObject* watched, QEvent* event) {
+    if (event->type() == QEvent::FocusOut) {
+        hide();
+    }
+    if (event->type() != QEvent::KeyPress) {
+        return QFrame::eventFilter(watched, event);
+    }
+    const int key = static_cast<QKeyEvent*>(event)->key();
+    const auto walk = [&](int by) {
+        list_->setCurrentRow(std::clamp(list_->currentRow() + by, 0, std::max(0, count() - 1)));
+        return true;
+    };
+    switch (key) {
+        case Qt::Key_Escape:
+            hide();
+            parentWidget()->setFocus();
+            return true;
+        case Qt::Key_Return:
+        case Qt::Key_Enter:
+            take();
+            return true;
+        case Qt::Key_Down:
+            return walk(+1);
+        case Qt::Key_Up:
+            return walk(-1);
+        case Qt::Key_PageDown:
+            return walk(+most_shown);
+        case Qt::Key_PageUp:
+            return walk(-most_shown);
+        default:
+            return QFrame::eventFilter(watched, event);
+    }
+}
+
+SearchLine::SearchLine(QWidget* parent)
+    : QFrame(parent), line_(new QLineEdit(this)), count_(new QLabel(this)) {
+    setObjectName(QStringLiteral("SearchLine"));
+    setAutoFillBackground(true);
+    setFrameShape(QFrame::StyledPanel);
+    line_->setAccessibleName(tr("Search for actions"));
+    line_->setPlaceholderText(tr("1B2, B, rank 0, stage 3, mb 5 ..."));
+    line_->setClearButtonEnabled(true);
+    count_->setMinimumWidth(fontMetrics().horizontalAdvance(QStringLiteral("00000 of 00000")));
+    auto* const row = new QHBoxLayout(this);
+    row->setContentsMargins(8, 4, 8, 4);
+    row->addWidget(line_);
+    row->addWidget(count_);
+    line_->installEventFilter(this);
+    connect(line_, &QLineEdit::textChanged, this, &SearchLine::typed);
+    hide();
+}
+
+void SearchLine::ask() {
+    const QSize size(380, sizeHint().height());
+    setGeometry(QRect(QPoint(parentWidget()->width() - size.width() - 24, 24), size));
+    raise();
+    show();
+    line_->selectAll();
+    line_->setFocus();
+}
+
+void SearchLine::show_count(const QString& text) {
+    count_->setText(text);
+    line_->setAccessibleDescription(text);
+}
+
+QString SearchLine::text() const {
+    return line_->text();
+}
+
+bool SearchLine::eventFilter(QObject* watched, QEvent* event) {
+    if (event->type() != QEvent::KeyPress) {
+        return QFrame::eventFilter(watched, event);
+    }
+    const auto* const pressed = static_cast<QKeyEvent*>(event);
+    switch (pressed->key()) {
+        case Qt::Key_Escape:
+            hide();
+            parentWidget()->setFocus();
+            emit left();
+            return true;
+        case Qt::Key_Return:
+        case Qt::Key_Enter:
+            emit next_wanted(pressed->modifiers().testFlag(Qt::ShiftModifier) ? -1 : +1);
+            return true;
+        default:
+            return QFrame::eventFilter(watched, event);
+    }
+}
+
+}  // namespace pipetwin::gui

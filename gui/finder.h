@@ -1,0 +1,73 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <QFrame>
+
+class QLabel;
+class QLineEdit;
+class QListWidget;
+
+namespace pipetwin::gui {
+
+/// A line to type in, over the window, with the entries that fit below it: commands, ranks.
+/// Up and Down walk, Enter takes, Esc leaves.
+class Finder : public QFrame {
+    Q_OBJECT
+
+  public:
+    struct Entry {
+        QString text;
+        QString detail;  ///< at the right: a key, a number
+        std::function<void()> take;
+    };
+
+    explicit Finder(QWidget* parent);
+
+    /// Shows itself with these entries to choose from.
+    void ask(const QString& placeholder, std::vector<Entry> entries);
+
+    /// How many entries fit what was typed.
+    int count() const;
+
+  protected:
+    bool eventFilter(QObject* watched, QEvent* event) override;
+
+  private:
+    void fill();
+    void take();
+
+    QLineEdit* line_;
+    QListWidget* list_;
+    std::vector<Entry> entries_;
+};
+
+/// Whether the letters of `typed` occur in `text` in this order, words apart; whatever the case.
+bool fits(const QString& text, const QString& typed);
+
+/// The line of the search for actions: what was typed, and how many there are.
+class SearchLine : public QFrame {
+    Q_OBJECT
+
+  public:
+    explicit SearchLine(QWidget* parent);
+
+    void ask();
+    void show_count(const QString& text);
+    QString text() const;
+
+  signals:
+    void typed(const QString& text);
+    void next_wanted(int direction);
+    void left();
+
+  protected:
+    bool eventFilter(QObject* watched, QEvent* event) override;
+
+  private:
+    QLineEdit* line_;
+    QLabel* count_;
+};
+
+}  // namespace pipetwin::gui

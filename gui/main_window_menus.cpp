@@ -1,0 +1,373 @@
+#include <array>
+
+#include <QActionGroup>
+#include <QDialog>
+#include <QDialogButtonBox>
+#include <QFile>
+#include <QFormLayout>
+#include <QKeySequenceEdit>
+#include <QMenuBar>
+#include <QMessageBox>
+#include <QScrollArea>
+#include <QSettings>
+#include <QVBoxLayout>
+
+#include "gui/finder.h"
+#include "gui/main_window.h"
+#include "gui/timeline_view.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr double zoom_step = 1.5;
+constexpr double pan_step = 0.15;
+const QString keys_group = QStringLiteral("keys/");
+
+}  // namespace
+
+void MainWindow::build_menus() {
+    build_file_menu();
+    build_edit_menu();
+    build_view_menu();
+    build_go_menu();
+    build_help_menu();
+}
+
+QAction* MainWindow::add_action(QMenu* menu,
+                                const char* name,
+                                const QString& text,
+                                const QList<QKeySequence>& keys,
+                                const std::function<void()>& act) {
+    auto* const action = menu->addAction(text);
+    action->setObjectName(QString::fromLatin1(name));
+    const QString bound = keys_group + action->objectName();
+    const bool rebound = settings_ != nullptr && settings_->contains(bound);
+    action->setShortcuts(rebound ? QKeySequence::listFromString(settings_->value(bound).toString())
+                                 : keys);
+    connect(action, &QAction::triggered, this, act);
+    return action;
+}
+
+QAction* MainWindow::add_switch(QMenu* menu,
+                                const char* name,
+                                const QString& text,
+                                const QList<QKeySequence>& keys,
+                                bool on,
+                                const std::function<void(bool)>& act) {
+    QAction* const action = add_action(menu, name, text, keys, [] {});
+    action->setCheckable(true);
+    action->setChecked(on);
+    connect(action, &QAction::toggled, this, act);
+    return action;
+}
+
+void MainWindow::build_file_menu() {
+    auto* const menu = menuBar()->addMenu(tr("&File"));
+    add_action(menu, "open_folder", tr("&Open run folder..."), {Qt::CTRL | Qt::Key_O}, [this] {
+        choose_folder();
+    });
+    add_action(
+        menu, "open_file", tr("Open &trace file..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_O}, [this] {
+            choose_file();
+        });
+    recent_ = menu->addMenu(tr("Open &recent"));
+    connect(recent_, &QMenu::aboutToShow, this, [this] { fill_recent_menu(); });
+    fill_recent_menu();
+    add_action(menu, "reload", tr("Re&load"), {Qt::Key_F5}, [this] {
+        if (!run_->empty()) {
+            open(run_->path);
+        }
+    });
+    add_action(
+        menu, "export", tr("&Export view..."), {Qt::CTRL | Qt::Key_E}, [this] { choose_export(); });
+    menu->addSeparator();
+    add_action(menu, "quit", tr("&Quit"), {Qt::CTRL | Qt::Key_Q}, [this] { close(); });
+}
+
+void MainWindow::build_edit_menu() {
+    auto* const menu = menuBar()->addMenu(tr("&Edit"));
+    add_action(menu, "search", tr("&Search..."), {Qt::Key_Slash, Qt::CTRL | Qt::Key_F}, [this] {
+        search_->ask();
+        search(search_->text());
+    });
+    add_action(menu, "next_found", tr("Next &found"), {Qt::Key_N, Qt::Key_F3}, [this] {
+        go_to_found(+1);
+    });
+    add_action(menu,
+               "previous_found",
+               tr("Previous fo&und"),
+               {Qt::SHIFT | Qt::Key_N, Qt::SHIFT | Qt::Key_F3},
+               [this] { go_to_found(-1); });
+    add_action(
+        menu, "find_rank", tr("Find &rank..."), {Qt::CTRL | Qt::Key_P}, [this] { ask_for_rank(); });
+    add_action(menu, "command", tr("&Command..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_P}, [this] {
+        ask_for_command();
+    });
+    menu->addSeparator();
+    add_action(menu, "rebind", tr("Change &keys..."), {}, [this] { rebind_keys(); });
+}
+
+void MainWindow::build_view_menu() {
+    auto* const menu = menuBar()->addMenu(tr("&View"));
+    build_zoom_entries(menu);
+    menu->addSeparator();
+    build_mode_menu(menu);
+    build_alignment_menu(menu);
+    add_switch(menu, "memory", tr("&Memory"), {Qt::Key_Y}, true, [this](bool on) {
+        timeline_->set_memory(on);
+    });
+    add_switch(menu, "bubbles", tr("Idle time stands &out"), {Qt::Key_B}, false, [this](bool on) {
+        timeline_->set_bubbles(on);
+    });
+    menu->addSeparator();
+    add_action(menu, "pin", tr("&Pin rank"), {Qt::Key_P}, [this] { timeline_->toggle_pin(); });
+    add_action(
+        menu, "fold", tr("&Fold rank"), {Qt::Key_Space}, [this] { timeline_->toggle_fold(); });
+    menu->addSeparator();
+    build_theme_menu(menu);
+}
+
+void MainWindow::build_theme_menu(QMenu* view_menu) {
+    auto* const menu = view_menu->addMenu(tr("&Theme"));
+    const auto take = [this](Theme theme) {
+        set_theme(theme);
+        if (settings_ != nullptr) {
+            settings_->setValue(QStringLiteral("theme"), pipetwin::gui::name_of(theme));
+        }
+    };
+    const std::array<QString, themes.size()> texts{
+        tr("&Light"), tr("&Dark"), tr("&High contrast"), tr("For &print")};
+    for (std::size_t i = 0; i < themes.size(); ++i) {
+        const QByteArray name =
+            QByteArrayLiteral("theme_") + pipetwin::gui::name_of(themes[i]).toLatin1();
+        add_action(
+            menu, name.constData(), texts[i], {}, [take, theme = themes[i]] { take(theme); });
+    }
+    add_action(menu, "theme", tr("Light &or dark"), {Qt::CTRL | Qt::Key_L}, [this, take] {
+        take(theme_ == Theme::Light ? Theme::Dark : Theme::Light);
+    });
+}
+
+void MainWindow::build_zoom_entries(QMenu* menu) {
+    add_action(menu, "zoom_in", tr("Zoom &in"), {Qt::Key_W, Qt::Key_Plus}, [this] {
+        timeline_->zoom(zoom_step);
+    });
+    add_action(menu, "zoom_out", tr("Zoom o&ut"), {Qt::Key_S, Qt::Key_Minus}, [this] {
+        timeline_->zoom(1 / zoom_step);
+    });
+    add_action(menu, "earlier", tr("&Earlier"), {Qt::Key_A}, [this] { timeline_->pan(-pan_step); });
+    add_action(menu, "later", tr("&Later"), {Qt::Key_D}, [this] { timeline_->pan(pan_step); });
+    add_action(menu, "whole_run", tr("&Whole run"), {Qt::Key_Z, Qt::Key_0}, [this] {
+        timeline_->show_whole_run();
+    });
+    add_action(
+        menu, "first_step", tr("First step"), {Qt::Key_Home}, [this] { timeline_->show_step(0); });
+    add_action(menu, "last_step", tr("Last step"), {Qt::Key_End}, [this] {
+        timeline_->show_step(run_->twin.step_count() - 1);
+    });
+    add_action(menu, "fit", tr("&Centre selection, again: fit"), {Qt::Key_F}, [this] {
+        timeline_->centre_or_fit_selection();
+    });
+    add_action(menu, "back", tr("What was seen &before"), {Qt::ALT | Qt::Key_Left}, [this] {
+        timeline_->go_back();
+    });
+    add_action(menu, "forward", tr("What was seen &after"), {Qt::ALT | Qt::Key_Right}, [this] {
+        timeline_->go_forward();
+    });
+}
+
+void MainWindow::build_mode_menu(QMenu* view_menu) {
+    auto* const menu = view_menu->addMenu(tr("&Rows"));
+    auto* const group = new QActionGroup(this);
+    struct Entry {
+        Mode mode;
+        const char* name;
+        QString text;
+    };
+    const std::array<Entry, 5> entries{{{Mode::Both, "both", tr("&Both")},
+                                        {Mode::Predicted, "predicted", tr("&Predicted")},
+                                        {Mode::Measured, "measured", tr("&Measured")},
+                                        {Mode::Error, "error", tr("&Error")},
+                                        {Mode::Ghost, "ghost", tr("&Ghost of the prediction")}}};
+    for (const Entry& entry : entries) {
+        QAction* const action =
+            add_action(menu, entry.name, entry.text, {}, [this, mode = entry.mode] {
+                timeline_->set_mode(mode);
+            });
+        action->setCheckable(true);
+        action->setChecked(entry.mode == timeline_->mode());
+        group->addAction(action);
+        connect(timeline_, &TimelineView::mode_changed, action, [this, action, mode = entry.mode] {
+            action->setChecked(timeline_->mode() == mode);
+        });
+    }
+    menu->addSeparator();
+    add_action(menu, "next_mode", tr("&Next"), {Qt::Key_E}, [this] {
+        timeline_->set_mode(next(timeline_->mode()));
+    });
+}
+
+void MainWindow::build_alignment_menu(QMenu* view_menu) {
+    auto* const menu = view_menu->addMenu(tr("&Alignment"));
+    auto* const group = new QActionGroup(this);
+    struct Entry {
+        Alignment alignment;
+        const char* name;
+        QString text;
+    };
+    const std::array<Entry, 3> entries{
+        {{Alignment::Start, "align_start", tr("Steps begin &together")},
+         {Alignment::Selected, "align_selected", tr("The &selected action begins together")},
+         {Alignment::Stretched, "align_stretched", tr("Steps are e&qually long")}}};
+    for (const Entry& entry : entries) {
+        QAction* const action =
+            add_action(menu, entry.name, entry.text, {}, [this, alignment = entry.alignment] {
+                timeline_->set_alignment(alignment);
+            });
+        action->setCheckable(true);
+        action->setChecked(entry.alignment == timeline_->alignment());
+        group->addAction(action);
+    }
+}
+
+void MainWindow::build_go_menu() {
+    auto* const menu = menuBar()->addMenu(tr("&Go"));
+    add_action(menu, "next", tr("&Next action"), {Qt::Key_Right, Qt::Key_Period}, [this] {
+        timeline_->select_next(+1);
+    });
+    add_action(menu, "previous", tr("&Previous action"), {Qt::Key_Left, Qt::Key_Comma}, [this] {
+        timeline_->select_next(-1);
+    });
+    add_action(menu, "down", tr("Row &down"), {Qt::Key_Down}, [this] {
+        timeline_->select_in_next_row(+1);
+    });
+    add_action(
+        menu, "up", tr("Row &up"), {Qt::Key_Up}, [this] { timeline_->select_in_next_row(-1); });
+    add_action(
+        menu, "twin", tr("Other side (&twin)"), {Qt::Key_T}, [this] { timeline_->swap_to_twin(); });
+    menu->addSeparator();
+    build_marks(menu);
+    add_action(
+        menu, "clear", tr("&Clear selection"), {Qt::Key_Escape}, [this] { timeline_->clear(); });
+}
+
+void MainWindow::build_marks(QMenu* menu) {
+    add_action(menu, "range", tr("Select the action's &range"), {Qt::Key_R}, [this] {
+        timeline_->select_range_of_action();
+    });
+    add_action(menu, "mark", tr("&Mark"), {Qt::Key_M}, [this] { timeline_->add_mark(); });
+    add_action(menu, "clear_marks", tr("Clear m&arks"), {Qt::SHIFT | Qt::Key_M}, [this] {
+        timeline_->clear_marks();
+    });
+}
+
+void MainWindow::build_help_menu() {
+    auto* const menu = menuBar()->addMenu(tr("&Help"));
+    add_action(menu, "keys", tr("&Keys"), {Qt::Key_F1, Qt::Key_Question}, [this] { show_keys(); });
+}
+
+void MainWindow::fill_recent_menu() {
+    recent_->clear();
+    const QStringList recent = settings_ == nullptr
+                                   ? QStringList()
+                                   : settings_->value(QStringLiteral("recent")).toStringList();
+    for (const QString& path : recent) {
+        // A single '&' would underline the letter behind it.
+        QString text = path;
+        text.replace('&', QLatin1String("&&"));
+        connect(recent_->addAction(text), &QAction::triggered, this, [this, path] {
+            open(QFile::encodeName(path).toStdString());
+        });
+    }
+    recent_->menuAction()->setEnabled(!recent.isEmpty());
+}
+
+void MainWindow::show_keys() {
+    auto* const box =
+        new QMessageBox(QMessageBox::NoIcon, tr("Keys"), {}, QMessageBox::Close, this);
+    box->setAttribute(Qt::WA_DeleteOnClose);
+    box->setTextFormat(Qt::RichText);
+    QString rows;
+    for (const QAction* const action : findChildren<QAction*>()) {
+        if (action->shortcut().isEmpty()) {
+            continue;
+        }
+        const QString keys =
+            QKeySequence::listToString(action->shortcuts(), QKeySequence::NativeText);
+        QString text = action->text();
+        text.remove('&');
+        rows += QStringLiteral("<tr><td><b>%1</b>&nbsp;&nbsp;&nbsp;</td><td>%2</td></tr>")
+                    .arg(keys.toHtmlEscaped(), text.toHtmlEscaped());
+    }
+    rows +=
+        tr("<tr><td><b>wheel</b></td><td>scroll the ranks</td></tr>"
+           "<tr><td><b>Ctrl+wheel</b></td><td>zoom at the mouse</td></tr>"
+           "<tr><td><b>Shift+wheel, middle drag</b>&nbsp;&nbsp;</td><td>move in time</td></tr>"
+           "<tr><td><b>drag</b></td><td>select a range of time</td></tr>"
+           "<tr><td><b>Ctrl+drag</b></td><td>measure a distance</td></tr>");
+    box->setText(QStringLiteral("<table>%1</table>").arg(rows));
+    box->open();
+}
+
+std::vector<QAction*> MainWindow::commands() const {
+    std::vector<QAction*> commands;
+    for (const QMenu* const menu : findChildren<QMenu*>()) {
+        for (QAction* const action : menu->actions()) {
+            if (!action->objectName().isEmpty() && action->menu() == nullptr) {
+                commands.push_back(action);
+            }
+        }
+    }
+    return commands;
+}
+
+/// A line for every command; a key that another command has already is taken from that.
+void MainWindow::rebind_keys() {
+    auto* const dialog = new QDialog(this);
+    dialog->setAttribute(Qt::WA_DeleteOnClose);
+    dialog->setWindowTitle(tr("Change keys"));
+    dialog->resize(480, 560);
+    auto* const lines = new QWidget(dialog);
+    auto* const form = new QFormLayout(lines);
+    for (QAction* const action : commands()) {
+        auto* const line = new QKeySequenceEdit(action->shortcut(), lines);
+        QString text = action->text();
+        text.remove('&');
+        line->setAccessibleName(text);
+        form->addRow(text, line);
+        connect(line, &QKeySequenceEdit::editingFinished, this, [this, action, line] {
+            bind_key(action, line->keySequence());
+        });
+    }
+    auto* const area = new QScrollArea(dialog);
+    area->setWidget(lines);
+    area->setWidgetResizable(true);
+    area->setFrameShape(QFrame::NoFrame);
+    auto* const buttons = new QDialogButtonBox(QDialogButtonBox::Close, dialog);
+    connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::close);
+    auto* const column = new QVBoxLayout(dialog);
+    column->addWidget(area);
+    column->addWidget(buttons);
+    dialog->open();
+}
+
+void MainWindow::bind_key(QAction* action, const QKeySequence& key) {
+    const auto remember = [&](QAction* changed) {
+        if (settings_ != nullptr) {
+            settings_->setValue(keys_group + changed->objectName(),
+                                QKeySequence::listToString(changed->shortcuts()));
+        }
+    };
+    for (QAction* const other : commands()) {
+        QList<QKeySequence> keys = other->shortcuts();
+        if (other != action && !key.isEmpty() && keys.removeAll(key) > 0) {
+            other->setShortcuts(keys);
+            remember(other);
+        }
+    }
+    action->setShortcuts(key.isEmpty() ? QList<QKeySequence>() : QList<QKeySequence>{key});
+    remember(action);
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,77 @@
+#include "gui/export_view.h"
+
+#include <fstream>
+
+#include <QImage>
+#include <QTemporaryDir>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gui/timeline_view.h"
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+class ExportTest : public testing::Test {
+  protected:
+    ExportTest() {
+        timeline_.resize(900, 400);
+        timeline_.show_run(std::make_shared<const RunData>(canned_run({.jitter = 0.1})));
+        timeline_.show();
+    }
+
+    std::string write(const char* name) {
+        return export_scene(timeline_.scene(), timeline_.font(), path(name));
+    }
+
+    std::filesystem::path path(const char* name) const {
+        return folder_.filePath(name).toStdString();
+    }
+
+    std::string content(const char* name) const {
+        std::ifstream stream(path(name), std::ios::binary);
+        return {std::istreambuf_iterator<char>(stream), {}};
+    }
+
+    QTemporaryDir folder_;
+    Selection selection_;
+    TimelineView timeline_{&selection_};
+};
+
+TEST_F(ExportTest, APngHasTwoPixelsForOneAndTheColoursOfTheView) {
+    EXPECT_THAT(write("a.png"), IsEmpty());
+    const QImage image(folder_.filePath("a.png"));
+    EXPECT_EQ(image.size(), timeline_.scene().size * 2);
+    const QRect place = timeline_.place_of({.side = Side::Predicted});
+    EXPECT_EQ(image.pixelColor(2 * place.topLeft() + QPoint(8, 8)),
+              palette_of(Theme::Light).style(Op::Forward).fill);
+}
+
+TEST_F(ExportTest, AnSvgIsTextThatCanBeRead) {
+    EXPECT_THAT(write("a.svg"), IsEmpty());
+    const std::string svg = content("a.svg");
+    EXPECT_THAT(svg, HasSubstr("<svg"));
+    EXPECT_THAT(svg, HasSubstr("rank 0"));
+    EXPECT_THAT(svg, HasSubstr("</svg>"));
+    EXPECT_LT(svg.size(), 1'000'000U);
+}
+
+TEST_F(ExportTest, APdfIsOne) {
+    EXPECT_THAT(write("a.pdf"), IsEmpty());
+    EXPECT_THAT(content("a.pdf"), StartsWith("%PDF-"));
+}
+
+TEST_F(ExportTest, OtherEndingsAndPlacesAreRefusedWithASentence) {
+    EXPECT_THAT(write("a.bmp"), HasSubstr("expected .png, .svg or .pdf"));
+    EXPECT_THAT(write("not/there/a.png"), HasSubstr("cannot be written"));
+    EXPECT_THAT(write("not/there/a.svg"), HasSubstr("cannot be written"));
+    EXPECT_THAT(write("not/there/a.pdf"), HasSubstr("cannot be written"));
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
