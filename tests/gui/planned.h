@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+#include <random>
+
+#include "core/plan.h"
+#include "gui/run_data.h"
+
+/// Runs of real plans, which know what they were planned from.
+namespace pipetwin::gui {
+
+/// Predicted as the simulator does, measured as the steps say; a run without steps has one side.
+std::shared_ptr<const RunData> planned_run(const Plan& plan, std::vector<Timeline> measured = {});
+
+/// The plan's step with every action up to half as long again, as the rules have it: what an
+/// executor without any time of its own would measure.
+Timeline jittered_step(const Plan& plan, std::mt19937& random);
+
+}  // namespace pipetwin::gui
