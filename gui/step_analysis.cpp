@@ -155,8 +155,9 @@ void StepAnalysis::replay() {
     }
     const Plan& plan = run_->planned->plan;
     if (!same_actions(plan, *rows_)) {
-        note_ = "The plan has other actions than the step, so it is not known what the waits were "
-                "spent on.";
+        note_ =
+            "The plan has other actions than the step, so it is not known what the waits were "
+            "spent on.";
         return;
     }
     try {
@@ -248,8 +249,7 @@ void StepAnalysis::know_path() {
     for (const RowIndex& row : rows_->ranks) {
         in_path_.emplace_back(index(row.size()), false);
     }
-    for (const sim::CriticalStep& piece :
-         sim::critical_path(run_->planned->plan, replayed_)) {
+    for (const sim::CriticalStep& piece : sim::critical_path(run_->planned->plan, replayed_)) {
         if (const auto ref = place_of(piece.rank, piece.action, step_)) {
             in_path_[index(ref->rank)][index(ref->cell)] = true;
             path_.push_back({.ref = *ref,
@@ -263,7 +263,8 @@ void StepAnalysis::know_path() {
 
 /// Null for another side, rank or cell; the cell after the last is one.
 const RowIndex* StepAnalysis::row_of(const SpanRef& ref) const {
-    if (ref.side != side_ || ref.rank < 0 || std::cmp_greater_equal(ref.rank, rows_->ranks.size())) {
+    if (ref.side != side_ || ref.rank < 0 ||
+        std::cmp_greater_equal(ref.rank, rows_->ranks.size())) {
         return nullptr;
     }
     const RowIndex& row = rows_->ranks[index(ref.rank)];
@@ -318,8 +319,7 @@ Duration StepAnalysis::replayed_wait_begin(const SpanRef& ref) const {
     return wait_begin(Replayed{row}, static_cast<int>(row.size()), ref.cell);
 }
 
-std::vector<WaitPiece> StepAnalysis::pieces(const std::vector<sim::Cause>& causes,
-                                            int step) const {
+std::vector<WaitPiece> StepAnalysis::pieces(const std::vector<sim::Cause>& causes, int step) const {
     std::vector<WaitPiece> pieces;
     pieces.reserve(causes.size());
     for (const sim::Cause& cause : causes) {
@@ -430,9 +430,8 @@ int next_action(const RowIndex& row, int cell, int direction) {
 
 /// Whom the message came from that a receive took.
 std::optional<SpanRef> StepAnalysis::maker_of(const SpanRef& receive) const {
-    const Action action = row_of(receive)->action(receive.cell);
-    std::optional<SpanRef> maker =
-        is_receive(action.op) ? place_anywhere(other_end(action), receive.step) : std::nullopt;
+    const bool receives = is_receive(row_of(receive)->action(receive.cell).op);
+    std::optional<SpanRef> maker = receives ? partner_of(receive) : std::nullopt;
     if (maker) {
         maker->cell = next_action(*row_of(*maker), maker->cell, -1);
     }
@@ -468,8 +467,15 @@ std::optional<SpanRef> StepAnalysis::unblocked_by(const SpanRef& ref) const {
     if (row == nullptr || ref.cell == row->size()) {
         return std::nullopt;
     }
-    if (is_message(row->action(ref.cell).op)) {
-        return unblocked_by_message(ref);
+    const Op op = row->action(ref.cell).op;
+    if (is_send(op)) {
+        return partner_of(ref);
+    }
+    if (is_receive(op)) {
+        const int next = next_action(*row, ref.cell, +1);
+        return next < 0 ? std::nullopt
+                        : std::optional(SpanRef{
+                              .side = side_, .step = ref.step, .rank = ref.rank, .cell = next});
     }
     const Cell& found = unblocked_[index(ref.rank)][index(ref.cell)];
     if (found.rank < 0) {
@@ -478,18 +484,12 @@ std::optional<SpanRef> StepAnalysis::unblocked_by(const SpanRef& ref) const {
     return SpanRef{.side = side_, .step = ref.step, .rank = found.rank, .cell = found.cell};
 }
 
-/// What comes after a receive; of a send the receive at its other end.
-std::optional<SpanRef> StepAnalysis::unblocked_by_message(const SpanRef& ref) const {
-    const RowIndex& row = *row_of(ref);
-    const Action action = row.action(ref.cell);
-    if (is_receive(action.op)) {
-        const int next = next_action(row, ref.cell, +1);
-        if (next < 0) {
-            return std::nullopt;
-        }
-        return SpanRef{.side = side_, .step = ref.step, .rank = ref.rank, .cell = next};
+std::optional<SpanRef> StepAnalysis::partner_of(const SpanRef& ref) const {
+    const RowIndex* const row = row_of(ref);
+    if (row == nullptr || ref.cell == row->size() || !is_message(row->action(ref.cell).op)) {
+        return std::nullopt;
     }
-    return place_anywhere(other_end(action), ref.step);
+    return place_anywhere(other_end(row->action(ref.cell)), ref.step);
 }
 
 std::optional<Duration> StepAnalysis::slack_of(const SpanRef& ref) const {

@@ -111,6 +111,9 @@ class StepAnalysis {
     /// Of the actions that it blocks the one that waited longest.
     std::optional<SpanRef> unblocked_by(const SpanRef& ref) const;
 
+    /// The other end of a message; nothing for what is none.
+    std::optional<SpanRef> partner_of(const SpanRef& ref) const;
+
     /// By how much it could end later without making the predicted step longer. None where ranks or
     /// messages share something, or where the plan is not known.
     std::optional<Duration> slack_of(const SpanRef& ref) const;
@@ -159,7 +162,6 @@ class StepAnalysis {
     std::optional<SpanRef> blocker_by_rows(const SpanRef& ref) const;
     std::optional<SpanRef> maker_of(const SpanRef& receive) const;
     std::optional<SpanRef> place_anywhere(const Action& action, int step) const;
-    std::optional<SpanRef> unblocked_by_message(const SpanRef& ref) const;
 
     std::shared_ptr<const RunData> run_;
     Side side_;
@@ -179,8 +181,8 @@ class StepAnalysis {
     std::vector<std::vector<bool>> in_path_;
 };
 
-/// The analysis of a step, made or, where somebody still holds it, taken as it is. Any thread; those
-/// who ask at the same time wait for each other.
+/// The analysis of a step, made or, where somebody still holds it, taken as it is. Any thread;
+/// those who ask at the same time wait for each other.
 std::shared_ptr<const StepAnalysis> analysis_of(const std::shared_ptr<const RunData>& run,
                                                 Side side,
                                                 int step);

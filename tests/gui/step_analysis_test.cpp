@@ -18,10 +18,10 @@ namespace {
 
 using pipetwin::testing::plain;
 using pipetwin::testing::random_costs;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::size_t at(int number) {
     return static_cast<std::size_t>(number);
@@ -72,12 +72,14 @@ std::vector<Plan> random_plans() {
 TEST(StepAnalysis, OfGPipeHasTheIdleTimeOfTheClosedForm) {
     for (int ranks = 1; ranks <= 5; ++ranks) {
         for (int micro_batches = 1; micro_batches <= 6; ++micro_batches) {
-            const auto run = planned_run(make_plan(plain(ScheduleKind::GPipe, ranks, micro_batches)));
+            const auto run =
+                planned_run(make_plan(plain(ScheduleKind::GPipe, ranks, micro_batches)));
             const StepAnalysis analysis(run, Side::Predicted, 0);
             // Each of K ranks idles (K - 1) (F + B), and nothing of it is the link's.
             const Duration idle = ranks * (ranks - 1) * milliseconds(3);
             EXPECT_EQ(analysis.idle().wait, idle);
-            EXPECT_EQ(analysis.idle()[WaitPart::Compute] + analysis.idle()[WaitPart::RankBusy], idle);
+            EXPECT_EQ(analysis.idle()[WaitPart::Compute] + analysis.idle()[WaitPart::RankBusy],
+                      idle);
         }
     }
 }
@@ -263,9 +265,8 @@ TEST(StepAnalysis, TimeOfTheHostBeforeAnActionIsUnexplained) {
         Duration shift{};
         for (Span& span : row) {
             // The whole of rank 1 is a millisecond late from its first forward on.
-            shift = row.front().action.stage == 1 && span.action.op == Op::Forward
-                        ? milliseconds(1)
-                        : shift;
+            shift = row.front().action.stage == 1 && span.action.op == Op::Forward ? milliseconds(1)
+                                                                                   : shift;
             span = {.action = span.action,
                     .begin = span.begin + shift,
                     .ready = span.ready + shift,
@@ -325,8 +326,7 @@ TEST(StepAnalysis, OfNothingIsNothing) {
 TEST(AnalysisOf, IsMadeOnceForThoseWhoHoldIt) {
     const Plan plan = with_links();
     std::mt19937 random(1);
-    const auto run =
-        planned_run(plan, {jittered_step(plan, random), jittered_step(plan, random)});
+    const auto run = planned_run(plan, {jittered_step(plan, random), jittered_step(plan, random)});
     const auto first = analysis_of(run, Side::Predicted, 0);
     EXPECT_EQ(analysis_of(run, Side::Predicted, 1), first);  // stands for every step
     EXPECT_NE(analysis_of(run, Side::Measured, 0), analysis_of(run, Side::Measured, 1));

@@ -1,0 +1,179 @@
+#include "gui/wait_words.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr std::size_t most_named = 3;
+
+std::string link_words(const StepAnalysis& analysis, const WaitPiece& piece) {
+    const auto receive = analysis.partner_of(piece.ref);
+    return receive ? fmt::format("link from rank {} to rank {}", piece.ref.rank, receive->rank)
+                   : "link";
+}
+
+/// With "for" before it: "2B2 on rank 2 (compute)".
+std::string for_what(const StepAnalysis& analysis, const WaitPiece& piece) {
+    if (part_of(piece.reason) == WaitPart::Link) {
+        return piece.reason == sim::Reason::LinkBusy
+                   ? fmt::format("other messages on the {}", link_words(analysis, piece))
+                   : fmt::format("the {}", link_words(analysis, piece));
+    }
+    if (piece.reason == sim::Reason::HostCopy) {
+        return fmt::format("the copy of the stash of {}", to_string(piece.action));
+    }
+    return fmt::format(
+        "{} on rank {} ({})", to_string(piece.action), piece.ref.rank, how(analysis, piece));
+}
+
+struct Reasoned {
+    std::string what;
+    Duration time{};
+};
+
+/// The same reason once, the longest first.
+std::vector<Reasoned> reasons_of(const StepAnalysis& analysis, const SpanRef& ref) {
+    std::vector<Reasoned> reasons;
+    for (const WaitPiece& piece : analysis.pieces_of(ref)) {
+        const std::string what = for_what(analysis, piece);
+        auto found = std::ranges::find(reasons, what, &Reasoned::what);
+        if (found == reasons.end()) {
+            found = reasons.insert(found, {.what = what});
+        }
+        found->time += piece.end - piece.begin;
+    }
+    std::ranges::stable_sort(reasons, std::ranges::greater{}, &Reasoned::time);
+    return reasons;
+}
+
+std::string unexplained_words(Duration time) {
+    return time > Duration{}
+               ? format_duration(time) + " unexplained"
+               : format_duration(-time) + " less than the replay of the measured durations";
+}
+
+/// ": 1.610 ms for ..., 0.230 ms for ..."
+std::string reason_words(const StepAnalysis& analysis, const SpanRef& ref) {
+    const std::vector<Reasoned> reasons = reasons_of(analysis, ref);
+    std::vector<std::string> parts;
+    Duration rest{};
+    for (std::size_t i = 0; i < reasons.size(); ++i) {
+        if (i < most_named || reasons.size() == most_named + 1) {
+            parts.push_back(
+                fmt::format("{} for {}", format_duration(reasons[i].time), reasons[i].what));
+        } else {
+            rest += reasons[i].time;
+        }
+    }
+    if (rest > Duration{}) {
+        parts.push_back(
+            fmt::format("{} for {} others", format_duration(rest), reasons.size() - most_named));
+    }
+    const Duration unexplained = analysis.split_of(ref)[WaitPart::Unexplained];
+    if (unexplained != Duration{}) {
+        parts.push_back(unexplained_words(unexplained));
+    }
+    return fmt::format(": {}", fmt::join(parts, ", "));
+}
+
+std::string blocker_words(const StepAnalysis& analysis, const SpanRef& ref, const char* form) {
+    const auto blocker = analysis.blocker_of(ref);
+    const auto span = blocker ? analysis.run().twin.span(*blocker) : std::nullopt;
+    return span ? fmt::format(fmt::runtime(form), to_string(span->action), blocker->rank) : "";
+}
+
+std::string slack_words(const StepAnalysis& analysis, const SpanRef& ref) {
+    const auto slack = analysis.slack_of(ref);
+    if (!slack) {
+        return "";
+    }
+    return fmt::format(" {} {}.",
+                       analysis.side() == Side::Predicted ? "Slack" : "Slack as predicted:",
+                       format_duration(*slack));
+}
+
+int percent(Duration part, Duration whole) {
+    return whole == Duration{}
+               ? 0
+               : static_cast<int>(std::lround(100 * to_seconds(part) / to_seconds(whole)));
+}
+
+}  // namespace
+
+std::string how(const StepAnalysis& analysis, const WaitPiece& piece) {
+    switch (piece.reason) {
+        case sim::Reason::Compute:
+            return "compute";
+        case sim::Reason::RowOrder:
+            return "rank busy";
+        case sim::Reason::Latency:
+        case sim::Reason::Transfer:
+            return link_words(analysis, piece);
+        case sim::Reason::LinkBusy:
+            return link_words(analysis, piece) + ", busy";
+        case sim::Reason::BackPressure:
+            return "no room at the receiver";
+        case sim::Reason::Reduction:
+            return "gradients";
+        case sim::Reason::HostCopy:
+            return "copy of the stash";
+    }
+    PIPETWIN_EXPECT(false, "reason out of range");
+}
+
+std::string who(const StepAnalysis& analysis, const SpanRef& ref) {
+    if (const auto span = analysis.run().twin.span(ref)) {
+        return to_string(span->action);
+    }
+    return "end of the step";
+}
+
+std::string wait_sentence(const StepAnalysis& analysis, const SpanRef& ref) {
+    if (ref.side != analysis.side() || !analysis.run().twin.span(ref)) {
+        return "";
+    }
+    const Duration wait = analysis.wait_of(ref);
+    std::string text = who(analysis, ref);
+    if (wait <= Duration{}) {
+        text += " did not wait.";
+        text += blocker_words(analysis, ref, " It followed {} on rank {}.");
+    } else {
+        text += " waited " + format_duration(wait);
+        text += analysis.has_causes() ? reason_words(analysis, ref)
+                                      : blocker_words(analysis, ref, ", last for {} on rank {}");
+        text += ".";
+    }
+    return text + slack_words(analysis, ref);
+}
+
+std::string idle_sentence(const StepAnalysis& analysis) {
+    const WaitSplit& idle = analysis.idle();
+    const auto ranks = static_cast<int>(analysis.run().twin.rank_count());
+    std::string text = fmt::format("In this {} step a rank waited {} of {}, on average",
+                                   side_name(analysis.run(), analysis.side()),
+                                   format_duration(idle.wait / std::max(1, ranks)),
+                                   format_duration(analysis.length()));
+    if (!analysis.has_causes()) {
+        return text + ".";
+    }
+    std::vector<std::string> parts;
+    for (int number = 0; number < wait_part_count; ++number) {
+        const auto part = static_cast<WaitPart>(number);
+        if (const int share = percent(idle[part], idle.wait); share != 0) {
+            parts.push_back(fmt::format("{} {} %", words(part), share));
+        }
+    }
+    return text + (parts.empty() ? "." : fmt::format(": {}.", fmt::join(parts, ", ")));
+}
+
+}  // namespace pipetwin::gui

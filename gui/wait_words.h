@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "gui/step_analysis.h"
+
+/// Waits in words.
+namespace pipetwin::gui {
+
+/// "1B2 waited 1.840 ms: 1.610 ms for 2B2 on rank 2 (compute), 0.230 ms for the link from rank 2 to
+/// rank 1. Slack 0 ns."; "" for a reference to nothing.
+std::string wait_sentence(const StepAnalysis& analysis, const SpanRef& ref);
+
+/// "In the measured step the ranks waited 3.2 ms of 40.1 ms, on average: 61 % for compute, ..."
+std::string idle_sentence(const StepAnalysis& analysis);
+
+/// Who waited: "1B2", or after the last action of a rank "end of the step".
+std::string who(const StepAnalysis& analysis, const SpanRef& ref);
+
+/// How a piece held up what came after it: "compute", "link from rank 2 to rank 1".
+std::string how(const StepAnalysis& analysis, const WaitPiece& piece);
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,224 @@
+#include "gui/why_panel.h"
+
+#include <random>
+
+#include <QAbstractItemModelTester>
+#include <QLabel>
+#include <QSignalSpy>
+#include <QTest>
+#include <QTreeView>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gui/wait_words.h"
+#include "sim/simulate.h"
+#include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
+#include "tests/support/plain_plan.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using std::chrono::microseconds;
+using ::testing::HasSubstr;
+
+/// GPipe on two ranks, three micro-batches: F 1 ms, B 2 ms, a message takes 0.25 ms.
+Plan small_plan() {
+    PlainCosts costs = pipetwin::testing::plain(ScheduleKind::GPipe, 2, 3);
+    costs.link.latency = microseconds(250);
+    return make_plan(costs);
+}
+
+class WhyPanelTest : public ::testing::Test {
+  protected:
+    WhyPanelTest() {
+        panel_.resize(900, 300);
+        panel_.show();
+        show_run(planned_run(small_plan(), {jittered_step(small_plan(), random_)}));
+    }
+
+    void show_run(const std::shared_ptr<const RunData>& run) {
+        run_ = run;
+        QSignalSpy settled(&panel_, &WhyPanel::settled);
+        panel_.show_run(run);
+        wait(settled);
+    }
+
+    void select(const std::optional<SpanRef>& ref) {
+        if (ref == selection_.span()) {
+            return;
+        }
+        QSignalSpy settled(&panel_, &WhyPanel::settled);
+        selection_.set_span(ref);
+        wait(settled);
+    }
+
+    static void wait(QSignalSpy& spy) {
+        if (spy.isEmpty()) {
+            ASSERT_TRUE(spy.wait(20'000));
+        }
+    }
+
+    SpanRef ref(Side side, Op op, int stage, int micro_batch) const {
+        return find(*run_, side, {.op = op, .stage = stage, .micro_batch = micro_batch});
+    }
+
+    std::string selected() const {
+        return selection_.span() ? to_string(run_->twin.span(*selection_.span())->action) : "";
+    }
+
+    std::string said() const {
+        QStringList texts;
+        for (const QLabel* const label : panel_.findChildren<QLabel*>()) {
+            texts += label->isVisible() ? label->text() : QString();
+        }
+        return texts.join('\n').toStdString();
+    }
+
+    QTreeView* view() const { return panel_.findChild<QTreeView*>(); }
+    QString cell(int row, int column) const {
+        return view()->model()->index(row, column).data().toString();
+    }
+
+    std::mt19937 random_{11};
+    std::shared_ptr<const RunData> run_;
+    Selection selection_;
+    WhyPanel panel_{&selection_};
+};
+
+TEST_F(WhyPanelTest, SaysInOneSentenceWhatTheSelectedActionWaitedFor) {
+    select(ref(Side::Predicted, Op::Forward, 1, 0));
+    EXPECT_THAT(said(),
+                HasSubstr("1F0 waited 1.250 ms: 1.000 ms for 0F0 on rank 0 (compute), 250.000 us "
+                          "for the link from rank 0 to rank 1. Slack 0 ns."));
+    EXPECT_EQ(cell(0, WaitModel::ActionColumn), "0SEND_F0");
+    EXPECT_EQ(cell(1, WaitModel::ActionColumn), "0F0");
+    EXPECT_EQ(cell(1, WaitModel::WhyColumn), "compute");
+}
+
+TEST_F(WhyPanelTest, OfAnActionThatDidNotWaitSaysWhatItFollowed) {
+    select(ref(Side::Predicted, Op::Forward, 0, 1));
+    EXPECT_THAT(said(), HasSubstr("0F1 did not wait. It followed 0F0 on rank 0."));
+    EXPECT_THAT(cell(0, WaitModel::WhyColumn).toStdString(), HasSubstr("before the wait"));
+}
+
+TEST_F(WhyPanelTest, WithoutASelectionListsTheLongestWaits) {
+    EXPECT_THAT(said(), HasSubstr("In this measured step a rank waited"));
+    const auto analysis = analysis_of(run_, Side::Measured, 0);
+    ASSERT_EQ(view()->model()->rowCount(), static_cast<int>(analysis->idle_times().size()));
+    const IdleTime& longest = analysis->idle_times().front();
+    EXPECT_EQ(cell(0, WaitModel::TimeColumn).toStdString(), format_duration(longest.wait));
+    QTest::mouseClick(view()->viewport(),
+                      Qt::LeftButton,
+                      {},
+                      view()->visualRect(view()->model()->index(0, 0)).center());
+    ASSERT_TRUE(selection_.span());
+    EXPECT_EQ(selection_.span()->rank, longest.ref.rank);
+}
+
+TEST_F(WhyPanelTest, EnterGoesToTheActionOfTheRow) {
+    select(ref(Side::Predicted, Op::Forward, 1, 0));
+    QSignalSpy went(&panel_, &WhyPanel::go_to);
+    view()->setFocus();
+    view()->setCurrentIndex(view()->model()->index(1, 0));
+    QTest::keyClick(view(), Qt::Key_Return);
+    EXPECT_EQ(selected(), "0F0");
+    EXPECT_EQ(went.count(), 1);
+}
+
+TEST_F(WhyPanelTest, WalksToTheBlockerAndBack) {
+    select(ref(Side::Predicted, Op::Forward, 1, 0));
+    panel_.go_to_blocker();
+    EXPECT_EQ(selected(), "0F0");
+    panel_.go_to_unblocked();
+    EXPECT_EQ(selected(), "1F0");
+    panel_.go_to_blocker();
+    panel_.go_to_blocker();  // nothing is before it
+    EXPECT_EQ(selected(), "0F0");
+}
+
+TEST_F(WhyPanelTest, WalksWhenTheAnalysisHasCome) {
+    selection_.set_span(ref(Side::Predicted, Op::Forward, 1, 0));
+    QSignalSpy went(&panel_, &WhyPanel::go_to);
+    panel_.go_to_blocker();
+    wait(went);
+    EXPECT_EQ(selected(), "0F0");
+}
+
+TEST_F(WhyPanelTest, TellsTheTimelineWhatToDraw) {
+    std::vector<SpanRef> chain;
+    std::vector<Arrow> arrows;
+    QObject::connect(&panel_,
+                     &WhyPanel::chain_changed,
+                     [&](const std::vector<SpanRef>& c, const std::vector<Arrow>& a) {
+                         chain = c;
+                         arrows = a;
+                     });
+    const SpanRef f0_of_0 = ref(Side::Predicted, Op::Forward, 0, 0);
+    const SpanRef f0_of_1 = ref(Side::Predicted, Op::Forward, 1, 0);
+    select(f0_of_1);
+    EXPECT_THAT(chain, ::testing::ElementsAre(f0_of_0));
+    EXPECT_THAT(arrows, ::testing::ElementsAre(Arrow{.from = f0_of_0, .to = f0_of_1}));
+    select(std::nullopt);
+    EXPECT_THAT(chain, ::testing::IsEmpty());
+    EXPECT_THAT(arrows, ::testing::IsEmpty());
+}
+
+TEST_F(WhyPanelTest, OfARunWithoutAPlanSaysWhatIsMissing) {
+    show_run(std::make_shared<const RunData>(canned_run()));
+    EXPECT_THAT(said(), HasSubstr("The run has no plan"));
+    select(find(*run_, Side::Measured, {.op = Op::Backward, .stage = 0, .micro_batch = 2}));
+    EXPECT_THAT(said(), HasSubstr("0B2 waited 3.000 ms, last for 1B2 on rank 1."));
+    EXPECT_FALSE(view()->isVisible());
+}
+
+TEST_F(WhyPanelTest, WithoutARunIsEmptyAndSaysSo) {
+    selection_.clear();
+    show_run(nullptr);
+    EXPECT_THAT(said(), HasSubstr("No run is open"));
+    panel_.go_to_blocker();
+    panel_.go_to_unblocked();
+}
+
+TEST_F(WhyPanelTest, ItsModelKeepsTheRulesOfModels) {
+    const QAbstractItemModelTester tester(view()->model(),
+                                          QAbstractItemModelTester::FailureReportingMode::Fatal);
+    select(ref(Side::Predicted, Op::Backward, 0, 0));
+    select(ref(Side::Measured, Op::Forward, 1, 2));
+    select(std::nullopt);
+}
+
+TEST_F(WhyPanelTest, MayGoWhileAWorkerIsBusy) {
+    auto* const panel = new WhyPanel(&selection_);
+    panel->show_run(planned_run(small_plan()));
+    delete panel;
+    QTest::qWait(1);
+}
+
+TEST(WaitSentence, OfNothingIsEmpty) {
+    const auto run = planned_run(small_plan());
+    const StepAnalysis analysis(run, Side::Predicted, 0);
+    EXPECT_EQ(wait_sentence(analysis, {.rank = 9}), "");
+    EXPECT_EQ(wait_sentence(analysis, {.side = Side::Measured}), "");
+}
+
+TEST(WaitSentence, NamesWhatIsUnexplained) {
+    const Plan plan = small_plan();
+    Timeline late = sim::simulate(plan);
+    late.origin = Origin::Measured;
+    late.links.clear();
+    Span& last = late.ranks[0].back();  // rank 0 begins its last work later
+    ASSERT_EQ(last.action.op, Op::Backward);
+    for (Duration* const time : {&last.begin, &last.ready, &last.end}) {
+        *time += microseconds(70);
+    }
+    const auto run = planned_run(plan, {late});
+    const StepAnalysis analysis(run, Side::Measured, 0);
+    const SpanRef ref = find(*run, Side::Measured, last.action);
+    EXPECT_THAT(wait_sentence(analysis, ref),
+                HasSubstr("waited 70.000 us: 70.000 us unexplained."));
+    EXPECT_THAT(idle_sentence(analysis), HasSubstr("unexplained"));
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
