@@ -90,6 +90,8 @@ class StepAnalysis {
 
     /// The rules are known: waits are split and there is a longest chain.
     bool has_causes() const { return causes_.has_value(); }
+    /// The step is the one that the plan gives, to the nanosecond.
+    bool as_planned() const { return as_planned_; }
     /// One sentence on what is missing; "" where nothing is.
     const std::string& note() const { return note_; }
 

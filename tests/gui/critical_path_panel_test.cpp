@@ -1,0 +1,126 @@
+#include "gui/critical_path_panel.h"
+
+#include <random>
+
+#include <QAbstractItemModelTester>
+#include <QLabel>
+#include <QSignalSpy>
+#include <QTest>
+#include <QTreeView>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
+#include "tests/support/plain_plan.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class CriticalPathPanelTest : public ::testing::Test {
+  protected:
+    CriticalPathPanelTest() {
+        panel_.resize(1100, 300);
+        panel_.show();
+        QObject::connect(&panel_,
+                         &CriticalPathPanel::critical_changed,
+                         [this](const std::vector<SpanRef>& refs) { critical_ = refs; });
+    }
+
+    static std::shared_ptr<const RunData> run() {
+        PlainCosts costs = pipetwin::testing::plain(ScheduleKind::OneFOneB, 3, 4);
+        costs.link.latency = std::chrono::microseconds(200);
+        const Plan plan = make_plan(costs);
+        std::mt19937 random(3);
+        return planned_run(plan, {jittered_step(plan, random), jittered_step(plan, random)});
+    }
+
+    void show_run(const std::shared_ptr<const RunData>& run) {
+        QSignalSpy settled(&panel_, &CriticalPathPanel::settled);
+        panel_.show_run(run);
+        if (settled.isEmpty()) {
+            ASSERT_TRUE(settled.wait(20'000));
+        }
+    }
+
+    QTreeView* view(const char* name) {
+        for (QTreeView* const view : panel_.findChildren<QTreeView*>()) {
+            if (view->accessibleName() == QLatin1String(name)) {
+                return view;
+            }
+        }
+        return nullptr;
+    }
+
+    std::string said() { return panel_.findChild<QLabel*>()->text().toStdString(); }
+
+    std::vector<SpanRef> critical_;
+    Selection selection_;
+    CriticalPathPanel panel_{&selection_};
+};
+
+TEST_F(CriticalPathPanelTest, ShowsBothSidesAndTellsTheTimeline) {
+    const auto shown = run();
+    show_run(shown);
+    const auto predicted = analysis_of(shown, Side::Predicted, 0);
+    const auto measured = analysis_of(shown, Side::Measured, shown->main_step());
+    EXPECT_EQ(critical_.size(),
+              predicted->critical_path().size() + measured->critical_path().size());
+    for (const SpanRef& ref : critical_) {
+        EXPECT_EQ(ref.step, shown->main_step());
+        EXPECT_TRUE(shown->twin.span(ref));
+    }
+    const auto* const model = view("Shares of the critical path")->model();
+    EXPECT_EQ(model->columnCount(), 7);
+    EXPECT_EQ(model->index(0, 0).data().toString(), "By kind");
+    EXPECT_THAT(said(), HasSubstr("predicted: "));
+    EXPECT_THAT(said(), HasSubstr("measured: "));
+}
+
+TEST_F(CriticalPathPanelTest, FollowsTheStepOfTheSelection) {
+    show_run(run());
+    QSignalSpy settled(&panel_, &CriticalPathPanel::settled);
+    const int other = 1 - critical_.front().step;
+    selection_.set_span(SpanRef{.side = Side::Measured, .step = other});
+    ASSERT_TRUE(!settled.isEmpty() || settled.wait(20'000));
+    EXPECT_EQ(critical_.front().step, other);
+}
+
+TEST_F(CriticalPathPanelTest, EnterOnAnActionGoesThere) {
+    const auto shown = run();
+    show_run(shown);
+    QTreeView* const path = view("Measured critical path");
+    path->setFocus();
+    path->setCurrentIndex(path->model()->index(0, 0));
+    QTest::keyClick(path, Qt::Key_Down);
+    QTest::keyClick(path, Qt::Key_Return);
+    ASSERT_TRUE(selection_.span());
+    EXPECT_EQ(to_string(shown->twin.span(*selection_.span())->action),
+              path->model()->index(1, 0).data().toString().toStdString());
+}
+
+TEST_F(CriticalPathPanelTest, SaysWhatIsMissing) {
+    show_run(std::make_shared<const RunData>(canned_run()));
+    EXPECT_THAT(said(), HasSubstr("has no plan"));
+    EXPECT_THAT(critical_, IsEmpty());
+    show_run(nullptr);
+    EXPECT_THAT(said(), HasSubstr("No run is open"));
+}
+
+TEST_F(CriticalPathPanelTest, ItsModelsKeepTheRulesOfModels) {
+    std::vector<std::unique_ptr<QAbstractItemModelTester>> testers;
+    for (QTreeView* const view : panel_.findChildren<QTreeView*>()) {
+        testers.push_back(std::make_unique<QAbstractItemModelTester>(
+            view->model(), QAbstractItemModelTester::FailureReportingMode::Fatal));
+    }
+    ASSERT_EQ(testers.size(), 3U);
+    show_run(run());
+    show_run(std::make_shared<const RunData>(canned_run()));
+    show_run(nullptr);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
