@@ -1,0 +1,140 @@
+#include "gui/error_panel.h"
+
+#include <random>
+
+#include <QAbstractItemModelTester>
+#include <QApplication>
+#include <QLabel>
+#include <QSignalSpy>
+#include <QTest>
+#include <QTreeView>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ErrorPanelTest : public ::testing::Test {
+  protected:
+    ErrorPanelTest() {
+        panel_.resize(1200, 300);
+        panel_.show();
+    }
+
+    void show_run(const std::shared_ptr<const RunData>& run) {
+        QSignalSpy settled(&panel_, &ErrorPanel::settled);
+        panel_.show_run(run);
+        if (settled.isEmpty()) {
+            ASSERT_TRUE(settled.wait(20'000));
+        }
+        QApplication::processEvents();  // views that have just been shown lie where they belong
+    }
+
+    static std::shared_ptr<const RunData> jittered() {
+        return std::make_shared<const RunData>(
+            canned_run({.ranks = 3, .micro_batches = 4, .jitter = 0.1, .steps = 2}));
+    }
+
+    QTreeView* view(const char* name) {
+        for (QTreeView* const view : panel_.findChildren<QTreeView*>()) {
+            if (view->accessibleName() == QLatin1String(name)) {
+                return view;
+            }
+        }
+        return nullptr;
+    }
+
+    std::string said() { return panel_.findChild<QLabel*>()->text().toStdString(); }
+
+    Selection selection_;
+    ErrorPanel panel_{&selection_};
+};
+
+TEST_F(ErrorPanelTest, SaysWhichCostIsFurthestOffAndListsTheRest) {
+    const auto run = jittered();
+    show_run(run);
+    EXPECT_EQ(said(), sentence_of(error_summary(*run)));
+    EXPECT_EQ(view("Errors by kind and stage")->model()->rowCount(), 9);  // F, B, OPT; 3 stages
+}
+
+TEST_F(ErrorPanelTest, AClickOnAWorstActionGoesThere) {
+    const auto run = jittered();
+    show_run(run);
+    QTreeView* const worst = view("Actions furthest off");
+    QSignalSpy went(&panel_, &ErrorPanel::go_to);
+    QTest::mouseClick(worst->viewport(),
+                      Qt::LeftButton,
+                      {},
+                      worst->visualRect(worst->model()->index(1, 0)).center());
+    ASSERT_TRUE(selection_.span());
+    EXPECT_EQ(*selection_.span(), error_summary(*run).worst[1].ref);
+    EXPECT_EQ(went.count(), 1);
+}
+
+TEST_F(ErrorPanelTest, EnterOnACostGoesToItsWorstAction) {
+    const auto run = jittered();
+    show_run(run);
+    QTreeView* const costs = view("Errors by kind and stage");
+    costs->setFocus();
+    costs->setCurrentIndex(costs->model()->index(0, 0));
+    QTest::keyClick(costs, Qt::Key_Down);
+    QTest::keyClick(costs, Qt::Key_Return);
+    ASSERT_TRUE(selection_.span());
+    EXPECT_EQ(*selection_.span(), error_summary(*run).costs[1].worst);
+}
+
+TEST_F(ErrorPanelTest, PaintsErrorsInTheColoursOfTheirSigns) {
+    show_run(jittered());
+    view("Errors by kind and stage")->setCurrentIndex({});  // all of them
+    const Palette palette = palette_of(Theme::Dark);
+    panel_.set_colors(palette);
+    auto* const histogram = panel_.findChild<HistogramView*>();
+    const QImage image = histogram->grab().toImage();
+    bool faster = false;
+    bool slower = false;
+    for (int x = 0; x < image.width(); ++x) {
+        for (int y = 0; y < image.height(); ++y) {
+            faster = faster || (image.pixelColor(x, y) == palette.faster && x > image.width() / 2);
+            slower = slower || (image.pixelColor(x, y) == palette.slower && x < image.width() / 2);
+            EXPECT_FALSE(image.pixelColor(x, y) == palette.faster && x < image.width() / 2 - 1);
+        }
+    }
+    EXPECT_TRUE(faster && slower);
+    EXPECT_THAT(histogram->accessibleDescription().toStdString(), HasSubstr("all actions"));
+}
+
+TEST_F(ErrorPanelTest, ChangesItsHistogramWithTheChosenCost) {
+    show_run(jittered());
+    QTreeView* const costs = view("Errors by kind and stage");
+    costs->setCurrentIndex(costs->model()->index(2, 0));
+    EXPECT_THAT(panel_.findChild<HistogramView*>()->accessibleDescription().toStdString(),
+                HasSubstr("of stage"));
+}
+
+TEST_F(ErrorPanelTest, OfOneSideSaysWhatIsMissing) {
+    RunData run = canned_run();
+    run.twin.measured.clear();
+    run.measured.reset();
+    run.comparison.reset();
+    show_run(std::make_shared<const RunData>(run));
+    EXPECT_THAT(said(), HasSubstr("needs both"));
+    show_run(nullptr);
+    EXPECT_THAT(said(), HasSubstr("No run is open"));
+}
+
+TEST_F(ErrorPanelTest, ItsModelsKeepTheRulesOfModels) {
+    std::vector<std::unique_ptr<QAbstractItemModelTester>> testers;
+    for (QTreeView* const view : panel_.findChildren<QTreeView*>()) {
+        testers.push_back(std::make_unique<QAbstractItemModelTester>(
+            view->model(), QAbstractItemModelTester::FailureReportingMode::Fatal));
+    }
+    show_run(jittered());
+    show_run(nullptr);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui

@@ -1,0 +1,134 @@
+#include "gui/error_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/conditions.h"
+#include "sim/simulate.h"
+#include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
+#include "tests/support/plain_plan.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using ::testing::HasSubstr;
+
+Plan small_plan() {
+    return make_plan(pipetwin::testing::plain(ScheduleKind::GPipe, 3, 4));
+}
+
+/// Measured with the backwards of stage 1 a quarter longer than predicted.
+std::shared_ptr<const RunData> slow_backward(int steps) {
+    const Plan plan = small_plan();
+    sim::Conditions conditions = sim::with_planned_durations(plan);
+    const auto& rows = plan->schedule.ranks;
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+        for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
+            const Action& action = rows[rank][cell];
+            if (action.op == Op::Backward && action.stage == 1) {
+                conditions.durations[rank][cell] += conditions.durations[rank][cell] / 4;
+            }
+        }
+    }
+    Timeline step = sim::replay(plan, conditions);
+    step.origin = Origin::Measured;
+    return planned_run(plan, std::vector<Timeline>(static_cast<std::size_t>(steps), step));
+}
+
+TEST(ErrorSummary, NamesTheCostThatIsMisprofiled) {
+    const ErrorSummary summary = error_summary(*slow_backward(3));
+    ASSERT_EQ(summary.costs.size(), 6U);  // F and B on three stages
+    const CostError& first = summary.costs.front();
+    EXPECT_EQ(first.op, Op::Backward);
+    EXPECT_EQ(first.stage, 1);
+    EXPECT_EQ(first.count, 3 * 4);
+    EXPECT_DOUBLE_EQ(first.mean_percent, -20);  // 2 ms of 2.5
+    EXPECT_DOUBLE_EQ(first.mape, 20);
+    EXPECT_DOUBLE_EQ(first.p95_percent, 20);
+    EXPECT_EQ(first.per_step, -std::chrono::milliseconds(2));  // four times 0.5 ms
+    for (std::size_t i = 1; i < summary.costs.size(); ++i) {
+        EXPECT_EQ(summary.costs[i].mape, 0);
+    }
+    EXPECT_THAT(sentence_of(summary), HasSubstr("the backward of stage 1"));
+    EXPECT_THAT(sentence_of(summary), HasSubstr("-20.0 %"));
+}
+
+TEST(ErrorSummary, AgreesWithASumOverAllActions) {
+    std::mt19937 random(29);
+    const Plan plan = small_plan();
+    const auto run = planned_run(plan, {jittered_step(plan, random), jittered_step(plan, random)});
+    const ErrorSummary summary = error_summary(*run);
+    std::vector<Duration> offs;
+    for (const CostError& cost : summary.costs) {
+        std::vector<double> errors;
+        for (int step = 0; step < 2; ++step) {
+            for (int rank = 0; rank < 3; ++rank) {
+                const RowIndex& row = *run->twin.row(Side::Measured, step, rank);
+                for (int cell = 0; cell < row.size(); ++cell) {
+                    const Span span = row[cell];
+                    if (span.action.op != cost.op || span.action.stage != cost.stage) {
+                        continue;
+                    }
+                    const Duration predicted = plan.duration(span.action);
+                    const Duration measured = span.end - span.ready;
+                    offs.push_back(measured - predicted);  // jitter only lengthens
+                    errors.push_back(100 * to_seconds(predicted - measured) / to_seconds(measured));
+                }
+            }
+        }
+        ASSERT_EQ(cost.count, std::ssize(errors));
+        const double sum = std::accumulate(errors.begin(), errors.end(), 0.0);
+        EXPECT_NEAR(cost.mean_percent, sum / static_cast<double>(errors.size()), 1e-9);
+        EXPECT_NEAR(cost.mape, -cost.mean_percent, 1e-9);
+        std::ranges::sort(errors);  // the furthest from 0 first; the 8th of 8 is the p95
+        EXPECT_NEAR(cost.p95_percent, -errors.front(), 1e-9);
+    }
+    std::ranges::sort(offs, std::ranges::greater{});
+    ASSERT_EQ(summary.worst.size(), std::min(offs.size(), most_worst));
+    for (std::size_t i = 0; i < summary.worst.size(); ++i) {
+        const Pair& pair = summary.worst[i].duration;
+        EXPECT_EQ(pair.measured - pair.predicted, offs[i]);
+        EXPECT_EQ(run->twin.span(summary.worst[i].ref)->action, summary.worst[i].action);
+    }
+}
+
+TEST(ErrorSummary, ItsHistogramHoldsEveryError) {
+    std::mt19937 random(31);
+    const Plan plan = small_plan();
+    const ErrorSummary summary = error_summary(*planned_run(plan, {jittered_step(plan, random)}));
+    std::int64_t in_costs = 0;
+    for (const CostError& cost : summary.costs) {
+        const auto& counts = cost.histogram.counts;
+        EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), cost.count);
+        in_costs += cost.count;
+    }
+    const auto& counts = summary.histogram.counts;
+    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), in_costs);
+    EXPECT_EQ(in_costs, 3 * 4 * 2);  // F and B of four micro-batches on three stages
+}
+
+TEST(ErrorSummary, OfOneSideSaysWhatIsMissing) {
+    const ErrorSummary summary = error_summary(*planned_run(small_plan()));
+    EXPECT_TRUE(summary.costs.empty());
+    EXPECT_THAT(sentence_of(summary), HasSubstr("needs both"));
+}
+
+TEST(ErrorSummary, LeavesOutWhatHasNoMeasuredDuration) {
+    const Plan plan = small_plan();
+    Timeline step = sim::simulate(plan);
+    step.origin = Origin::Measured;
+    Span& last = step.ranks[0].back();
+    last.end = last.ready = last.begin;
+    const ErrorSummary summary = error_summary(*planned_run(plan, {step}));
+    EXPECT_EQ(summary.left_out, 1);
+    EXPECT_THAT(sentence_of(summary), HasSubstr("as predicted"));
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
