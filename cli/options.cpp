@@ -203,6 +203,9 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
     app.add_option("--profile", options.profile, "Costs to plan with (default: measure them first)")
         ->type_name("FILE");
     app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --out");
+    app.add_flag("--live",
+                 options.live,
+                 "Write live.jsonl, too: what every rank did, for pipetwin-gui to look on");
 }
 
 /// Both write one file, whose name must be given.

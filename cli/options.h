@@ -70,6 +70,7 @@ struct RunOptions {
     std::filesystem::path scenario;
     std::filesystem::path profile;  ///< empty: measure
     bool resume = false;
+    bool live = false;  ///< live.jsonl shows every step as soon as it is done
 };
 
 struct TrainOptions {

@@ -30,6 +30,7 @@ constexpr std::array run_files{run_file::scenario,
                                run_file::predicted,
                                run_file::measured,
                                run_file::metrics,
+                               run_file::live,
                                run_file::report_json,
                                run_file::report_html};
 

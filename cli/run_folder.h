@@ -16,6 +16,7 @@ constexpr std::string_view schedule = "schedule.csv";
 constexpr std::string_view predicted = "predicted.trace.json";
 constexpr std::string_view measured = "measured.trace.json";
 constexpr std::string_view metrics = "metrics.jsonl";
+constexpr std::string_view live = "live.jsonl";  ///< with --live
 constexpr std::string_view report_json = "report.json";
 constexpr std::string_view report_html = "report.html";
 constexpr std::string_view checkpoints = "checkpoints";  ///< a folder

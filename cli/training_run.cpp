@@ -8,6 +8,7 @@
 
 #include "cli/gpu_text.h"
 #include "cli/json_output.h"
+#include "cli/live_file.h"
 #include "cli/metrics_file.h"
 #include "cli/plan_text.h"
 #include "cli/planning.h"
@@ -206,6 +207,19 @@ exec::TrainingResult train_with_notes(const RunOptions& options,
             note_start(training.checkpoints, first_step, loaded, console);
         }
     };
+    std::optional<LiveFile> live;
+    if (options.live) {
+        live.emplace(
+            folder.file(run_file::live),
+            LiveHeader{.plan_hash = plan.hash(),
+                       .schedule_name = plan->schedule_name,
+                       .origin = scenario.cluster.backend == Backend::Paced ? Origin::Emulated
+                                                                            : Origin::Measured,
+                       .schedule = plan->schedule});
+        training.on_timeline = [&](int step, const Timeline& timeline) {
+            live->add(step, timeline);
+        };
+    }
     training.on_step = [&](const exec::StepReport& step) {
         metrics->add(step);
         on_step(step);

@@ -214,6 +214,9 @@ TrainingResult train(const Scenario& scenario,
     for (int step = first; step < steps && goes_on; ++step) {
         training_step(executor, data->batch(step, samples), step, result);
         gate.add(result);
+        if (options.on_timeline) {
+            options.on_timeline(step, result.timeline);
+        }
         training.steps.push_back(report_of(result, optimizer, step, samples));
         training.steps.back().validation_loss = validation.after(step, executor);
         training.steps.back().notes = notes.of_step(executor);

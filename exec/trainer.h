@@ -45,6 +45,8 @@ struct TrainingOptions {
     bool resume = false;                  ///< go on from the newest of them
     /// Called after each step; false: training stops there (a signal came).
     std::function<bool(const StepReport&)> on_step{};
+    /// Called with what every rank did in a step, before `on_step`.
+    std::function<void(int step, const Timeline&)> on_timeline{};
     /// Called before the first step with its number and where the weights are from; nothing: drawn.
     std::function<void(int first_step, const std::optional<Checkpoints::Loaded>&)> on_start{};
     /// Called before a checkpoint is written: what was said about its steps must be kept first.

@@ -16,6 +16,7 @@
 #include <QSplitter>
 #include <QStatusBar>
 #include <QTabWidget>
+#include <QThreadPool>
 #include <QToolButton>
 #include <QtConcurrentRun>
 
@@ -26,10 +27,12 @@
 #include "gui/legend.h"
 #include "gui/minimap_view.h"
 #include "gui/overview.h"
+#include "gui/run_panel.h"
 #include "gui/search.h"
 #include "gui/selection.h"
 #include "gui/timeline_view.h"
 #include "gui/track_panel.h"
+#include "gui/why_panel.h"
 
 namespace pipetwin::gui {
 
@@ -77,9 +80,12 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       right_(new QTabWidget(this)),
       below_(new QTabWidget(this)),
       details_(new DetailsPanel(this)),
+      why_(new WhyPanel(selection_, this)),
+      training_(new RunPanel({}, this)),
       legend_(new Legend(this)),
       step_(new QLabel(this)),
-      range_(new QLabel(this)) {
+      range_(new QLabel(this)),
+      live_(new QLabel(this)) {
     setAcceptDrops(true);
     setWindowTitle(tr("pipetwin"));
     build_panels();
@@ -87,14 +93,22 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     build_search();
     statusBar()->addPermanentWidget(step_, 1);
     statusBar()->addPermanentWidget(range_);
+    statusBar()->addPermanentWidget(live_);
     statusBar()->setSizeGripEnabled(false);
     step_->setContentsMargins(margin - 4, 2, margin, 4);
     range_->setContentsMargins(margin, 2, margin, 4);
+    live_->setContentsMargins(margin, 2, margin, 4);
 
     connect(selection_, &Selection::span_changed, this, [this] {
         details_->show_selection(*run_, selection_->span());
     });
     connect(selection_, &Selection::range_changed, this, &MainWindow::show_range);
+    connect(why_, &WhyPanel::chain_changed, timeline_, &TimelineView::set_chain);
+    connect(why_, &WhyPanel::go_to, timeline_, &TimelineView::go_to);
+    connect(training_, &RunPanel::run_grew, this, &MainWindow::show_live);
+    connect(training_, &RunPanel::finished, this, &MainWindow::open);
+    connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);
+    connect(training_, &RunPanel::watching_changed, this, &MainWindow::show_watching);
     connect(&reading_, &QFutureWatcher<RunData>::finished, this, [this] {
         show_run(reading_.future().takeResult());
         emit opened();
@@ -113,6 +127,8 @@ MainWindow::~MainWindow() = default;
 void MainWindow::build_panels() {
     add_panel(right_, details_, "step", tr("Step"));
     add_panel(right_, new TrackPanel(timeline_, this), "ranks", tr("Ranks"));
+    add_panel(below_, why_, "why", tr("Why waiting"));
+    add_panel(below_, training_, "run", tr("Run"));
     auto* const across = new QSplitter(Qt::Horizontal, this);
     across->addWidget(timeline_);
     across->addWidget(right_);
@@ -159,8 +175,11 @@ void MainWindow::show_view(const QString& name) {
 }
 
 void MainWindow::wait_for_workers() {
-    reading_.waitForFinished();
-    QApplication::processEvents();
+    constexpr int rounds = 4;  // what is done may ask for more
+    for (int round = 0; round < rounds; ++round) {
+        QThreadPool::globalInstance()->waitForDone();
+        QApplication::processEvents();
+    }
 }
 
 void MainWindow::open(const fs::path& path) {
@@ -178,11 +197,10 @@ void MainWindow::show_run(RunData run) {
         remember(run.path);
         run_ = std::make_shared<const RunData>(std::move(run));
         timeline_->show_run(run_);
-        details_->show_run(*run_);
-        legend_->show_run(*run_);
+        take_run(run_);
         right_->show();
         minimap_->show();
-        below_->setVisible(below_->count() > 0);
+        below_->show();
         search_->hide();
         const QString name = name_of(run_->path);
         title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
@@ -194,6 +212,33 @@ void MainWindow::show_run(RunData run) {
     show_range();
 }
 
+/// Tells every panel but the timeline.
+void MainWindow::take_run(std::shared_ptr<const RunData> run) {
+    run_ = std::move(run);
+    details_->show_run(*run_);
+    details_->show_selection(*run_, selection_->span());
+    legend_->show_run(*run_);
+    why_->show_run(run_);
+}
+
+void MainWindow::show_live(std::shared_ptr<const RunData> run) {
+    const bool goes_on = !run_->empty() && run_->path == run->path;
+    if (!goes_on) {
+        show_run(RunData(*run));
+        return;
+    }
+    timeline_->update_run(run);
+    take_run(run);
+    if (follow_->isChecked()) {
+        timeline_->show_step(run_->twin.step_count() - 1);
+    }
+    show_step();
+}
+
+void MainWindow::show_watching() {
+    live_->setText(training_->is_watching() ? tr("LIVE") : QString());
+}
+
 void MainWindow::set_theme(Theme theme) {
     theme_ = theme;
     const Palette palette = palette_of(theme);
@@ -201,6 +246,8 @@ void MainWindow::set_theme(Theme theme) {
     setStyleSheet(style_sheet(palette));
     timeline_->set_colors(palette);
     minimap_->set_colors(palette);
+    why_->set_colors(palette);
+    training_->set_colors(palette);
     legend_->set_colors(palette);
     QPalette banner = widget_palette(palette);
     banner.setColor(QPalette::Window, palette.banner);

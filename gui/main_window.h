@@ -22,7 +22,9 @@ class DetailsPanel;
 class Finder;
 class Legend;
 class MinimapView;
+class RunPanel;
 class SearchLine;
+class WhyPanel;
 class Selection;
 class TimelineView;
 
@@ -47,6 +49,10 @@ class MainWindow : public QMainWindow {
     void show_run(RunData run);
 
     void set_theme(Theme theme);
+
+    /// The latest steps of a training that is watched: what is seen stays, or follows the last
+    /// step.
+    void show_live(std::shared_ptr<const RunData> run);
 
     /// Brings a panel to the front, by its name in `view_names`.
     void show_view(const QString& name);
@@ -79,7 +85,11 @@ class MainWindow : public QMainWindow {
                         const QList<QKeySequence>& keys,
                         bool on,
                         const std::function<void(bool)>& act);
+    /// Its keys work where the timeline has the focus; elsewhere they are those of lists and
+    /// sliders.
+    void only_in_timeline(QAction* action);
     void build_menus();
+    void build_run_menu();
     void build_file_menu();
     void build_edit_menu();
     void build_view_menu();
@@ -107,6 +117,8 @@ class MainWindow : public QMainWindow {
     void choose_export();
     void remember(const std::filesystem::path& path);
     void show_banner(const QString& text);
+    void take_run(std::shared_ptr<const RunData> run);
+    void show_watching();
     void show_step();
     void show_range();
     void ask_for_command();
@@ -126,6 +138,8 @@ class MainWindow : public QMainWindow {
     QTabWidget* right_;
     QTabWidget* below_;
     DetailsPanel* details_;
+    WhyPanel* why_;
+    RunPanel* training_;
     Legend* legend_;
     Finder* finder_ = nullptr;
     SearchLine* search_ = nullptr;
@@ -136,6 +150,8 @@ class MainWindow : public QMainWindow {
     QLabel* banner_text_ = nullptr;
     QLabel* step_ = nullptr;
     QLabel* range_ = nullptr;
+    QLabel* live_ = nullptr;
+    QAction* follow_ = nullptr;
     QMenu* recent_ = nullptr;
 };
 

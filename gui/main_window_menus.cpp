@@ -10,11 +10,14 @@
 #include <QMessageBox>
 #include <QScrollArea>
 #include <QSettings>
+#include <QTabWidget>
 #include <QVBoxLayout>
 
 #include "gui/finder.h"
 #include "gui/main_window.h"
+#include "gui/run_panel.h"
 #include "gui/timeline_view.h"
+#include "gui/why_panel.h"
 
 namespace pipetwin::gui {
 
@@ -31,6 +34,7 @@ void MainWindow::build_menus() {
     build_edit_menu();
     build_view_menu();
     build_go_menu();
+    build_run_menu();
     build_help_menu();
 }
 
@@ -60,6 +64,23 @@ QAction* MainWindow::add_switch(QMenu* menu,
     action->setChecked(on);
     connect(action, &QAction::toggled, this, act);
     return action;
+}
+
+void MainWindow::only_in_timeline(QAction* action) {
+    action->setShortcutContext(Qt::WidgetShortcut);
+    timeline_->addAction(action);
+}
+
+void MainWindow::build_run_menu() {
+    auto* const menu = menuBar()->addMenu(tr("&Run"));
+    add_action(menu, "train", tr("&Train..."), {Qt::CTRL | Qt::Key_T}, [this] {
+        below_->show();
+        show_view(QStringLiteral("run"));
+        training_->setFocus();
+    });
+    add_action(menu, "stop", tr("&Stop the training"), {}, [this] { training_->stop_training(); });
+    follow_ =
+        add_switch(menu, "follow", tr("&Follow the last step"), {Qt::Key_L}, true, [](bool) {});
 }
 
 void MainWindow::build_file_menu() {
@@ -122,8 +143,8 @@ void MainWindow::build_view_menu() {
     });
     menu->addSeparator();
     add_action(menu, "pin", tr("&Pin rank"), {Qt::Key_P}, [this] { timeline_->toggle_pin(); });
-    add_action(
-        menu, "fold", tr("&Fold rank"), {Qt::Key_Space}, [this] { timeline_->toggle_fold(); });
+    only_in_timeline(add_action(
+        menu, "fold", tr("&Fold rank"), {Qt::Key_Space}, [this] { timeline_->toggle_fold(); }));
     menu->addSeparator();
     build_theme_menu(menu);
 }
@@ -161,11 +182,11 @@ void MainWindow::build_zoom_entries(QMenu* menu) {
     add_action(menu, "whole_run", tr("&Whole run"), {Qt::Key_Z, Qt::Key_0}, [this] {
         timeline_->show_whole_run();
     });
-    add_action(
-        menu, "first_step", tr("First step"), {Qt::Key_Home}, [this] { timeline_->show_step(0); });
-    add_action(menu, "last_step", tr("Last step"), {Qt::Key_End}, [this] {
+    only_in_timeline(add_action(
+        menu, "first_step", tr("First step"), {Qt::Key_Home}, [this] { timeline_->show_step(0); }));
+    only_in_timeline(add_action(menu, "last_step", tr("Last step"), {Qt::Key_End}, [this] {
         timeline_->show_step(run_->twin.step_count() - 1);
-    });
+    }));
     add_action(menu, "fit", tr("&Centre selection, again: fit"), {Qt::Key_F}, [this] {
         timeline_->centre_or_fit_selection();
     });
@@ -233,17 +254,19 @@ void MainWindow::build_alignment_menu(QMenu* view_menu) {
 
 void MainWindow::build_go_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Go"));
-    add_action(menu, "next", tr("&Next action"), {Qt::Key_Right, Qt::Key_Period}, [this] {
-        timeline_->select_next(+1);
-    });
-    add_action(menu, "previous", tr("&Previous action"), {Qt::Key_Left, Qt::Key_Comma}, [this] {
-        timeline_->select_next(-1);
-    });
-    add_action(menu, "down", tr("Row &down"), {Qt::Key_Down}, [this] {
+    only_in_timeline(
+        add_action(menu, "next", tr("&Next action"), {Qt::Key_Right, Qt::Key_Period}, [this] {
+            timeline_->select_next(+1);
+        }));
+    only_in_timeline(
+        add_action(menu, "previous", tr("&Previous action"), {Qt::Key_Left, Qt::Key_Comma}, [this] {
+            timeline_->select_next(-1);
+        }));
+    only_in_timeline(add_action(menu, "down", tr("Row &down"), {Qt::Key_Down}, [this] {
         timeline_->select_in_next_row(+1);
-    });
-    add_action(
-        menu, "up", tr("Row &up"), {Qt::Key_Up}, [this] { timeline_->select_in_next_row(-1); });
+    }));
+    only_in_timeline(add_action(
+        menu, "up", tr("Row &up"), {Qt::Key_Up}, [this] { timeline_->select_in_next_row(-1); }));
     add_action(
         menu, "twin", tr("Other side (&twin)"), {Qt::Key_T}, [this] { timeline_->swap_to_twin(); });
     menu->addSeparator();

@@ -37,7 +37,7 @@ std::string check_size(const std::string& text) {
 }  // namespace
 
 const std::vector<std::string>& view_names() {
-    static const std::vector<std::string> names{"timeline", "step", "ranks"};
+    static const std::vector<std::string> names{"timeline", "step", "ranks", "why", "run"};
     return names;
 }
 

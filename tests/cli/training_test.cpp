@@ -9,6 +9,7 @@
 #include "cli/command_line.h"
 #include "cli/run_folder.h"
 #include "core/formats/chrome_trace.h"
+#include "core/formats/live_steps.h"
 #include "exec/cores.h"
 #include "tests/cli/support.h"
 
@@ -51,6 +52,26 @@ TEST_F(Training, RunWritesTheWholeFolderAndComparesBothSides) {
          {"predicted", "measured", "error", "peak of rank 1", "noise", "report.html"}) {
         EXPECT_THAT(outcome.out, HasSubstr(text));
     }
+}
+
+TEST_F(Training, LiveStepsAreWrittenOnlyWhereTheyAreAskedFor) {
+    ASSERT_EQ(pipetwin(command("train")).code, 0);
+    EXPECT_FALSE(std::filesystem::exists(folder() / "run" / run_file::live));
+    ASSERT_EQ(pipetwin(command("train", {"--live", "--force"})).code, 0);
+    LiveReader reader("live.jsonl");
+    const std::vector<LiveStep> steps = reader.feed(content_of(folder() / "run" / run_file::live));
+    const Trace measured = read_chrome_trace(folder() / "run" / run_file::measured);
+    EXPECT_EQ(reader.header().plan_hash, measured.plan_hash);
+    EXPECT_EQ(reader.header().schedule, measured.schedule);
+    std::istringstream metrics(content_of(folder() / "run" / run_file::metrics));
+    std::string line;
+    std::size_t lines = 0;
+    while (std::getline(metrics, line)) {
+        ASSERT_LT(lines, steps.size());
+        EXPECT_EQ(nlohmann::json::parse(line)["step"], steps[lines].step);
+        ++lines;
+    }
+    EXPECT_EQ(lines, steps.size());
 }
 
 TEST_F(Training, AProfileSaysHowItWasMeasured) {

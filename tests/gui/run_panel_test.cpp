@@ -1,0 +1,124 @@
+#include "gui/run_panel.h"
+
+#include <fstream>
+
+#include <QFile>
+#include <QPushButton>
+#include <QSignalSpy>
+#include <QTemporaryDir>
+#include <QTest>
+#include <gtest/gtest.h>
+
+namespace pipetwin::gui {
+namespace {
+
+constexpr int patience = 20'000;  // milliseconds
+
+/// A program that stands for the command line: a script that gets "run SCENARIO --out FOLDER
+/// --live".
+class RunPanelTest : public testing::Test {
+  protected:
+    QString program(const QString& body) {
+        const QString path = folder_.filePath("program");
+        QFile file(path);
+        EXPECT_TRUE(file.open(QIODevice::WriteOnly));
+        file.write(("#!/bin/sh\nmkdir -p \"$4\"\n" + body).toUtf8());
+        file.close();
+        file.setPermissions(QFile::ReadOwner | QFile::ExeOwner | QFile::WriteOwner);
+        return path;
+    }
+
+    void fill(RunPanel& panel) {
+        panel.set_scenario("x.toml");
+        panel.set_folder(folder_.filePath("run"));
+    }
+
+    QTemporaryDir folder_;
+};
+
+TEST_F(RunPanelTest, ShowsWhatATrainingSaysAndSaysWhenItIsOver) {
+    RunPanel panel(
+        program("echo training $2\n"
+                "echo '{\"step\":0,\"loss\":5.5,\"step_ms\":1}' > \"$4/metrics.jsonl\"\n"
+                "sleep 0.5\necho '{}' > \"$4/measured.trace.json\"\nsleep 0.5\n"));
+    fill(panel);
+    QSignalSpy finished(&panel, &RunPanel::finished);
+    panel.start();
+    EXPECT_TRUE(panel.is_training());
+    EXPECT_TRUE(panel.is_watching());
+    ASSERT_TRUE(finished.wait(patience));
+    EXPECT_TRUE(panel.log().contains("training x.toml")) << panel.log().toStdString();
+    EXPECT_FALSE(panel.is_watching());
+}
+
+TEST_F(RunPanelTest, AProcessThatFailsIsASentenceWithWhatItSaid) {
+    RunPanel panel(program("echo 'error: x.toml: not found' >&2\nexit 3\n"));
+    fill(panel);
+    QSignalSpy failed(&panel, &RunPanel::failed);
+    panel.start();
+    ASSERT_TRUE(failed.wait(patience));
+    const QString sentence = failed[0][0].toString();
+    EXPECT_TRUE(sentence.contains("exit code 3")) << sentence.toStdString();
+    EXPECT_TRUE(sentence.contains("x.toml: not found")) << sentence.toStdString();
+    EXPECT_FALSE(panel.is_watching());
+}
+
+TEST_F(RunPanelTest, AProcessThatIsKilledIsASentence) {
+    RunPanel panel(program("kill -9 $$\n"));
+    fill(panel);
+    QSignalSpy failed(&panel, &RunPanel::failed);
+    panel.start();
+    ASSERT_TRUE(failed.wait(patience));
+    EXPECT_TRUE(failed[0][0].toString().contains("killed or crashed"));
+    EXPECT_TRUE(panel.findChildren<QPushButton*>().size() >= 3);
+}
+
+TEST_F(RunPanelTest, StopIsASignalAfterWhichTheStepIsFinished) {
+    RunPanel panel(
+        program("trap 'echo saved; exit 143' TERM\necho ready\n"
+                "while true; do sleep 0.05; done\n"));
+    fill(panel);
+    QSignalSpy failed(&panel, &RunPanel::failed);
+    panel.start();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return panel.log().contains("ready"); }, patience));
+    panel.stop_training();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.is_training(); }, patience));
+    EXPECT_TRUE(panel.log().contains("saved"));
+    EXPECT_EQ(failed.count(), 0) << "that was wanted";
+}
+
+TEST_F(RunPanelTest, AProgramThatIsNotThereIsASentence) {
+    RunPanel panel(folder_.filePath("nothing"));
+    fill(panel);
+    QSignalSpy failed(&panel, &RunPanel::failed);
+    panel.start();
+    ASSERT_TRUE(failed.count() > 0 || failed.wait(patience));
+    EXPECT_TRUE(failed[0][0].toString().contains("cannot be started"));
+}
+
+TEST_F(RunPanelTest, WithoutAScenarioNothingStarts) {
+    RunPanel panel(program("exit 0\n"));
+    QSignalSpy failed(&panel, &RunPanel::failed);
+    panel.start();
+    EXPECT_EQ(failed.count(), 1);
+    panel.watch();
+    EXPECT_EQ(failed.count(), 2);
+    EXPECT_FALSE(panel.is_training() || panel.is_watching());
+}
+
+TEST_F(RunPanelTest, ClosingTheWindowEndsTheTraining) {
+    const QString path = program(
+        "trap 'touch \"$4/saved\"; exit 143' TERM\n"
+        "touch \"$4/ready\"\nwhile true; do sleep 0.05; done\n");
+    {
+        RunPanel panel(path);
+        fill(panel);
+        panel.start();
+        ASSERT_TRUE(QTest::qWaitFor([&] { return QFile::exists(folder_.filePath("run/ready")); },
+                                    patience));
+    }
+    EXPECT_TRUE(QFile::exists(folder_.filePath("run/saved")));
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
