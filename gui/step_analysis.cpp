@@ -128,6 +128,10 @@ WaitPart part_of(sim::Reason reason) {
     PIPETWIN_EXPECT(false, "reason out of range");
 }
 
+Duration wait_before(const RowIndex& row, int cell) {
+    return row.ready(cell) - wait_begin(Drawn{row}, row.size(), cell);
+}
+
 bool WaitPiece::on_rank() const {
     return part_of(reason) != WaitPart::Link && reason != sim::Reason::HostCopy;
 }

@@ -28,6 +28,9 @@ constexpr int wait_part_count = 6;
 std::string_view words(WaitPart part);
 WaitPart part_of(sim::Reason reason);
 
+/// The wait before a cell of a row, as StepAnalysis has it.
+Duration wait_before(const RowIndex& row, int cell);
+
 /// A wait and its parts, which sum to it.
 struct WaitSplit {
     Duration wait{};

@@ -1,0 +1,152 @@
+#include "gui/op_table.h"
+
+#include <QAbstractItemModelTester>
+#include <QHeaderView>
+#include <QLabel>
+#include <QLineEdit>
+#include <QSignalSpy>
+#include <QTableView>
+#include <QTest>
+#include <gtest/gtest.h>
+
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+class OpTableTest : public ::testing::Test {
+  protected:
+    OpTableTest() {
+        panel_.resize(1200, 300);
+        panel_.show();
+        show_run(run_);
+    }
+
+    template <class Act>
+    void settle(Act act) {
+        QSignalSpy settled(&panel_, &OpTablePanel::settled);
+        act();
+        if (settled.isEmpty()) {
+            ASSERT_TRUE(settled.wait(20'000));
+        }
+        QApplication::processEvents();
+    }
+
+    void show_run(const std::shared_ptr<const RunData>& run) {
+        settle([&] { panel_.show_run(run); });
+    }
+
+    void type(const char* text) {
+        settle([&] { panel_.findChild<QLineEdit*>()->setText(QString::fromLatin1(text)); });
+    }
+
+    QTableView* view() { return panel_.findChild<QTableView*>(); }
+    QString cell(int row, OpColumn column) {
+        return view()->model()->index(row, static_cast<int>(column)).data().toString();
+    }
+    QString count() { return panel_.findChild<QLabel*>()->text(); }
+
+    std::shared_ptr<const RunData> run_ = std::make_shared<const RunData>(
+        canned_run({.ranks = 2, .micro_batches = 3, .jitter = 0.1, .steps = 2}));
+    Selection selection_;
+    OpTablePanel panel_{&selection_};
+};
+
+TEST_F(OpTableTest, ShowsEveryActionOfEveryStep) {
+    EXPECT_EQ(view()->model()->rowCount(), OpRows(run_).size());
+    EXPECT_EQ(cell(0, OpColumn::Action), "0F0");
+    EXPECT_EQ(cell(0, OpColumn::PredictedDuration), "1.000 ms");
+    EXPECT_EQ(count(), QStringLiteral("%1 actions").arg(OpRows(run_).size()));
+}
+
+TEST_F(OpTableTest, FiltersWhatIsTyped) {
+    type("1B2");
+    ASSERT_EQ(view()->model()->rowCount(), 2);  // of two steps
+    EXPECT_EQ(cell(1, OpColumn::Action), "1B2");
+    EXPECT_EQ(cell(1, OpColumn::Step), "1");
+    EXPECT_TRUE(count().startsWith(QLatin1String("2 of ")));
+    panel_.findChild<QLineEdit*>()->setText(QStringLiteral("gibberish"));
+    EXPECT_EQ(count(), "not understood");
+    EXPECT_EQ(view()->model()->rowCount(), 2);  // as before
+    type("");
+    EXPECT_EQ(view()->model()->rowCount(), OpRows(run_).size());
+}
+
+TEST_F(OpTableTest, SortsByAColumn) {
+    settle([&] {
+        view()->sortByColumn(static_cast<int>(OpColumn::PredictedDuration), Qt::DescendingOrder);
+    });
+    EXPECT_EQ(cell(0, OpColumn::PredictedDuration), "2.000 ms");
+}
+
+TEST_F(OpTableTest, GoesWhereTheSelectionIs) {
+    const SpanRef b1 =
+        find(*run_, Side::Predicted, {.op = Op::Backward, .stage = 1, .micro_batch = 1});
+    selection_.set_span(b1);
+    EXPECT_EQ(view()->currentIndex().siblingAtColumn(static_cast<int>(OpColumn::Action)).data(),
+              "1B1");
+    EXPECT_EQ(*selection_.span(), b1);  // and leaves it as it is
+    type("F");
+    EXPECT_FALSE(view()->currentIndex().isValid());
+    EXPECT_EQ(*selection_.span(), b1);
+    selection_.clear();
+}
+
+TEST_F(OpTableTest, TakesTheSelectionWhereItGoes) {
+    type("F");
+    selection_.set_span(find(*run_, Side::Predicted, {.op = Op::Forward}));
+    view()->setFocus();
+    QTest::keyClick(view(), Qt::Key_Down);
+    ASSERT_TRUE(selection_.span());
+    EXPECT_EQ(to_string(run_->twin.span(*selection_.span())->action), "0F1");
+    EXPECT_EQ(selection_.span()->side, Side::Predicted);  // as before
+    QSignalSpy went(&panel_, &OpTablePanel::go_to);
+    QTest::keyClick(view(), Qt::Key_Return);
+    EXPECT_EQ(went.count(), 1);
+}
+
+TEST_F(OpTableTest, KeepsTheSelectedActionWhenSorted) {
+    const SpanRef b1 =
+        find(*run_, Side::Measured, {.op = Op::Backward, .stage = 1, .micro_batch = 1});
+    selection_.set_span(b1);
+    settle([&] { view()->sortByColumn(static_cast<int>(OpColumn::Error), Qt::AscendingOrder); });
+    EXPECT_EQ(view()->currentIndex().siblingAtColumn(static_cast<int>(OpColumn::Action)).data(),
+              "1B1");
+}
+
+TEST_F(OpTableTest, WithoutARunIsEmpty) {
+    show_run(nullptr);
+    EXPECT_EQ(view()->model()->rowCount(), 0);
+    EXPECT_EQ(count(), "No run is open.");
+}
+
+TEST_F(OpTableTest, ItsModelsKeepTheRulesOfModels) {
+    const auto fatal = QAbstractItemModelTester::FailureReportingMode::Fatal;
+    const QAbstractItemModelTester proxy(view()->model(), fatal);
+    const QAbstractItemModelTester model(panel_.findChild<OpTableModel*>(), fatal);
+    type("B");
+    settle([&] { view()->sortByColumn(4, Qt::DescendingOrder); });
+    show_run(run_);
+    show_run(nullptr);
+}
+
+TEST_F(OpTableTest, TheLastThingAskedForWins) {
+    auto* const proxy = panel_.findChild<OpFilterProxy*>();
+    settle([&] {
+        for (const char* const text : {"F", "B", "OPT", "1F0"}) {
+            proxy->set_filter(*parse_filter(text));
+        }
+    });
+    ASSERT_EQ(proxy->rowCount(), 2);
+    EXPECT_EQ(cell(0, OpColumn::Action), "1F0");
+}
+
+TEST_F(OpTableTest, MayGoWhileAWorkerIsBusy) {
+    auto* const panel = new OpTablePanel(&selection_);
+    panel->show_run(run_);
+    delete panel;
+    QTest::qWait(1);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
