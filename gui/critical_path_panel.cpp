@@ -108,6 +108,7 @@ CriticalPathPanel::CriticalPathPanel(Selection* selection, QWidget* parent)
         connect(view, &QTreeView::clicked, this, go);
         connect(view, &QTreeView::activated, this, go);
     }
+    splitter->setSizes({700, 360, 360});
     splitter->setStretchFactor(0, 3);
     splitter->setStretchFactor(1, 2);
     splitter->setStretchFactor(2, 2);
@@ -215,7 +216,7 @@ void CriticalPathPanel::show_shares() {
     const std::array<const PathShares*, 2> sides{&paths_[0].shares, &paths_[1].shares};
     add_lines(lines, tr("By kind"), sides, &PathShares::kinds);
     add_lines(lines, tr("By stage"), sides, &PathShares::stages);
-    add_lines(lines, tr("By link, between stages"), sides, &PathShares::links);
+    add_lines(lines, tr("By link"), sides, &PathShares::links);
     QStringList headers{tr("Part")};
     std::vector<std::size_t> shown;
     for (const Side side : both_sides) {
@@ -244,10 +245,9 @@ void CriticalPathPanel::show_shares() {
          .is_heading = [line](int row) { return line(row).heading; }});
     shares_view_->setVisible(rows > 0);
     for (int column = 0; column < headers.size(); ++column) {
-        set_column_width(
-            shares_view_,
-            column,
-            column == 0 ? tr("By link, between stages") : QStringLiteral("0.9 x gains"));
+        set_column_width(shares_view_,
+                         column,
+                         column == 0 ? tr("copies of stashes") : QStringLiteral("0.9 x gains"));
     }
 }
 

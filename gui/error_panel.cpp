@@ -162,6 +162,7 @@ ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
     splitter->addWidget(costs_view_);
     splitter->addWidget(histogram_);
     splitter->addWidget(worst_view_);
+    splitter->setSizes({760, 280, 380});
     splitter->setStretchFactor(0, 5);
     splitter->setStretchFactor(1, 3);
     splitter->setStretchFactor(2, 3);

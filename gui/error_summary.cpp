@@ -129,10 +129,11 @@ class Collector {
 
     /// Bins in which all but a few of the errors have their place.
     ErrorHistogram empty_histogram() {
-        double far = 0;
+        std::vector<double> all;
         for (const auto& [cost, seen] : costs_) {
-            far = std::max(far, quantile(magnitudes(seen.percents), 0.95));
+            all.insert(all.end(), seen.percents.begin(), seen.percents.end());
         }
+        const double far = all.empty() ? 0 : quantile(magnitudes(all), 0.95);
         bin_percent_ = 5;
         for (const double width : {2.5, 1.0, 0.5, 0.25, 0.1}) {
             bin_percent_ = far <= bins_per_side * width ? width : bin_percent_;

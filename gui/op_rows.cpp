@@ -77,6 +77,10 @@ double wait_of(const RunData& run, const SpanRef& ref) {
     return row == nullptr ? no_number : static_cast<double>(wait_before(*row, ref.cell).count());
 }
 
+bool is_message(Op op) {
+    return is_send(op) || is_receive(op);
+}
+
 double error_of(const RunData& run, const SpanRef& predicted, const SpanRef& measured) {
     const auto p = duration_of(run, predicted);
     const auto m = duration_of(run, measured);
@@ -114,7 +118,7 @@ double OpRows::number(int row, OpColumn column) const {
         case OpColumn::MeasuredDuration:
             return number_of(duration_of(*run_, measured));
         case OpColumn::Error:
-            return error_of(*run_, predicted, measured);
+            return is_message(action(row).op) ? no_number : error_of(*run_, predicted, measured);
         case OpColumn::PredictedWait:
             return wait_of(*run_, predicted);
         case OpColumn::MeasuredWait:

@@ -50,8 +50,8 @@ class OpRows {
     Action action(int row) const;
 
     /// What a column is sorted and filtered by: nanoseconds, percent, numbers; `no_number` where
-    /// the side or the micro-batch is missing. The critical path of both sides is 3, of the
-    /// measured one 2, of the predicted one 1.
+    /// the side or the micro-batch is missing; a message has no error. The critical path of both
+    /// sides is 3, of the measured one 2, of the predicted one 1.
     double number(int row, OpColumn column) const;
 
     /// The longest chains of all steps, for the last column. O(actions of all steps).
