@@ -21,12 +21,15 @@
 #include <QtConcurrentRun>
 
 #include "gui/action_details.h"
+#include "gui/critical_path_panel.h"
 #include "gui/details_panel.h"
+#include "gui/error_panel.h"
 #include "gui/export_view.h"
 #include "gui/finder.h"
 #include "gui/legend.h"
 #include "gui/minimap_view.h"
 #include "gui/overview.h"
+#include "gui/run_list.h"
 #include "gui/run_panel.h"
 #include "gui/search.h"
 #include "gui/selection.h"
@@ -81,6 +84,9 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       below_(new QTabWidget(this)),
       details_(new DetailsPanel(this)),
       why_(new WhyPanel(selection_, this)),
+      errors_(new ErrorPanel(selection_, this)),
+      critical_path_(new CriticalPathPanel(selection_, this)),
+      runs_(new CompareRunsPanel(this)),
       training_(new RunPanel({}, this)),
       legend_(new Legend(this)),
       step_(new QLabel(this)),
@@ -105,6 +111,16 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     connect(selection_, &Selection::range_changed, this, &MainWindow::show_range);
     connect(why_, &WhyPanel::chain_changed, timeline_, &TimelineView::set_chain);
     connect(why_, &WhyPanel::go_to, timeline_, &TimelineView::go_to);
+    connect(errors_, &ErrorPanel::go_to, timeline_, &TimelineView::go_to);
+    connect(critical_path_, &CriticalPathPanel::go_to, timeline_, &TimelineView::go_to);
+    connect(critical_path_,
+            &CriticalPathPanel::critical_changed,
+            this,
+            [this](const std::vector<SpanRef>& critical) {
+                critical_ = critical;
+                mark_critical();
+            });
+    connect(runs_, &CompareRunsPanel::open_wanted, this, &MainWindow::open);
     connect(training_, &RunPanel::run_grew, this, &MainWindow::show_live);
     connect(training_, &RunPanel::finished, this, &MainWindow::open);
     connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);
@@ -128,7 +144,10 @@ void MainWindow::build_panels() {
     add_panel(right_, details_, "step", tr("Step"));
     add_panel(right_, new TrackPanel(timeline_, this), "ranks", tr("Ranks"));
     add_panel(below_, why_, "why", tr("Why waiting"));
-    add_panel(below_, training_, "run", tr("Run"));
+    add_panel(below_, errors_, "errors", tr("Errors"));
+    add_panel(below_, critical_path_, "critical-path", tr("Critical path"));
+    add_panel(below_, runs_, "runs", tr("Compare runs"));
+    add_panel(below_, training_, "run", tr("Train"));
     auto* const across = new QSplitter(Qt::Horizontal, this);
     across->addWidget(timeline_);
     across->addWidget(right_);
@@ -219,6 +238,13 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     details_->show_selection(*run_, selection_->span());
     legend_->show_run(*run_);
     why_->show_run(run_);
+    errors_->show_run(run_);
+    critical_path_->show_run(run_);
+    runs_->add(*run_);
+}
+
+void MainWindow::mark_critical() {
+    timeline_->set_critical(marks_critical_ ? critical_ : std::vector<SpanRef>());
 }
 
 void MainWindow::show_live(std::shared_ptr<const RunData> run) {
@@ -247,6 +273,8 @@ void MainWindow::set_theme(Theme theme) {
     timeline_->set_colors(palette);
     minimap_->set_colors(palette);
     why_->set_colors(palette);
+    errors_->set_colors(palette);
+    critical_path_->set_colors(palette);
     training_->set_colors(palette);
     legend_->set_colors(palette);
     QPalette banner = widget_palette(palette);

@@ -18,7 +18,10 @@ class QTabWidget;
 
 namespace pipetwin::gui {
 
+class CompareRunsPanel;
+class CriticalPathPanel;
 class DetailsPanel;
+class ErrorPanel;
 class Finder;
 class Legend;
 class MinimapView;
@@ -119,6 +122,7 @@ class MainWindow : public QMainWindow {
     void show_banner(const QString& text);
     void take_run(std::shared_ptr<const RunData> run);
     void show_watching();
+    void mark_critical();
     void show_step();
     void show_range();
     void ask_for_command();
@@ -139,6 +143,9 @@ class MainWindow : public QMainWindow {
     QTabWidget* below_;
     DetailsPanel* details_;
     WhyPanel* why_;
+    ErrorPanel* errors_;
+    CriticalPathPanel* critical_path_;
+    CompareRunsPanel* runs_;
     RunPanel* training_;
     Legend* legend_;
     Finder* finder_ = nullptr;
@@ -152,6 +159,8 @@ class MainWindow : public QMainWindow {
     QLabel* range_ = nullptr;
     QLabel* live_ = nullptr;
     QAction* follow_ = nullptr;
+    std::vector<SpanRef> critical_;  ///< of both sides of the step that is spoken of
+    bool marks_critical_ = false;
     QMenu* recent_ = nullptr;
 };
 

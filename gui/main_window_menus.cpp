@@ -15,6 +15,7 @@
 
 #include "gui/finder.h"
 #include "gui/main_window.h"
+#include "gui/run_list.h"
 #include "gui/run_panel.h"
 #include "gui/timeline_view.h"
 #include "gui/why_panel.h"
@@ -79,6 +80,9 @@ void MainWindow::build_run_menu() {
         training_->setFocus();
     });
     add_action(menu, "stop", tr("&Stop the training"), {}, [this] { training_->stop_training(); });
+    add_action(menu, "baseline", tr("Make the run the &baseline"), {Qt::CTRL | Qt::Key_B}, [this] {
+        runs_->make_current_baseline();
+    });
     follow_ =
         add_switch(menu, "follow", tr("&Follow the last step"), {Qt::Key_L}, true, [](bool) {});
 }
@@ -140,6 +144,10 @@ void MainWindow::build_view_menu() {
     });
     add_switch(menu, "bubbles", tr("Idle time stands &out"), {Qt::Key_B}, false, [this](bool on) {
         timeline_->set_bubbles(on);
+    });
+    add_switch(menu, "critical", tr("&Critical path"), {Qt::Key_C}, false, [this](bool on) {
+        marks_critical_ = on;
+        mark_critical();
     });
     menu->addSeparator();
     add_action(menu, "pin", tr("&Pin rank"), {Qt::Key_P}, [this] { timeline_->toggle_pin(); });

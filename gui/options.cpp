@@ -37,7 +37,8 @@ std::string check_size(const std::string& text) {
 }  // namespace
 
 const std::vector<std::string>& view_names() {
-    static const std::vector<std::string> names{"timeline", "step", "ranks", "why", "run"};
+    static const std::vector<std::string> names{
+        "timeline", "step", "ranks", "why", "errors", "critical-path", "runs", "run"};
     return names;
 }
 

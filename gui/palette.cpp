@@ -228,19 +228,23 @@ QPalette widget_palette(const Palette& palette) {
 }
 
 QString style_sheet(const Palette& palette) {
+    const QString roomy = QStringLiteral("QTreeView::item, QTableView::item { padding: 2px 6px; }");
     if (palette.theme != Theme::HighContrast) {
-        return {};
+        return roomy;
     }
-    return QStringLiteral(
-        "QPushButton, QToolButton, QComboBox, QLineEdit, QSpinBox, QDoubleSpinBox, QFrame#Finder,"
-        "QFrame#SearchLine { border: 1px solid white; padding: 3px 8px; }"
-        "QPushButton:focus, QComboBox:focus, QLineEdit:focus, QSpinBox:focus,"
-        "QDoubleSpinBox:focus, QSlider:focus { border: 2px solid yellow; }"
-        "QAbstractItemView::indicator, QCheckBox::indicator { width: 12px; height: 12px;"
-        "border: 1px solid white; background: black; }"
-        "QAbstractItemView::indicator:checked, QCheckBox::indicator:checked { background: white; }"
-        "QTabBar::tab { border: 1px solid white; padding: 4px 10px; }"
-        "QTabBar::tab:selected { background: white; color: black; }");
+    return roomy +
+           QStringLiteral(
+               "QPushButton, QToolButton, QComboBox, QLineEdit, QSpinBox, QDoubleSpinBox, "
+               "QFrame#Finder,"
+               "QFrame#SearchLine { border: 1px solid white; padding: 3px 8px; }"
+               "QPushButton:focus, QComboBox:focus, QLineEdit:focus, QSpinBox:focus,"
+               "QDoubleSpinBox:focus, QSlider:focus { border: 2px solid yellow; }"
+               "QAbstractItemView::indicator, QCheckBox::indicator { width: 12px; height: 12px;"
+               "border: 1px solid white; background: black; }"
+               "QAbstractItemView::indicator:checked, QCheckBox::indicator:checked { background: "
+               "white; }"
+               "QTabBar::tab { border: 1px solid white; padding: 4px 10px; }"
+               "QTabBar::tab:selected { background: white; color: black; }");
 }
 
 double contrast_ratio(const QColor& a, const QColor& b) {

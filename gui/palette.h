@@ -72,7 +72,7 @@ std::vector<Op> legend_ops();
 /// The colours of Qt's own widgets.
 QPalette widget_palette(const Palette& palette);
 
-/// What a palette of Qt's widgets cannot say: white borders where everything else is black.
+/// What a palette of Qt's widgets cannot say: room in lists, and in high contrast white borders.
 QString style_sheet(const Palette& palette);
 
 /// WCAG 2.1, from 1 (the same) to 21 (black on white).

@@ -1,0 +1,230 @@
+#include "gui/run_list.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <QFile>
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QPushButton>
+#include <QTableView>
+#include <QVBoxLayout>
+
+#include "gui/action_details.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+double bubble_of(const SideData& side) {
+    double busy = 0;
+    for (const RankSummary& rank : side.ranks) {
+        busy += rank.utilisation;
+    }
+    return side.ranks.empty() ? 0 : 1 - busy / static_cast<double>(side.ranks.size());
+}
+
+QString qt(const std::string& text) {
+    return QString::fromStdString(text);
+}
+
+QString duration_text(const std::optional<Duration>& duration) {
+    return duration ? qt(format_duration(*duration)) : QString();
+}
+
+QString share_text(const std::optional<double>& share) {
+    return share ? QStringLiteral("%1 %").arg(100 * *share, 0, 'f', 2) : QString();
+}
+
+/// What a comparison of runs is about: the measured step, or where none was the predicted one.
+std::optional<Duration> step_of(const RunHeadline& run) {
+    return run.measured_step ? run.measured_step : run.predicted_step;
+}
+
+QString name_of(const RunHeadline& run) {
+    const std::filesystem::path last =
+        run.path.has_filename() ? run.path.filename() : run.path.parent_path().filename();
+    return QFile::decodeName(QByteArray::fromStdString(last.string()));
+}
+
+}  // namespace
+
+RunHeadline headline_of(const RunData& run) {
+    RunHeadline headline{.path = run.path, .plan = plan_line(run)};
+    if (run.predicted) {
+        headline.predicted_step = run.predicted->step;
+        headline.predicted_bubble = bubble_of(*run.predicted);
+    }
+    if (run.measured) {
+        headline.measured_step = run.measured->step;
+        headline.measured_bubble = bubble_of(*run.measured);
+    }
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        if (run.side(side) && !run.side(side)->memory.empty()) {
+            headline.peak =
+                std::ranges::max_element(run.side(side)->memory, {}, &MemoryRow::peak)->peak();
+        }
+    }
+    return headline;
+}
+
+void RunListModel::add(const RunData& run) {
+    const auto same = std::ranges::find(runs_, run.path, &RunHeadline::path);
+    if (same != runs_.end()) {
+        *same = headline_of(run);
+        emit dataChanged(index(0, 0), index(rowCount() - 1, column_count - 1));
+        return;
+    }
+    beginInsertRows({}, rowCount(), rowCount());
+    runs_.push_back(headline_of(run));
+    endInsertRows();
+}
+
+void RunListModel::remove(int row) {
+    if (row < 0 || row >= rowCount()) {
+        return;
+    }
+    beginRemoveRows({}, row, row);
+    runs_.erase(runs_.begin() + row);
+    baseline_ = row < baseline_ ? baseline_ - 1 : row == baseline_ ? 0 : baseline_;
+    endRemoveRows();
+    if (rowCount() > 0) {
+        emit dataChanged(index(0, 0), index(rowCount() - 1, column_count - 1));
+    }
+}
+
+void RunListModel::set_baseline(int row) {
+    if (row >= 0 && row < rowCount()) {
+        baseline_ = row;
+        emit dataChanged(index(0, 0), index(rowCount() - 1, column_count - 1));
+    }
+}
+
+int RunListModel::rowCount(const QModelIndex& parent) const {
+    return parent.isValid() ? 0 : static_cast<int>(runs_.size());
+}
+
+int RunListModel::columnCount(const QModelIndex& parent) const {
+    return parent.isValid() ? 0 : column_count;
+}
+
+/// Of the step times; below 0 is faster.
+QString RunListModel::difference(const RunHeadline& run) const {
+    const RunHeadline& base = runs_[static_cast<std::size_t>(baseline_)];
+    if (&run == &base) {
+        return tr("baseline");
+    }
+    const auto here = step_of(run);
+    const auto there = step_of(base);
+    if (!here || !there || *there <= Duration{0}) {
+        return {};
+    }
+    return qt(percent_text(100 * (to_seconds(*here) / to_seconds(*there) - 1)));
+}
+
+QString RunListModel::text(const RunHeadline& run, int column) const {
+    switch (column) {
+        case Name:
+            return name_of(run);
+        case Plan:
+            return qt(run.plan);
+        case PredictedStep:
+            return duration_text(run.predicted_step);
+        case MeasuredStep:
+            return duration_text(run.measured_step);
+        case Error:
+            return run.predicted_step && run.measured_step
+                       ? qt(percent_text(
+                             Pair{*run.predicted_step, *run.measured_step}.error_percent()))
+                       : QString();
+        case MeasuredBubble:
+            return share_text(run.measured_bubble ? run.measured_bubble : run.predicted_bubble);
+        case Peak:
+            return run.peak ? qt(format_bytes(*run.peak)) : QString();
+        default:
+            return difference(run);
+    }
+}
+
+QVariant RunListModel::data(const QModelIndex& index, int role) const {
+    if (!index.isValid() || index.row() >= rowCount()) {
+        return {};
+    }
+    const RunHeadline& run = runs_[static_cast<std::size_t>(index.row())];
+    switch (role) {
+        case Qt::DisplayRole:
+            return text(run, index.column());
+        case Qt::ToolTipRole:
+            return QFile::decodeName(QByteArray::fromStdString(run.path.string()));
+        case Qt::TextAlignmentRole:
+            return index.column() <= Plan ? QVariant(Qt::AlignLeft | Qt::AlignVCenter)
+                                          : QVariant(Qt::AlignRight | Qt::AlignVCenter);
+        default:
+            return {};
+    }
+}
+
+QVariant RunListModel::headerData(int section, Qt::Orientation orientation, int role) const {
+    if (orientation != Qt::Horizontal || role != Qt::DisplayRole || section < 0 ||
+        section >= column_count) {
+        return {};
+    }
+    const std::array<QString, column_count> names{tr("run"),
+                                                  tr("plan"),
+                                                  tr("predicted step"),
+                                                  tr("measured step"),
+                                                  tr("error"),
+                                                  tr("bubble"),
+                                                  tr("peak memory"),
+                                                  tr("step to baseline")};
+    return names[static_cast<std::size_t>(section)];
+}
+
+CompareRunsPanel::CompareRunsPanel(QWidget* parent)
+    : QWidget(parent), model_(new RunListModel(this)), table_(new QTableView(this)) {
+    table_->setModel(model_);
+    table_->setAccessibleName(tr("Runs"));
+    table_->setSelectionBehavior(QAbstractItemView::SelectRows);
+    table_->setSelectionMode(QAbstractItemView::SingleSelection);
+    table_->setShowGrid(false);
+    table_->setFrameShape(QFrame::NoFrame);
+    table_->verticalHeader()->hide();
+    table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+    table_->horizontalHeader()->setStretchLastSection(true);
+    connect(table_, &QTableView::activated, this, [this] { open_current(); });
+    auto* const buttons = new QVBoxLayout;
+    const auto add = [&](const QString& text, auto act) {
+        auto* const button = new QPushButton(text, this);
+        connect(button, &QPushButton::clicked, this, act);
+        buttons->addWidget(button);
+    };
+    add(tr("Make baseline"), [this] { make_current_baseline(); });
+    add(tr("Open"), [this] { open_current(); });
+    add(tr("Take off the list"), [this] { remove_current(); });
+    buttons->addStretch(1);
+    auto* const across = new QHBoxLayout(this);
+    across->addWidget(table_, 1);
+    across->addLayout(buttons);
+}
+
+void CompareRunsPanel::add(const RunData& run) {
+    model_->add(run);
+}
+
+void CompareRunsPanel::make_current_baseline() {
+    model_->set_baseline(std::max(0, table_->currentIndex().row()));
+}
+
+void CompareRunsPanel::remove_current() {
+    model_->remove(table_->currentIndex().row());
+}
+
+void CompareRunsPanel::open_current() {
+    const int row = table_->currentIndex().row();
+    if (row >= 0 && row < model_->rowCount()) {
+        emit open_wanted(model_->runs()[static_cast<std::size_t>(row)].path);
+    }
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,89 @@
+#include "gui/run_list.h"
+
+#include <QAbstractItemModelTester>
+#include <QPushButton>
+#include <QSignalSpy>
+#include <QTableView>
+#include <QTest>
+#include <gtest/gtest.h>
+
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+RunData run_at(const char* path, int micro_batches) {
+    RunData run = canned_run({.ranks = 2, .micro_batches = micro_batches, .jitter = 0.1});
+    run.path = path;
+    return run;
+}
+
+class RunListTest : public testing::Test {
+  protected:
+    QString text(int row, RunListModel::Column column) const {
+        return model_.index(row, column).data().toString();
+    }
+
+    RunListModel model_;
+    QAbstractItemModelTester tester_{&model_,
+                                     QAbstractItemModelTester::FailureReportingMode::Fatal};
+};
+
+TEST_F(RunListTest, HoldsEachRunOnce) {
+    model_.add(run_at("runs/a", 3));
+    model_.add(run_at("runs/b", 6));
+    model_.add(run_at("runs/a", 4));
+    ASSERT_EQ(model_.rowCount(), 2);
+    EXPECT_EQ(text(0, RunListModel::Name), "a");
+    EXPECT_TRUE(text(0, RunListModel::Plan).contains("4 micro-batches"));
+}
+
+TEST_F(RunListTest, TheBubbleIsThatOfGPipe) {
+    const RunHeadline headline = headline_of(run_at("a", 3));
+    EXPECT_DOUBLE_EQ(*headline.predicted_bubble, 1.0 / 4);  // (K - 1) / (K - 1 + M)
+}
+
+TEST_F(RunListTest, DiffersFromTheBaselineByTheMeasuredStep) {
+    const RunData a = run_at("a", 3);
+    const RunData b = run_at("b", 6);
+    model_.add(a);
+    model_.add(b);
+    EXPECT_EQ(text(0, RunListModel::ToBaseline), "baseline");
+    const double longer = 100 * (to_seconds(b.measured->step) / to_seconds(a.measured->step) - 1);
+    EXPECT_EQ(text(1, RunListModel::ToBaseline), QString("+%1 %").arg(longer, 0, 'f', 1));
+    model_.set_baseline(1);
+    EXPECT_EQ(text(1, RunListModel::ToBaseline), "baseline");
+    EXPECT_TRUE(text(0, RunListModel::ToBaseline).startsWith("-"));
+}
+
+TEST_F(RunListTest, TakingTheBaselineOffMakesTheFirstOneIt) {
+    for (const char* const path : {"a", "b", "c"}) {
+        model_.add(run_at(path, 3));
+    }
+    model_.set_baseline(2);
+    model_.remove(0);
+    EXPECT_EQ(model_.baseline(), 1);
+    model_.remove(1);
+    EXPECT_EQ(model_.baseline(), 0);
+    model_.remove(0);
+    EXPECT_EQ(model_.rowCount(), 0);
+    model_.remove(0);
+}
+
+TEST(CompareRunsPanelTest, OpensARunAgainByKeyAndMakesItTheBaseline) {
+    CompareRunsPanel panel;
+    panel.resize(900, 200);
+    panel.add(run_at("a", 3));
+    panel.add(run_at("b", 4));
+    panel.show();
+    auto* const table = panel.findChild<QTableView*>();
+    QSignalSpy wanted(&panel, &CompareRunsPanel::open_wanted);
+    table->setCurrentIndex(table->model()->index(1, 0));
+    QTest::keyClick(table, Qt::Key_Return);
+    ASSERT_EQ(wanted.count(), 1);
+    panel.make_current_baseline();
+    EXPECT_EQ(panel.model().baseline(), 1);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
