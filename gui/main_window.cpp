@@ -28,6 +28,7 @@
 #include "gui/finder.h"
 #include "gui/legend.h"
 #include "gui/minimap_view.h"
+#include "gui/op_table.h"
 #include "gui/overview.h"
 #include "gui/run_list.h"
 #include "gui/run_panel.h"
@@ -84,6 +85,7 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       below_(new QTabWidget(this)),
       details_(new DetailsPanel(this)),
       why_(new WhyPanel(selection_, this)),
+      actions_(new OpTablePanel(selection_, this)),
       errors_(new ErrorPanel(selection_, this)),
       critical_path_(new CriticalPathPanel(selection_, this)),
       runs_(new CompareRunsPanel(this)),
@@ -111,6 +113,7 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     connect(selection_, &Selection::range_changed, this, &MainWindow::show_range);
     connect(why_, &WhyPanel::chain_changed, timeline_, &TimelineView::set_chain);
     connect(why_, &WhyPanel::go_to, timeline_, &TimelineView::go_to);
+    connect(actions_, &OpTablePanel::go_to, timeline_, &TimelineView::go_to);
     connect(errors_, &ErrorPanel::go_to, timeline_, &TimelineView::go_to);
     connect(critical_path_, &CriticalPathPanel::go_to, timeline_, &TimelineView::go_to);
     connect(critical_path_,
@@ -144,6 +147,7 @@ void MainWindow::build_panels() {
     add_panel(right_, details_, "step", tr("Step"));
     add_panel(right_, new TrackPanel(timeline_, this), "ranks", tr("Ranks"));
     add_panel(below_, why_, "why", tr("Why waiting"));
+    add_panel(below_, actions_, "actions", tr("Actions"));
     add_panel(below_, errors_, "errors", tr("Errors"));
     add_panel(below_, critical_path_, "critical-path", tr("Critical path"));
     add_panel(below_, runs_, "runs", tr("Compare runs"));
@@ -238,6 +242,7 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     details_->show_selection(*run_, selection_->span());
     legend_->show_run(*run_);
     why_->show_run(run_);
+    actions_->show_run(run_);
     errors_->show_run(run_);
     critical_path_->show_run(run_);
     runs_->add(*run_);
@@ -273,6 +278,7 @@ void MainWindow::set_theme(Theme theme) {
     timeline_->set_colors(palette);
     minimap_->set_colors(palette);
     why_->set_colors(palette);
+    actions_->set_colors(palette);
     errors_->set_colors(palette);
     critical_path_->set_colors(palette);
     training_->set_colors(palette);

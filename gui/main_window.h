@@ -25,6 +25,7 @@ class ErrorPanel;
 class Finder;
 class Legend;
 class MinimapView;
+class OpTablePanel;
 class RunPanel;
 class SearchLine;
 class WhyPanel;
@@ -143,6 +144,7 @@ class MainWindow : public QMainWindow {
     QTabWidget* below_;
     DetailsPanel* details_;
     WhyPanel* why_;
+    OpTablePanel* actions_;
     ErrorPanel* errors_;
     CriticalPathPanel* critical_path_;
     CompareRunsPanel* runs_;

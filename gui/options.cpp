@@ -38,7 +38,7 @@ std::string check_size(const std::string& text) {
 
 const std::vector<std::string>& view_names() {
     static const std::vector<std::string> names{
-        "timeline", "step", "ranks", "why", "errors", "critical-path", "runs", "run"};
+        "timeline", "step", "ranks", "why", "actions", "errors", "critical-path", "runs", "run"};
     return names;
 }
 

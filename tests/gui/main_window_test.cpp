@@ -19,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "gui/finder.h"
+#include "gui/options.h"
 #include "gui/selection.h"
 #include "gui/timeline_view.h"
 #include "tests/gui/canned.h"
@@ -340,6 +341,59 @@ TEST_F(MainWindowTest, NoTwoActionsShareAKey) {
         }
     }
     EXPECT_GE(seen.size(), 20);
+}
+
+class MainWindowInEveryTheme : public MainWindowTest, public testing::WithParamInterface<Theme> {};
+
+INSTANTIATE_TEST_SUITE_P(Theme,
+                         MainWindowInEveryTheme,
+                         testing::ValuesIn(themes),
+                         [](const auto& theme) {
+                             return name_of(theme.param).remove('-').toStdString();
+                         });
+
+TEST_P(MainWindowInEveryTheme, PaintsActionsGroundsAndTextInItsColours) {
+    show_canned();
+    window_.set_theme(GetParam());
+    const Palette palette = palette_of(GetParam());
+    TimelineView& timeline = window_.timeline();
+    const QImage image = timeline.viewport()->grab().toImage();
+    const QRect place = timeline.place_of(find(window_.run(), Side::Predicted, f1_of_0));
+    const OpStyle style = palette.style(Op::Forward);
+    EXPECT_EQ(image.pixelColor(place.topLeft() + QPoint(3, 3)), style.fill);
+    bool has_text = false;
+    for (int x = place.left(); x <= place.right(); ++x) {
+        for (int y = place.top(); y <= place.bottom(); ++y) {
+            has_text = has_text || image.pixelColor(x, y) == style.text;
+        }
+    }
+    EXPECT_TRUE(has_text) << "the letter of the action, in a real font";
+    EXPECT_EQ(image.pixelColor(2, image.height() - 2), palette.window) << "below the names";
+}
+
+TEST_P(MainWindowInEveryTheme, ShowsEveryPanelAndClipsNoText) {
+    show_canned();
+    window_.set_theme(GetParam());
+    for (const QSize& size : {QSize(1280, 720), QSize(1920, 1080)}) {
+        window_.resize(size);
+        for (const std::string& name : view_names()) {
+            window_.show_view(QString::fromStdString(name));
+            window_.wait_for_workers();
+            const QWidget* const panel =
+                name == "timeline" ? &window_.timeline()
+                                   : window_.findChild<QWidget*>(QString::fromStdString(name));
+            ASSERT_NE(panel, nullptr) << name;
+            EXPECT_TRUE(panel->isVisible()) << name;
+            EXPECT_FALSE(window_.grab().isNull());
+            for (const QLabel* const label : window_.findChildren<QLabel*>()) {
+                if (label->isVisible() && !label->wordWrap() && !label->text().isEmpty()) {
+                    EXPECT_GE(label->width() + 1,
+                              label->fontMetrics().horizontalAdvance(label->text()))
+                        << name << ": " << label->text().toStdString();
+                }
+            }
+        }
+    }
 }
 
 }  // namespace
