@@ -1,6 +1,11 @@
 #include "gui/run_data.h"
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
+#include <fstream>
+#include <iterator>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +13,9 @@
 #include "core/error.h"
 #include "core/formats/chrome_trace.h"
 #include "core/formats/profile_json.h"
+#include "core/formats/schedule_csv.h"
+#include "core/formats/torch_timeline.h"
+#include "core/validate.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::gui {
@@ -20,23 +28,129 @@ constexpr const char* predicted_file = "predicted.trace.json";
 constexpr const char* measured_file = "measured.trace.json";
 constexpr const char* scenario_file = "scenario.toml";
 constexpr const char* profile_file = "profile.json";
+constexpr std::size_t most_violations = 10;
 
-/// Anything a reader throws is something to show: a broken file must not take the window with it.
-std::optional<Trace> read_or_note(const fs::path& file, std::vector<std::string>& problems) {
-    try {
-        Trace trace = read_chrome_trace(file);
-        if (trace.timelines.steps.empty()) {
-            problems.push_back(fmt::format("{}: holds no step", file.string()));
+/// What lies in the files, before it is drawn.
+struct Sides {
+    std::optional<Trace> predicted;
+    std::optional<Trace> measured;
+    std::vector<TorchSpans> ranks;  ///< of PyTorch's profiler, which writes a file per rank
+};
+
+/// A later file takes the place of an earlier one.
+void put(Sides& sides, Trace trace) {
+    const bool predicted = trace.timelines.steps.front().origin == Origin::Predicted;
+    (predicted ? sides.predicted : sides.measured) = std::move(trace);
+}
+
+/// Every action of a schedule file at unit costs: a forward takes 1 ms, a backward 2 ms.
+std::optional<Trace> simulated(const fs::path& file, std::vector<std::string>& problems) {
+    const Schedule schedule = read_schedule_csv(file);
+    const std::vector<Violation> violations = validate(schedule);
+    for (const Violation& violation : violations) {
+        if (problems.size() > most_violations) {
+            problems.push_back(fmt::format("{}: and {} more", file.string(), violations.size()));
             return std::nullopt;
         }
-        return trace;
+        problems.push_back(fmt::format(
+            "{}: rank {}, {}: {}", file.string(), violation.rank, violation.action, violation.why));
+    }
+    if (!violations.empty()) {
+        return std::nullopt;
+    }
+    const auto pieces = static_cast<std::size_t>(piece_count(schedule));
+    PlainCosts costs;
+    costs.schedule_from_file = schedule;
+    costs.schedule_name = file.stem().string();
+    costs.forward.assign(pieces, std::chrono::milliseconds(1));
+    costs.backward.assign(pieces, std::chrono::milliseconds(2));
+    const Plan plan = make_plan(costs);
+    Trace trace;
+    trace.plan_hash = plan.hash();
+    trace.schedule_name = costs.schedule_name;
+    trace.schedule = plan->schedule;
+    trace.timelines.steps.push_back(sim::simulate(plan));
+    return trace;
+}
+
+/// Whether a file begins as a trace of ours does, whose metadata stand first.
+bool begins_as_ours(const fs::path& file) {
+    std::string head(1U << 12U, '\0');
+    std::ifstream stream(file, std::ios::binary);
+    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+    return head.find("\"pipetwin\"") != std::string::npos;
+}
+
+void read_ours(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {
+    TraceSoFar read = read_chrome_trace_so_far(file);
+    if (!read.problem.empty()) {
+        problems.push_back(std::move(read.problem));
+    }
+    if (!read.trace.timelines.steps.empty()) {
+        put(sides, std::move(read.trace));
+    }
+}
+
+void read_trace(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(file, ignored) || begins_as_ours(file)) {
+        read_ours(file, sides, problems);
+        return;
+    }
+    std::optional<TorchSpans> spans;
+    try {
+        spans = read_torch_spans(file);
+    } catch (const Error&) {
+        read_ours(file, sides, problems);  // or why it is none of ours
+        return;
+    }
+    sides.ranks.push_back(std::move(*spans));
+}
+
+/// Anything a reader throws is something to show: a broken file must not take the window with it.
+void read_or_note(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {
+    try {
+        if (!is_schedule_file(file.string())) {
+            read_trace(file, sides, problems);
+        } else if (std::optional<Trace> trace = simulated(file, problems)) {
+            put(sides, std::move(*trace));
+        }
     } catch (const std::exception& error) {
         problems.emplace_back(error.what());
     }
-    return std::nullopt;
 }
 
-void take_side(RunData& run, const Trace& trace, Side side) {
+/// Where a step's times cannot be: a rank does one thing at a time. Empty if they can.
+std::string impossible_place(const Trace& trace) {
+    for (std::size_t step = 0; step < trace.timelines.steps.size(); ++step) {
+        const auto& ranks = trace.timelines.steps[step].ranks;
+        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+            for (std::size_t cell = 0; cell < ranks[rank].size(); ++cell) {
+                const Span& span = ranks[rank][cell];
+                const bool follows = cell == 0 || span.begin >= ranks[rank][cell - 1].end;
+                if (!follows || span.ready < span.begin || span.end < span.ready) {
+                    return fmt::format("step {}, rank {}, {}: {}",
+                                       step,
+                                       rank,
+                                       to_string(span.action),
+                                       follows ? "it waits longer than it lasts"
+                                               : "it begins before the action before it ends");
+                }
+            }
+        }
+    }
+    return "";
+}
+
+/// Whether the side can be drawn; if not, a problem says why.
+bool take_side(RunData& run, const Trace& trace, Side side) {
+    const std::string impossible = impossible_place(trace);
+    if (!impossible.empty()) {
+        run.problems.push_back(fmt::format("the {} side cannot be drawn: {}",
+                                           to_string(trace.timelines.steps.front().origin),
+                                           impossible));
+        return false;
+    }
     DrawnSide drawn = drawn_side(trace.timelines, trace.memory);
     run.schedule_name = trace.schedule_name;
     run.micro_batches = trace.schedule.micro_batches;
@@ -47,12 +161,13 @@ void take_side(RunData& run, const Trace& trace, Side side) {
         run.twin.measured = std::move(drawn.steps);
         run.measured = std::move(drawn.data);
     }
+    return true;
 }
 
 /// What the folder was planned from. A run without a scenario is fine: it has no what-ifs.
-void take_plan(RunData& run, const std::string& plan_hash) {
-    const fs::path scenario_path = run.path / scenario_file;
-    const fs::path profile_path = run.path / profile_file;
+void take_plan(RunData& run, const fs::path& folder, const std::string& plan_hash) {
+    const fs::path scenario_path = folder / scenario_file;
+    const fs::path profile_path = folder / profile_file;
     std::error_code ignored;
     if (!fs::exists(scenario_path, ignored) || !fs::exists(profile_path, ignored)) {
         return;
@@ -83,37 +198,68 @@ void compare_or_note(RunData& run, const Trace& predicted, const Trace& measured
     }
 }
 
-void load_folder(RunData& run) {
-    const fs::path predicted_path = run.path / predicted_file;
-    const fs::path measured_path = run.path / measured_file;
-    std::error_code ignored;
-    const bool has_predicted = fs::exists(predicted_path, ignored);
-    const bool has_measured = fs::exists(measured_path, ignored);
-    if (!has_predicted && !has_measured) {
-        run.problems.push_back(
-            fmt::format("{}: neither {} nor {} is there, expected a folder written by "
-                        "`pipetwin run` or `pipetwin train`",
-                        run.path.string(),
-                        predicted_file,
-                        measured_file));
+/// Files of PyTorch's profiler, as they are named in examples: rank0.json, rank1.json.gz.
+std::vector<fs::path> json_files(const fs::path& folder) {
+    std::vector<fs::path> files;
+    std::error_code stop;
+    for (fs::directory_iterator at(folder, stop), end; !stop && at != end; at.increment(stop)) {
+        const std::string name = at->path().filename().string();
+        if (name.ends_with(".json") || name.ends_with(".json.gz")) {
+            files.push_back(at->path());
+        }
+    }
+    std::ranges::sort(files);
+    return files;
+}
+
+void read_folder(const fs::path& folder, Sides& sides, std::vector<std::string>& problems) {
+    std::error_code denied;
+    fs::directory_iterator(folder, denied);
+    if (denied) {
+        problems.push_back(fmt::format("{}: cannot read: {}", folder.string(), denied.message()));
         return;
     }
-    const auto read = [&](bool there, const fs::path& file) {
-        return there ? read_or_note(file, run.problems) : std::nullopt;
-    };
-    const std::optional<Trace> predicted = read(has_predicted, predicted_path);
-    const std::optional<Trace> measured = read(has_measured, measured_path);
-    if (predicted) {
-        take_side(run, *predicted, Side::Predicted);
+    bool is_run = false;
+    for (const char* const name : {predicted_file, measured_file}) {
+        std::error_code ignored;
+        if (fs::exists(folder / name, ignored)) {
+            is_run = true;
+            read_or_note(folder / name, sides, problems);
+        }
     }
-    if (measured) {
-        take_side(run, *measured, Side::Measured);
+    if (is_run) {
+        return;
     }
-    if (predicted && measured) {
-        compare_or_note(run, *predicted, *measured);
+    const std::size_t before = sides.ranks.size();
+    for (const fs::path& file : json_files(folder)) {
+        std::vector<std::string> not_shown;  // what is no trace belongs to something else
+        Sides there;
+        read_or_note(file, there, not_shown);
+        std::ranges::move(there.ranks, std::back_inserter(sides.ranks));
     }
-    if (predicted || measured) {
-        take_plan(run, (predicted ? predicted : measured)->plan_hash);
+    if (sides.ranks.size() == before) {
+        problems.push_back(
+            fmt::format("{}: neither {} nor {} is there, expected a folder written by "
+                        "`pipetwin run` or `pipetwin train`",
+                        folder.string(),
+                        predicted_file,
+                        measured_file));
+    }
+}
+
+/// The files of PyTorch's profiler become the measured side, in the rows of the prediction where
+/// they have the same actions.
+void merge_ranks(Sides& sides, std::vector<std::string>& problems) {
+    if (sides.ranks.empty()) {
+        return;
+    }
+    try {
+        TorchTimeline merged = torch_timeline(
+            std::move(sides.ranks), sides.predicted ? &sides.predicted->schedule : nullptr);
+        std::ranges::move(merged.problems, std::back_inserter(problems));
+        sides.measured = std::move(merged.trace);
+    } catch (const std::exception& error) {
+        problems.emplace_back(error.what());
     }
 }
 
@@ -124,14 +270,32 @@ const std::optional<SideData>& RunData::side(Side wanted) const {
 }
 
 RunData load_run(const fs::path& path) {
+    return load_runs({path});
+}
+
+RunData load_runs(const std::vector<fs::path>& paths) {
     RunData run;
-    run.path = path;
-    std::error_code ignored;
-    if (fs::is_directory(path, ignored)) {
-        load_folder(run);
-    } else if (const std::optional<Trace> trace = read_or_note(path, run.problems)) {
-        const bool predicted = trace->timelines.steps.front().origin == Origin::Predicted;
-        take_side(run, *trace, predicted ? Side::Predicted : Side::Measured);
+    run.path = paths.empty() ? fs::path() : paths.front();
+    Sides sides;
+    fs::path planned_in;
+    for (const fs::path& path : paths) {
+        std::error_code ignored;
+        if (fs::is_directory(path, ignored)) {
+            read_folder(path, sides, run.problems);
+            planned_in = planned_in.empty() ? path : planned_in;
+        } else {
+            read_or_note(path, sides, run.problems);
+        }
+    }
+    merge_ranks(sides, run.problems);
+    const auto& [predicted, measured, ranks] = sides;
+    const bool has_predicted = predicted && take_side(run, *predicted, Side::Predicted);
+    const bool has_measured = measured && take_side(run, *measured, Side::Measured);
+    if (has_predicted && has_measured) {
+        compare_or_note(run, *predicted, *measured);
+    }
+    if (!planned_in.empty() && (predicted || measured)) {
+        take_plan(run, planned_in, (predicted ? predicted : measured)->plan_hash);
     }
     return run;
 }

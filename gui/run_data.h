@@ -62,10 +62,17 @@ struct RunData {
 };
 
 /// Reads a run folder (`predicted.trace.json`, `measured.trace.json`, and what they were planned
-/// from) or one trace file. What can
-/// be read is there and what cannot stands in `problems`; never throws for what lies in the folder.
-/// Takes as long as the files are large: call it on a worker.
+/// from), a folder of traces of PyTorch's profiler (a file per rank), or one file: a trace of ours
+/// or of PyTorch's profiler, plain or gzip, or a schedule CSV, which is simulated at unit costs (F
+/// 1 ms, B 2 ms). What can be read is there - of a trace that is damaged, cut short or still being
+/// written the steps before that byte - and what cannot stands in `problems`; never throws for what
+/// lies in the files. Takes as long as the files are large: call it on a worker.
 RunData load_run(const std::filesystem::path& path);
+
+/// The same of several, laid over each other: what is predicted becomes the predicted side, what is
+/// measured the measured one, and a later one takes the place of an earlier one. Traces of
+/// PyTorch's profiler are merged by rank and brought into the rows of the prediction.
+RunData load_runs(const std::vector<std::filesystem::path>& paths);
 
 /// "measured" or "emulated", "predicted": what the side is called, "" where it is missing.
 std::string side_name(const RunData& run, Side side);

@@ -4,19 +4,18 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/edge.h"
 #include "core/error.h"
+#include "core/formats/chrome_trace_metadata.h"
+#include "core/formats/chrome_trace_stream.h"
 #include "core/formats/chrome_trace_words.h"
+#include "core/formats/file_blocks.h"
 #include "core/formats/json_object.h"
 #include "core/formats/json_text.h"
-#include "core/formats/schedule_csv.h"
-#include "core/validate.h"
 
 namespace pipetwin {
 
@@ -28,48 +27,18 @@ using std::string_view;
 
 constexpr std::size_t max_trace_bytes = std::size_t{1} << 30;
 
-constexpr std::array<string_view, 13> metadata_keys{"schema_version",
-                                                    "tool_version",
-                                                    "origin",
-                                                    "plan_hash",
-                                                    "schedule",
-                                                    "rows",
-                                                    "channel_capacity",
-                                                    "samples",
-                                                    "step_begins_ns",
-                                                    "peak_bytes",
-                                                    "breakdown_ns",
-                                                    "replayed_step_ns",
-                                                    "noise"};
-constexpr string_view foreign_hint =
-    "this reads the traces that run, train and simulate write; another program's trace has to be "
-    "imported first";
-
-Origin read_origin(const JsonObject& object) {
-    const std::string word = object.text("origin");
-    for (const Origin origin : {Origin::Predicted, Origin::Measured, Origin::Emulated}) {
-        if (to_string(origin) == word) {
-            return origin;
-        }
-    }
-    object.refuse("origin", "predicted, measured or emulated");
-}
-
 /// Reads the events into rows that the metadata has laid out.
 class Reader {
   public:
-    Reader(const json& document, string_view place) : document_(document), place_(place) {}
+    /// `bytes` long is the text of the document.
+    Reader(const json& document, std::size_t bytes, string_view place)
+        : document_(document), bytes_(bytes), place_(place) {}
 
     Trace read() {
         const JsonObject top(document_, place_, "");
-        if (!top.has("pipetwin")) {
-            throw Error(ErrorKind::BadInput,
-                        std::string(place_),
-                        "no trace of ours: the object \"pipetwin\" is missing",
-                        std::string(foreign_hint));
-        }
-        top.expect_keys(std::array<string_view, 3>{"displayTimeUnit", "pipetwin", "traceEvents"});
-        read_metadata(top.object("pipetwin"));
+        Metadata metadata = read_metadata(top, place_);
+        expect_room(metadata);
+        lay_out_rows(std::move(metadata));
         for (const JsonObject& event : top.objects("traceEvents")) {
             read_event(event);
         }
@@ -78,89 +47,31 @@ class Reader {
     }
 
   private:
-    void read_metadata(const JsonObject& object) {
-        object.expect_keys(metadata_keys);
-        if (object.whole("schema_version") != schema_version) {
-            object.refuse("schema_version", fmt::format("{}", schema_version));
-        }
-        trace_.plan_hash = object.text("plan_hash");
-        trace_.schedule_name = object.text("schedule");
-        trace_.schedule =
-            parse_schedule_csv(object.text("rows"), fmt::format("{}: /pipetwin/rows", place_));
-        expect_valid(trace_.schedule);
-        if (!object.is_null("channel_capacity")) {
-            trace_.channel_capacity = count_in(object, "channel_capacity");
-        }
-        if (!object.is_null("samples")) {
-            trace_.samples = object.whole("samples");
-        }
-        for (const std::int64_t begin : object.wholes("step_begins_ns")) {
-            begins_.push_back(Duration{begin});
-        }
-        if (begins_.empty()) {
-            object.refuse("step_begins_ns", "at least one step");
-        }
-        for (const std::int64_t peak : object.wholes("peak_bytes")) {
-            trace_.timelines.peak_bytes.push_back(Bytes{peak});
-        }
-        if (!object.is_null("breakdown_ns")) {
-            read_breakdown(object.object("breakdown_ns"));
-        }
-        if (object.has("replayed_step_ns") && !object.is_null("replayed_step_ns")) {
-            trace_.timelines.replayed_step = Duration{object.whole("replayed_step_ns")};
-        }
-        read_noise(object.object("noise"));
-        lay_out_rows(read_origin(object));
-    }
-
-    void expect_valid(const Schedule& schedule) const {
-        const std::vector<Violation> violations = validate(schedule);
-        if (!violations.empty()) {
-            const Violation& first = violations.front();
-            throw Error(
-                ErrorKind::BadInput,
-                fmt::format("{}: /pipetwin/rows", place_),
-                fmt::format(
-                    "no valid schedule: rank {}, {}: {}", first.rank, first.action, first.why),
-                "the file was edited; write it anew");
+    /// Of a few numbers in a damaged file one could be told to make rows of terabytes.
+    void expect_room(const Metadata& metadata) const {
+        constexpr std::size_t shortest_slice = 8;  // bytes; in truth 80
+        const std::size_t most = bytes_ / shortest_slice;
+        if (metadata.begins.size() > most / std::max<std::size_t>(metadata.actions(), 1)) {
+            throw Error(ErrorKind::BadInput,
+                        fmt::format("{}: /traceEvents", place_),
+                        fmt::format("{} bytes cannot hold the {} actions of each of {} steps",
+                                    bytes_,
+                                    metadata.actions(),
+                                    metadata.begins.size()),
+                        "the file was cut short or edited; write it anew");
         }
     }
 
-    void read_breakdown(const JsonObject& object) {
-        std::vector<string_view> keys;
-        // NOLINTNEXTLINE(misc-const-correctness): written through pointers to members
-        Breakdown breakdown;
-        for (const BreakdownPart& part : breakdown_parts) {
-            keys.push_back(part.word);
-            breakdown.*part.value = Duration{object.whole(part.word)};
-        }
-        object.expect_keys(keys);
-        trace_.timelines.breakdown = breakdown;
-    }
-
-    void read_noise(const JsonObject& object) {
-        object.expect_keys(
-            std::array<string_view, 4>{"stolen_percent", "p90_over_p10", "dropped_steps", "steps"});
-        trace_.timelines.noise = {.stolen_percent = object.number_or("stolen_percent", 0),
-                                  .p90_over_p10 = object.number_or("p90_over_p10", 1),
-                                  .dropped_steps = count_in(object, "dropped_steps"),
-                                  .steps = count_in(object, "steps")};
-    }
-
-    /// Every span of every step, still without times.
-    void lay_out_rows(Origin origin) {
+    void lay_out_rows(Metadata metadata) {
+        begins_ = std::move(metadata.begins);
+        trace_ = std::move(metadata.trace);
         const auto& rows = trace_.schedule.ranks;
         trace_.memory.resize(rows.size());
         for (std::size_t step = 0; step < begins_.size(); ++step) {
-            Timeline& timeline = trace_.timelines.steps.emplace_back();
-            timeline.origin = origin;
+            trace_.timelines.steps.push_back(empty_step(trace_.schedule, metadata.origin));
             auto& seen = seen_.emplace_back();
             for (const auto& row : rows) {
                 seen.emplace_back(row.size(), false);
-                auto& spans = timeline.ranks.emplace_back();
-                for (const Action& action : row) {
-                    spans.push_back({.action = action});
-                }
             }
         }
     }
@@ -214,8 +125,7 @@ class Reader {
 
     /// The action of a link's span is its k-th send: messages travel in order.
     void read_link(const JsonObject& event, const JsonObject& args, Span span, Timeline& timeline) {
-        const std::size_t stages = trace_.schedule.rank_of_stage.size();
-        const std::size_t edges = stages < 2 ? 0 : 2 * (stages - 1);
+        const std::size_t edges = edge_count(trace_.schedule);
         const std::size_t edge = index_in(args, "edge", edges);
         timeline.links.resize(edges);
         const std::size_t message = timeline.links[edge].size();
@@ -241,17 +151,9 @@ class Reader {
         timeline.host_copies[2 * rank + direction].push_back(span);
     }
 
-    /// All sends of an edge in row order.
     const std::vector<Action>& sends_of(std::size_t edge) {
         if (sends_.empty()) {
-            sends_.resize(2 * trace_.schedule.rank_of_stage.size());
-            for (const auto& row : trace_.schedule.ranks) {
-                for (const Action& action : row) {
-                    if (is_send(action.op)) {
-                        sends_.at(static_cast<std::size_t>(edge_of(action))).push_back(action);
-                    }
-                }
-            }
+            sends_ = sends_by_edge(trace_.schedule);
         }
         return sends_.at(edge);
     }
@@ -311,14 +213,6 @@ class Reader {
         return Duration{std::llround(nanoseconds)};
     }
 
-    static int count_in(const JsonObject& object, string_view key) {
-        const std::int64_t value = object.whole(key);
-        if (value > std::numeric_limits<int>::max()) {
-            object.refuse(key, "a number below 2^31");
-        }
-        return static_cast<int>(value);
-    }
-
     static std::size_t index_in(const JsonObject& object, string_view key, std::size_t count) {
         const std::int64_t value = object.whole(key);
         if (std::cmp_greater_equal(value, count)) {
@@ -328,6 +222,7 @@ class Reader {
     }
 
     const json& document_;
+    std::size_t bytes_;
     string_view place_;
     Trace trace_;
     std::vector<Duration> begins_;
@@ -335,15 +230,82 @@ class Reader {
     std::vector<std::vector<Action>> sends_;            ///< [edge]
 };
 
+/// The reader of every layout and the one that says exactly what is wrong; it takes 20 times the
+/// memory of the text.
+Trace parse_strictly(string_view text, string_view place) {
+    const json document = parse_json(text, place, {.max_bytes = max_trace_bytes});
+    return Reader(document, text.size(), place).read();
+}
+
+/// Up to here a trace is read again to say what is wrong with it.
+constexpr std::size_t largest_strict = std::size_t{16} << 20;
+
+TraceStream stream_of(const std::filesystem::path& file) {
+    TraceStream stream(file.string());
+    read_blocks(file, max_trace_bytes, [&](string_view block) { stream.feed(block); });
+    stream.finish();
+    return stream;
+}
+
 }  // namespace
 
 Trace parse_chrome_trace(string_view text, string_view place) {
-    const json document = parse_json(text, place, {.max_bytes = max_trace_bytes});
-    return Reader(document, place).read();
+    TraceStream stream{std::string(place)};
+    constexpr std::size_t block = std::size_t{1} << 16;
+    for (std::size_t at = 0; at < text.size(); at += block) {
+        stream.feed(text.substr(at, block));
+    }
+    stream.finish();
+    if (stream.complete()) {
+        return stream.take();
+    }
+    if (text.size() <= largest_strict) {
+        return parse_strictly(text, place);
+    }
+    throw stream.error();
 }
 
 Trace read_chrome_trace(const std::filesystem::path& file) {
-    return parse_chrome_trace(read_file(file, max_trace_bytes), file.string());
+    TraceStream stream = stream_of(file);
+    if (stream.complete()) {
+        return stream.take();
+    }
+    if (stream.bytes() <= largest_strict) {
+        return parse_strictly(read_file(file, max_trace_bytes), file.string());
+    }
+    throw stream.error();
+}
+
+TraceSoFar read_chrome_trace_so_far(const std::filesystem::path& file) {
+    TraceStream stream = stream_of(file);
+    if (stream.complete()) {
+        return {.trace = stream.take()};
+    }
+    Error error = stream.error();
+    if (stream.bytes() <= largest_strict) {
+        try {
+            return {.trace = parse_strictly(read_file(file, max_trace_bytes), file.string())};
+        } catch (const Error& exact) {
+            error = exact;
+        }
+    }
+    if (!stream.has_metadata()) {
+        throw error;
+    }
+    TraceSoFar result{.trace = {}, .ended_at = stream.stop()};
+    const std::size_t steps = stream.step_count();
+    result.trace = stream.take();
+    const std::size_t whole = result.trace.timelines.steps.size();
+    result.problem =
+        fmt::format("{}: only {} of {} {} can be shown: reading ended at byte {} of {}: {}",
+                    file.string(),
+                    whole,
+                    steps,
+                    steps == 1 ? "step" : "steps",
+                    stream.stop(),
+                    stream.bytes(),
+                    error.text());
+    return result;
 }
 
 }  // namespace pipetwin

@@ -1,7 +1,6 @@
 #include "core/formats/json_text.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/formats/file_blocks.h"
 #include "core/formats/input_iterator.h"
 
 namespace pipetwin {
@@ -55,12 +55,6 @@ class File {
                 fmt::format("{}: {}", what, std::generic_category().message(code)));
 }
 
-[[noreturn]] void refuse_size(const std::filesystem::path& file, std::size_t max_bytes) {
-    throw Error(ErrorKind::BadInput,
-                file.string(),
-                fmt::format("larger than the limit of {} bytes", max_bytes));
-}
-
 void write_all(const File& target, std::string_view content, const std::filesystem::path& file) {
     while (!content.empty()) {
         const ssize_t written = ::write(target.get(), content.data(), content.size());
@@ -76,43 +70,14 @@ void write_all(const File& target, std::string_view content, const std::filesyst
 std::string read_file(const std::filesystem::path& file,
                       std::size_t max_bytes,
                       const std::function<void(std::string_view)>& look) {
-    // Non-blocking, so that opening a FIFO nobody writes to does not wait for ever.
-    const File source(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (!source.is_open()) {
-        refuse_io(file, "cannot open");
-    }
-    struct stat status {};
-    if (::fstat(source.get(), &status) != 0) {
-        refuse_io(file, "cannot read");
-    }
-    if (!S_ISREG(status.st_mode)) {
-        throw Error(ErrorKind::BadInput, file.string(), "not a regular file");
-    }
-    if (std::cmp_greater(status.st_size, max_bytes)) {
-        refuse_size(file, max_bytes);
-    }
     std::string content;
-    std::vector<char> buffer(std::size_t{1} << 16);
-    while (true) {
-        const ssize_t count = ::read(source.get(), buffer.data(), buffer.size());
-        if (count == 0) {
-            return content;
-        }
-        if (count < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            refuse_io(file, "cannot read");
-        }
-        const std::string_view part(buffer.data(), static_cast<std::size_t>(count));
+    read_blocks(file, max_bytes, [&](std::string_view part) {
         if (look) {
             look(part);
         }
         content += part;
-        if (content.size() > max_bytes) {  // the file grew meanwhile
-            refuse_size(file, max_bytes);
-        }
-    }
+    });
+    return content;
 }
 
 void write_file(const std::filesystem::path& file, std::string_view content) {

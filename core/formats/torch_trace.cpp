@@ -114,7 +114,18 @@ enum class Kind { Forward, Backward, BackwardInput, BackwardWeight, OldWholeBack
 struct Range {
     int stage = 0;
     Kind kind = Kind::Other;
+    Op op{};
+    int micro_batch = 0;
 };
+
+Op op_named(string_view word) {
+    for (int i = 0; i < op_count; ++i) {
+        if (op_text(static_cast<Op>(i)) == word) {
+            return static_cast<Op>(i);
+        }
+    }
+    return Op::Backward;  // BW
+}
 
 constexpr std::array<std::pair<string_view, Kind>, 15> kinds{{
     {"F", Kind::Forward},
@@ -153,6 +164,11 @@ std::optional<Range> parse_range(string_view text) {
         return std::nullopt;
     }
     range.kind = known->second;
+    range.op = op_named(word);
+    const bool has_number = word_end != end;
+    if (has_number && std::from_chars(word_end, end, range.micro_batch).ec != std::errc{}) {
+        return std::nullopt;
+    }
     return range;
 }
 
@@ -161,6 +177,33 @@ struct Lane {
     StageTimes stages;
     Duration total{};
     bool has_old_dialect = false;
+    std::vector<Span> spans;             ///< only where they are wanted
+    std::vector<std::size_t> old_spans;  ///< those of BW
+
+    void add(const Range& range, Duration begin, Duration duration) {
+        if (range.kind == Kind::OldWholeBackward) {
+            old_spans.push_back(spans.size());
+        }
+        spans.push_back(
+            {.action = {.op = range.op, .stage = range.stage, .micro_batch = range.micro_batch},
+             .begin = begin,
+             .ready = begin,
+             .end = begin + duration});
+    }
+
+    std::vector<Span> take_spans() {
+        if (has_old_dialect) {
+            for (Span& span : spans) {
+                const bool is_input = span.action.op == Op::Backward;
+                span.action.op = is_input ? Op::BackwardInput : span.action.op;
+            }
+            for (const std::size_t old : old_spans) {
+                spans[old].action.op = Op::Backward;
+            }
+        }
+        std::ranges::stable_sort(spans, {}, &Span::begin);
+        return std::move(spans);
+    }
 
     void add(const Range& range, Duration duration) {
         StageDurations& stage = stages[range.stage];
@@ -206,13 +249,22 @@ struct Event {
     std::string category;
     std::string phase;
     std::string lane;
+    std::optional<double> begin;  ///< microseconds, as the next
     std::optional<double> microseconds;
 };
 
 /// Sees the JSON event by event and keeps the durations of the ranges.
 class TraceReader final : public nlohmann::json_sax<json> {
   public:
-    TraceReader(const Source& source, string_view place) : source_(source), place_(place) {}
+    TraceReader(const Source& source, string_view place, bool with_spans)
+        : source_(source), place_(place), with_spans_(with_spans) {}
+
+    TorchSpans take_spans() {
+        const TorchTrace trace = take();
+        return {.rank = trace.rank,
+                .spans = std::move(spans_),
+                .overlapped_pairs = trace.overlapped_pairs};
+    }
 
     TorchTrace take() {
         if (!has_events_) {
@@ -226,7 +278,9 @@ class TraceReader final : public nlohmann::json_sax<json> {
             std::ranges::max_element(gpu_, {}, [](const auto& lane) { return lane.second.total; });
         trace_.on_gpu = longest != gpu_.end();
         trace_.only_launches = !trace_.on_gpu && has_kernels_;
-        trace_.stages = (trace_.on_gpu ? longest->second : cpu_).take();
+        Lane& lane = trace_.on_gpu ? longest->second : cpu_;
+        trace_.stages = lane.take();
+        spans_ = lane.take_spans();
         const bool has_forward = std::ranges::any_of(
             trace_.stages, [](const auto& stage) { return !stage.second.forward.empty(); });
         if (!has_forward) {
@@ -338,6 +392,8 @@ class TraceReader final : public nlohmann::json_sax<json> {
         if (depth_ == event_depth_) {
             if (key_ == "dur") {
                 event_.microseconds = value;
+            } else if (key_ == "ts") {
+                event_.begin = value;
             } else if (key_ == "pid" || key_ == "tid") {
                 event_.lane += fmt::format("{} ", value);
             }
@@ -382,7 +438,18 @@ class TraceReader final : public nlohmann::json_sax<json> {
                 R"(only complete events ("ph": "X") say how long they took)");
         }
         Lane& lane = event_.category == "gpu_user_annotation" ? gpu_[event_.lane] : cpu_;
-        lane.add(*range, Duration{std::llround(duration * 1000)});
+        const Duration length{std::llround(duration * 1000)};
+        lane.add(*range, length);
+        if (with_spans_) {
+            const double begin = event_.begin.value_or(-1);
+            if (!(begin >= 0 && begin <= longest)) {
+                throw Error(
+                    ErrorKind::BadInput,
+                    source_.position(),
+                    fmt::format("range '{}' has no \"ts\", expected microseconds", event_.name));
+            }
+            lane.add(*range, Duration{std::llround(begin * 1000)}, length);
+        }
     }
 
     [[noreturn]] void refuse_without_ranges() const {
@@ -398,7 +465,9 @@ class TraceReader final : public nlohmann::json_sax<json> {
 
     const Source& source_;
     string_view place_;
+    bool with_spans_;
     TorchTrace trace_;
+    std::vector<Span> spans_;
     Lane cpu_;
     std::map<std::string, Lane> gpu_;  ///< by stream
     bool has_events_ = false;
@@ -410,11 +479,30 @@ class TraceReader final : public nlohmann::json_sax<json> {
     Event event_;
 };
 
-TorchTrace read_source(string_view place, Source::Read read) {
+/// Feeds all of it to a reader, and gives what `take` takes from that.
+template <class Take>
+auto read_source(string_view place, Source::Read read, bool with_spans, Take take) {
     Source source(place, std::move(read));
-    TraceReader reader(source, place);
+    TraceReader reader(source, place, with_spans);
     json::sax_parse(SourceIterator(&source), SourceIterator(), &reader);
-    return reader.take();
+    return take(reader);
+}
+
+TorchTrace durations_of(string_view place, Source::Read read) {
+    return read_source(place, std::move(read), false, [](auto& reader) { return reader.take(); });
+}
+
+TorchSpans spans_of(string_view place, Source::Read read) {
+    return read_source(
+        place, std::move(read), true, [](auto& reader) { return reader.take_spans(); });
+}
+
+Source::Read blocks_of(string_view text) {
+    return [text](std::span<char> block) mutable {
+        const std::size_t size = text.copy(block.data(), block.size());
+        text.remove_prefix(size);
+        return size;
+    };
 }
 
 // --- Costs. ---
@@ -482,17 +570,10 @@ LayerSample stage_sample(int stage, const StageDurations& durations, string_view
     return sample;
 }
 
-}  // namespace
-
-TorchTrace parse_torch_trace(string_view text, string_view place) {
-    return read_source(place, [text](std::span<char> block) mutable {
-        const std::size_t size = text.copy(block.data(), block.size());
-        text.remove_prefix(size);
-        return size;
-    });
-}
-
-TorchTrace read_torch_trace(const std::filesystem::path& file) {
+/// What `read` makes of the blocks of a file, plain or gzip.
+template <class Result>
+Result read_packed(const std::filesystem::path& file,
+                   Result (*read)(string_view place, Source::Read blocks)) {
     const std::string place = file.string();
     const auto refuse_io = [&place] {
         const int code = errno;
@@ -505,7 +586,7 @@ TorchTrace read_torch_trace(const std::filesystem::path& file) {
     if (open == nullptr) {
         refuse_io();
     }
-    return read_source(place, [&](std::span<char> block) {
+    return read(place, [&](std::span<char> block) {
         const int size = ::gzread(open.get(), block.data(), static_cast<unsigned>(block.size()));
         int code = Z_OK;
         const char* const text = ::gzerror(open.get(), &code);
@@ -520,6 +601,24 @@ TorchTrace read_torch_trace(const std::filesystem::path& file) {
         }
         return static_cast<std::size_t>(size);
     });
+}
+
+}  // namespace
+
+TorchTrace parse_torch_trace(string_view text, string_view place) {
+    return durations_of(place, blocks_of(text));
+}
+
+TorchTrace read_torch_trace(const std::filesystem::path& file) {
+    return read_packed(file, &durations_of);
+}
+
+TorchSpans parse_torch_spans(string_view text, string_view place) {
+    return spans_of(place, blocks_of(text));
+}
+
+TorchSpans read_torch_spans(const std::filesystem::path& file) {
+    return read_packed(file, &spans_of);
 }
 
 StageTimes stage_times(const Trace& trace) {

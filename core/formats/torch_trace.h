@@ -11,6 +11,7 @@
 
 #include "core/formats/chrome_trace.h"
 #include "core/profile.h"
+#include "core/timeline.h"
 #include "core/units.h"
 
 namespace pipetwin {
@@ -45,6 +46,17 @@ TorchTrace parse_torch_trace(std::string_view text, std::string_view place);
 
 /// The same of a file, plain or gzip. Throws Error(Io), too.
 TorchTrace read_torch_trace(const std::filesystem::path& file);
+
+/// The ranges themselves, of the lane that counts, by their beginnings.
+struct TorchSpans {
+    std::optional<int> rank;
+    std::vector<Span> spans;   ///< on the clock of the trace; `ready` is `begin`
+    int overlapped_pairs = 0;  ///< left out, as above
+};
+
+/// As parse_torch_trace and read_torch_trace, and Error(BadInput) for a range without "ts".
+TorchSpans parse_torch_spans(std::string_view text, std::string_view place);
+TorchSpans read_torch_spans(const std::filesystem::path& file);
 
 /// The same durations from a trace of ours, over all its steps.
 StageTimes stage_times(const Trace& trace);

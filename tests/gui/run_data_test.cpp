@@ -160,11 +160,125 @@ TEST_F(RunFolder, NothingThatLiesThereThrows) {
     const std::size_t step = whole.size() / 40;
     for (std::size_t size = 0; size < whole.size() - 2; size += step) {
         const RunData run = load_run(write("cut.json", whole.substr(0, size)));
-        EXPECT_TRUE(run.empty());
         EXPECT_FALSE(run.problems.empty()) << size;
     }
     EXPECT_FALSE(load_run("/dev/null").problems.empty());
     EXPECT_FALSE(load_run("").problems.empty());
+}
+
+TEST_F(RunFolder, OfARunThatStillWritesShowsTheWholeStepsAndNamesTheByte) {
+    write_both();
+    std::ifstream whole_file(folder() / "measured.trace.json");
+    const std::string whole{std::istreambuf_iterator<char>(whole_file), {}};
+    write("measured.trace.json", whole.substr(0, whole.rfind("\"step\":2")));
+    const RunData run = load_run(folder());
+    ASSERT_TRUE(run.predicted && run.measured && run.comparison);
+    EXPECT_EQ(run.measured->steps, 2);
+    EXPECT_THAT(run.problems,
+                ElementsAre(testing::AllOf(HasSubstr("only 2 of 3 steps"), HasSubstr("at byte"))));
+}
+
+TEST_F(RunFolder, ATraceWhoseTimesCannotBeSaysWhichAndIsNotDrawn) {
+    Timeline step = sim::simulate(plan());
+    std::swap(step.ranks[1][4].begin, step.ranks[1][5].begin);
+    step.ranks[1][5].ready = step.ranks[1][5].begin;
+    const RunData run =
+        load_run(write("x.json", print_chrome_trace(trace(Origin::Measured, {step}))));
+    EXPECT_TRUE(run.empty());
+    EXPECT_THAT(run.problems, ElementsAre(HasSubstr("step 0, rank 1, ")));
+}
+
+TEST_F(RunFolder, AScheduleFileIsSimulatedAtUnitCosts) {
+    const RunData run = load_run(write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"));
+    EXPECT_THAT(run.problems, IsEmpty());
+    ASSERT_TRUE(run.predicted);
+    EXPECT_EQ(run.schedule_name, "two");
+    EXPECT_EQ(run.micro_batches, 2);
+    EXPECT_EQ(run.predicted->pipeline, std::chrono::milliseconds(9));  // (2 + 1) * (1 + 2)
+}
+
+TEST_F(RunFolder, ABrokenScheduleFileSaysWhatIsWrong) {
+    const RunData invalid = load_run(write("x.csv", "0F0,0B0\n1F0\n"));
+    EXPECT_TRUE(invalid.empty());
+    EXPECT_THAT(invalid.problems, testing::Contains(HasSubstr("x.csv: rank")));
+    const RunData stuck = load_run(write("y.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n"));
+    EXPECT_TRUE(stuck.empty());
+    EXPECT_FALSE(stuck.problems.empty());
+    EXPECT_THAT(load_run(write("z.csv", "0Q0\n")).problems, ElementsAre(HasSubstr("z.csv:1:")));
+}
+
+TEST_F(RunFolder, FilesAreLaidOverEachOther) {
+    write_both();
+    const RunData run =
+        load_runs({folder() / "measured.trace.json", folder() / "predicted.trace.json"});
+    EXPECT_THAT(run.problems, IsEmpty());
+    EXPECT_TRUE(run.predicted && run.measured && run.comparison);
+    const Trace other = trace(Origin::Measured, {slower(sim::simulate(plan()), 50, {})});
+    const RunData replaced = load_runs({folder(), write("other.json", print_chrome_trace(other))});
+    ASSERT_TRUE(replaced.comparison);
+    EXPECT_EQ(replaced.measured->step, std::chrono::milliseconds(495));  // 1.5 * 330
+    EXPECT_TRUE(load_runs({}).empty());
+}
+
+/// What torch.profiler writes of a rank: F 1 ms, B 2 ms, one after the other.
+std::string torch_trace(int rank, const std::vector<const char*>& actions, int begin_us) {
+    std::string events;
+    for (const char* const action : actions) {
+        const int length = std::string(action).find('B') == std::string::npos ? 1000 : 2000;
+        events += (events.empty() ? "" : ",\n") +
+                  (R"({"ph":"X","cat":"user_annotation","name":"PP:)" + std::string(action)) +
+                  R"(","pid":7,"tid":7,"ts":)" + std::to_string(begin_us) + R"(,"dur":)" +
+                  std::to_string(length) + "}";
+        begin_us += length;
+    }
+    return R"({"schemaVersion":1,"distributedInfo":{"rank":)" + std::to_string(rank) +
+           R"(},"traceEvents":[)" + events + "]}";
+}
+
+TEST_F(RunFolder, TracesOfPyTorchsProfilerAreMergedByRank) {
+    write("b.json", torch_trace(0, {"0F0", "0F1", "0B0", "0B1", "0F0", "0F1", "0B0", "0B1"}, 5000));
+    write("a.json", torch_trace(1, {"1F0", "1B0", "1F1", "1B1", "1F0", "1B0", "1F1", "1B1"}, 6000));
+    const RunData run = load_run(folder());
+    EXPECT_THAT(run.problems, IsEmpty());
+    ASSERT_TRUE(run.measured);
+    EXPECT_EQ(run.measured->steps, 2);
+    EXPECT_EQ(run.twin.rank_count(), 2);
+    const auto span = run.twin.span({.side = Side::Measured, .step = 0, .rank = 1, .cell = 1});
+    EXPECT_EQ(to_string(span->action), "1B0");
+    EXPECT_EQ(span->begin, std::chrono::milliseconds(2));  // 6 + 1 - 5
+}
+
+TEST_F(RunFolder, ATraceOfPyTorchIsBroughtIntoThePlansRowsByName) {
+    const auto plan = write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    const auto first = write("0.json", torch_trace(0, {"0F0", "0F1", "0B0", "0B1"}, 0));
+    const auto second = write("1.json", torch_trace(1, {"1F0", "1B0", "1F1", "1B7"}, 1000));
+    const RunData run = load_runs({first, plan, second});
+    ASSERT_TRUE(run.predicted && run.measured && run.comparison);
+    const SpanRef last{.side = Side::Predicted, .step = 0, .rank = 0, .cell = 3};
+    EXPECT_EQ(run.twin.span(*twin_of(run.twin, last))->action, run.twin.span(last)->action);
+    EXPECT_THAT(run.problems,
+                testing::IsSupersetOf({HasSubstr("rank 1: the trace has 1B7, the plan has not"),
+                                       HasSubstr("rank 1: the plan has ")}));
+}
+
+TEST_F(RunFolder, ATraceOfPyTorchInAnotherOrderIsShownBesideThePlan) {
+    const auto plan = write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    const auto first = write("0.json", torch_trace(0, {"0F0", "0F1", "0B1", "0B0"}, 0));
+    const RunData run = load_runs({plan, first});
+    EXPECT_TRUE(run.predicted && run.measured);
+    EXPECT_FALSE(run.comparison);
+    EXPECT_THAT(run.problems, testing::Contains(HasSubstr("rank 0 ran 0B1 before 0B0")));
+}
+
+TEST_F(RunFolder, WhatIsNoTraceIsNamed) {
+    for (const char* const text :
+         {"", "[]", "{}", "{\"traceEvents\":[]}", "{\"pipetwin\":7,\"traceEvents\":[]}", "nan"}) {
+        EXPECT_THAT(load_run(write("x.json", text)).problems, ElementsAre(HasSubstr("x.json")))
+            << text;
+    }
+    EXPECT_FALSE(load_run(write("x.json", std::string(1'000'000, '['))).problems.empty());
+    EXPECT_FALSE(load_run(write("x.json", std::string(1'000'000, '{'))).problems.empty());
+    EXPECT_THAT(load_run("/dev/zero").problems, ElementsAre(HasSubstr("not a regular file")));
 }
 
 TEST(Summary, OfATimelineWithoutTimeIsZero) {

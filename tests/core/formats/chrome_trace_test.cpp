@@ -1,6 +1,7 @@
 #include "core/formats/chrome_trace.h"
 
 #include <map>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -282,6 +283,121 @@ TEST(ChromeTrace, IsReadFromAFile) {
     expect_equal(read_chrome_trace(file), example());
     std::filesystem::remove(file);
     EXPECT_THROW(read_chrome_trace(file), Error);
+}
+
+TraceSoFar so_far(const std::string& text) {
+    const tests::ScratchFolder folder;
+    return read_chrome_trace_so_far(folder.write("x.json", text));
+}
+
+TEST(ChromeTrace, IsReadInEveryLayout) {
+    for (const int indent : {-1, 0, 1, 4}) {
+        expect_equal(parse_chrome_trace(document().dump(indent), "x"), example());
+        const TraceSoFar read = so_far(document().dump(indent));
+        EXPECT_FALSE(read.ended_at);
+        EXPECT_EQ(read.problem, "");
+        expect_equal(read.trace, example());
+    }
+}
+
+TEST(ChromeTrace, OfManyMegabytesIsReadInEveryLayout) {
+    Trace trace = example();
+    while (trace.timelines.steps.size() < 1000) {
+        trace.timelines.steps.push_back(trace.timelines.steps[1]);
+    }
+    const std::string text = print_chrome_trace(trace);
+    ASSERT_GT(text.size(), std::size_t{4'000'000});
+    expect_equal(parse_chrome_trace(text, "x"), trace);
+    std::string one_line;
+    for (const char c : text) {
+        one_line += c == '\n' ? "" : std::string(1, c);
+    }
+    expect_equal(parse_chrome_trace(one_line, "x"), trace);
+}
+
+TEST(ChromeTrace, OfWhichTheEndIsMissingGivesTheWholeStepsBeforeTheByte) {
+    const std::string text = print_chrome_trace(example());
+    const std::size_t second = text.find("\"step\":1");
+    const std::size_t third_event = text.find("\n{", text.find("\n{", second) + 1);
+    const TraceSoFar cut = so_far(text.substr(0, third_event + 10));
+    ASSERT_EQ(cut.trace.timelines.steps.size(), 1U);
+    EXPECT_EQ(cut.trace.timelines.steps[0].ranks, example().timelines.steps[0].ranks);
+    EXPECT_THAT(cut.trace.memory, ::testing::IsEmpty());
+    EXPECT_EQ(cut.trace.plan_hash, example().plan_hash);
+    EXPECT_EQ(cut.ended_at, third_event + 1);
+    EXPECT_THAT(cut.problem, HasSubstr("only 1 of 2 steps can be shown"));
+    EXPECT_THAT(cut.problem,
+                HasSubstr("byte " + std::to_string(third_event + 1) + " of " +
+                          std::to_string(third_event + 10)));
+}
+
+TEST(ChromeTrace, WithABrokenEventGivesTheWholeStepsBeforeIt) {
+    json damaged = document();
+    std::size_t index = damaged["traceEvents"].size() - 1;
+    while (damaged["traceEvents"][index]["ph"] != "X") {
+        --index;
+    }
+    damaged["traceEvents"][index]["ts"] = -1;
+    const TraceSoFar read = so_far(damaged.dump());
+    EXPECT_EQ(read.trace.timelines.steps.size(), 1U);
+    ASSERT_TRUE(read.ended_at);
+    EXPECT_EQ(damaged.dump().substr(*read.ended_at, 1), "{");
+    EXPECT_THAT(damaged.dump().substr(*read.ended_at, 200), HasSubstr("\"ts\":-1"));
+}
+
+TEST(ChromeTrace, WithoutItsMetadataGivesNothing) {
+    const std::string text = print_chrome_trace(example());
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{100}}) {
+        EXPECT_THROW(so_far(text.substr(0, size)), Error);
+    }
+    EXPECT_THROW(so_far(std::string(1000, '[')), Error);
+    EXPECT_THROW(so_far(std::string(100'000, '{')), Error);
+}
+
+/// A few bytes of a file could ask for rows without end.
+TEST(ChromeTrace, WithMoreStepsThanItsBytesCanHoldIsRefused) {
+    json damaged = document();
+    damaged["pipetwin"]["step_begins_ns"] = std::vector<int>(100'000, 0);
+    expect_refused(damaged, "cannot hold");
+    EXPECT_EQ(so_far(damaged.dump()).trace.timelines.steps.size(), 2U);
+}
+
+/// Texts with one to three bytes changed, or cut: whatever they are, the strict reader decides.
+class DamagedTrace : public ::testing::Test {
+  protected:
+    static std::string damaged(std::string text, std::mt19937& random) {
+        const auto below = [&](std::size_t count) { return random() % count; };
+        for (std::size_t i = below(3); i < 3; ++i) {
+            constexpr std::string_view bytes = "0123456789{}[],:\"\\-.eE nul\n\x80\xff";
+            text[below(text.size())] = bytes[below(bytes.size())];
+        }
+        return below(3) == 0 ? text.substr(0, below(text.size())) : text;
+    }
+};
+
+TEST_F(DamagedTrace, GivesItsStepsOrAnError) {
+    std::mt19937 random(20);  // NOLINT(cert-msc51-cpp): the same every time
+    const std::string whole = print_chrome_trace(example());
+    const tests::ScratchFolder folder;
+    int with_steps = 0;
+    for (int i = 0; i < 1000; ++i) {
+        const std::string text = damaged(whole, random);
+        const std::filesystem::path file = folder.write("x.json", text);
+        try {
+            const TraceSoFar read = read_chrome_trace_so_far(file);
+            EXPECT_EQ(read.ended_at.has_value(), !read.problem.empty());
+            for (const Timeline& step : read.trace.timelines.steps) {
+                ASSERT_EQ(step.ranks.size(), read.trace.schedule.ranks.size());
+                for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
+                    ASSERT_EQ(step.ranks[rank].size(), read.trace.schedule.ranks[rank].size());
+                }
+            }
+            with_steps += read.trace.timelines.steps.empty() ? 0 : 1;
+        } catch (const Error& error) {
+            EXPECT_NE(error.text(), "");
+        }
+    }
+    EXPECT_GT(with_steps, 100);
 }
 
 }  // namespace
