@@ -93,6 +93,9 @@ class TimelineView : public QAbstractScrollArea {
     const TimelineScene& scene() const { return scene_; }
     const ViewTransform& transform() const { return scene_.view; }
 
+    /// The action at a place of the viewport.
+    std::optional<SpanRef> span_at(QPoint position) const;
+
     /// Where a span lies on the viewport.
     QRect place_of(const SpanRef& ref) const { return rect_of(scene_, ref); }
 
@@ -128,7 +131,6 @@ class TimelineView : public QAbstractScrollArea {
 
     bool has_run() const { return scene_.has_run(); }
     const Twin& twin() const { return scene_.run->twin; }
-    std::optional<SpanRef> span_at(QPoint position) const;
     std::optional<int> rank_at(QPoint position) const;
     std::optional<int> rank_in_question() const;
     void set_view(const ViewTransform& view);
