@@ -15,10 +15,9 @@ constexpr int narrowest_ghost = 3;
 
 /// The longest of "F12", "F" that fits; empty if none does.
 QString label_for(const Action& action,
-                  const Palette& palette,
+                  const QString& letter,
                   const QFontMetrics& metrics,
                   int width) {
-    const QString letter = palette.style(action.op).letter;
     const QString whole = is_compute(action.op) ? letter + QString::number(action.micro_batch)
                           : has_micro_batch(action.op) ? QString::fromStdString(to_string(action))
                                                        : letter;
@@ -31,6 +30,13 @@ QString label_for(const Action& action,
 }
 
 }  // namespace
+
+RowPainter::RowPainter(QPainter& painter, const TimelineScene& scene)
+    : painter_(painter), scene_(scene) {
+    for (std::size_t op = 0; op < styles_.size(); ++op) {
+        styles_[op] = scene.palette.style(static_cast<Op>(op));
+    }
+}
 
 ViewTransform RowPainter::view_of(Side side, int step) const {
     return scene_.places.of(side, step).inside(scene_.view);
@@ -82,7 +88,7 @@ void RowPainter::paint_box(const Box& box,
                            const RowIndex& row,
                            const ViewTransform& view,
                            const QRect& at) {
-    const OpStyle style = palette().style(box.op);
+    const OpStyle& style = this->style(box.op);
     switch (box.kind) {
         case BoxKind::Coalesced:
             paint_coalesced(at, style, box.compute);
@@ -105,12 +111,12 @@ void RowPainter::paint_box(const Box& box,
 /// Many actions at once: the paler, the less of the time is compute.
 void RowPainter::paint_coalesced(const QRect& rect, const OpStyle& style, double compute) {
     const QColor& ground = scene_.overlay.bubbles ? palette().bubble_fill : palette().row;
-    OpStyle paler = style;
-    paler.fill = mixed(ground, style.fill, compute);
     if (rect.width() < narrowest_hatching) {
-        painter_.fillRect(rect, paler.fill);
+        painter_.fillRect(rect, mixed(ground, style.fill, compute));
         return;
     }
+    OpStyle paler = style;
+    paler.fill = mixed(ground, style.fill, compute);
     paler.hatch = mixed(ground, style.hatch, compute);
     paint_sample(painter_, rect, paler);
 }
@@ -136,7 +142,7 @@ void RowPainter::paint_label(const Action& action, const OpStyle& style, const Q
     }
     const QRect seen =
         rect.intersected(QRect(scene_.label_width, rect.y(), scene_.time_width(), rect.height()));
-    const QString text = label_for(action, palette(), metrics, seen.width());
+    const QString text = label_for(action, style.letter, metrics, seen.width());
     if (!text.isEmpty()) {
         painter_.setPen(style.text);
         painter_.drawText(seen, Qt::AlignCenter, text);
@@ -247,19 +253,25 @@ void RowPainter::paint_curve(const Band& band, Side side, int step, double pixel
         return rect.bottom() -
                static_cast<int>(std::lround(static_cast<double>(bytes.count) * pixels_per_byte));
     };
+    // Neighbours that look alike are one rectangle.
+    const QColor& color = side == Side::Measured ? palette().memory_fill : palette().memory_line;
+    QRect run;
     int last = 0;
     for (std::size_t i = 0; i < columns.size(); ++i) {
-        const int x = left + static_cast<int>(i);
         const int high = y_of(columns[i].most);
         const int low = y_of(columns[i].least);
-        if (side == Side::Measured) {
-            painter_.fillRect(x, high, 1, rect.bottom() - high, palette().memory_fill);
-        } else {
-            const int from = i == 0 ? high : std::min(high, last);
-            painter_.fillRect(x, from, 1, std::max(1, low - from + 1), palette().memory_line);
-            last = low;
+        const int from = side == Side::Measured || i == 0 ? high : std::min(high, last);
+        const int height =
+            side == Side::Measured ? rect.bottom() - high : std::max(1, low - from + 1);
+        last = low;
+        if (i > 0 && run.y() == from && run.height() == height) {
+            run.setWidth(run.width() + 1);
+            continue;
         }
+        painter_.fillRect(run, color);
+        run = QRect(left + static_cast<int>(i), from, 1, height);
     }
+    painter_.fillRect(run, color);
 }
 
 void paint_sample(QPainter& painter, const QRect& rect, const OpStyle& style) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include <QPainter>
 
 #include "gui/timeline_scene.h"
@@ -9,7 +11,7 @@ namespace pipetwin::gui {
 /// Paints what a rank has on the scene: its rows, its errors, its memory.
 class RowPainter {
   public:
-    RowPainter(QPainter& painter, const TimelineScene& scene) : painter_(painter), scene_(scene) {}
+    RowPainter(QPainter& painter, const TimelineScene& scene);
 
     void paint_row(const Row& row);
     void paint_errors(const Band& strip);
@@ -17,6 +19,7 @@ class RowPainter {
 
   private:
     const Palette& palette() const { return scene_.palette; }
+    const OpStyle& style(Op op) const { return styles_[static_cast<std::size_t>(op)]; }
     ViewTransform view_of(Side side, int step) const;
     void paint_ground(const Row& row, const QRect& rect, int step);
     void paint_box(const Box& box, const RowIndex& row, const ViewTransform& view, const QRect& at);
@@ -30,6 +33,7 @@ class RowPainter {
 
     QPainter& painter_;
     const TimelineScene& scene_;
+    std::array<OpStyle, op_count> styles_;  ///< looked up once: their contrasts take long
 };
 
 /// Hatching as in the rows, for the legend.
