@@ -7,8 +7,7 @@ namespace pipetwin::gui {
 MemoryRow::MemoryRow(const MemoryCurve& curve, int cells) {
     totals_.reserve(curve.size());
     for (const MemoryPoint& point : curve) {
-        totals_.push_back(point.use.total().count);
-        peak_ = std::max(peak_, point.use.total());
+        add_total(point.use.total());
     }
     if (curve.size() != 2 * static_cast<std::size_t>(cells)) {
         times_.reserve(curve.size());
@@ -16,14 +15,23 @@ MemoryRow::MemoryRow(const MemoryCurve& curve, int cells) {
             times_.push_back(point.time);
         }
     }
-    for (std::size_t i = 0; i < totals_.size(); ++i) {
-        const Bytes total{totals_[i]};
-        if (i % block == 0) {
-            of_block_.push_back({.least = total, .most = total});
-        }
-        ByteRange& range = of_block_.back();
-        range = {.least = std::min(range.least, total), .most = std::max(range.most, total)};
+}
+
+MemoryRow::MemoryRow(const std::vector<Bytes>& totals) {
+    totals_.reserve(totals.size());
+    for (const Bytes total : totals) {
+        add_total(total);
     }
+}
+
+void MemoryRow::add_total(Bytes total) {
+    if (totals_.size() % block == 0) {
+        of_block_.push_back({.least = total, .most = total});
+    }
+    ByteRange& range = of_block_.back();
+    range = {.least = std::min(range.least, total), .most = std::max(range.most, total)};
+    peak_ = std::max(peak_, total);
+    totals_.push_back(total.count);
 }
 
 /// The place of the last value that has begun by then; of those that have not, the first.

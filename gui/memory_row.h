@@ -29,6 +29,9 @@ class MemoryRow {
     /// From a curve of `footprint`; `cells` are those of the row.
     MemoryRow(const MemoryCurve& curve, int cells);
 
+    /// From a rank's `memory_totals`.
+    explicit MemoryRow(const std::vector<Bytes>& totals);
+
     bool empty() const { return totals_.empty(); }
     Bytes peak() const { return peak_; }
 
@@ -47,6 +50,7 @@ class MemoryRow {
   private:
     static constexpr std::size_t block = 64;
 
+    void add_total(Bytes total);
     std::size_t last_until(const RowIndex& row, Duration time) const;
     ByteRange of_values(std::size_t first, std::size_t last) const;
 

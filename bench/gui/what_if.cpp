@@ -1,0 +1,114 @@
+// How long a what-if takes from the slider to the run that is drawn, and a heat map.
+//
+//   build/release/bench/gui_what_if [repetitions]
+//
+// Processor time of one thread, medians of the repetitions, and what that is of the bar. The bar of
+// a what-if holds with painting, which is not in it.
+#include "bench/clocks.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "gui/heat_map.h"
+#include "gui/simulation_controller.h"
+#include "sim/simulate.h"
+
+namespace {
+
+using namespace pipetwin;
+using bench::seconds_of;
+
+/// Layers of 1 ms a part.
+Profile even_profile(int layers) {
+    Profile profile;
+    for (int i = 0; i < layers; ++i) {
+        LayerCost layer{.name = fmt::format("layer{}", i), .parameter_bytes = Bytes{4'000'000}};
+        for (const int size : {1, 2, 4, 8, 16, 32}) {
+            const Duration time = size * Duration{1'000'000};
+            const Bytes boundary{size * std::int64_t{1'000'000}};
+            layer.samples.push_back({.micro_batch_size = size,
+                                     .forward = time,
+                                     .backward_input = time,
+                                     .backward_weight = time,
+                                     .input = boundary,
+                                     .output = i + 1 < layers ? boundary : Bytes{},
+                                     .saved = 3 * boundary});
+        }
+        profile.layers.push_back(std::move(layer));
+    }
+    return profile;
+}
+
+gui::WhatIfSource source_of(int stages, int micro_batches, int batch) {
+    const Profile profile = even_profile(stages);
+    Scenario scenario = parse_scenario(
+        fmt::format("[model]\nkind = \"profile\"\nfile = \"none.json\"\n[training]\nbatch = {}\n"
+                    "[pipeline]\nstages = {}\nmicro_batches = {}\nschedule = \"1f1b\"\n"
+                    "[cluster]\nlink_gbps = 800\n",
+                    batch,
+                    stages,
+                    micro_batches),
+        "bench.toml");
+    Model model = scenario_model(scenario, &profile);
+    Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
+    auto run = std::make_shared<gui::RunData>();
+    run->planned = std::make_shared<const gui::PlannedRun>(
+        std::move(scenario), std::move(model), profile, std::move(plan));
+    return gui::WhatIfSource(std::move(run));
+}
+
+void print(const char* what, double bar, int repetitions, const std::function<void(int)>& once) {
+    std::vector<double> seconds;
+    once(0);  // memory is touched for the first time
+    for (int repetition = 1; repetition <= repetitions; ++repetition) {
+        const double begin = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+        once(repetition);
+        seconds.push_back(seconds_of(CLOCK_PROCESS_CPUTIME_ID) - begin);
+    }
+    std::ranges::sort(seconds);
+    const double median = seconds[seconds.size() / 2];
+    fmt::print("{:<44} {:8.2f} ms, {:5.2f} of the bar of {:.0f} ms\n",
+               what,
+               1e3 * median,
+               median / bar,
+               1e3 * bar);
+}
+
+void print_all(int repetitions) {
+    constexpr double frame = 0.016;
+    constexpr double map = 0.050;
+    for (const auto& [stages, micro_batches] : {std::pair(8, 32), {16, 128}, {64, 1024}}) {
+        const gui::WhatIfSource source = source_of(stages, micro_batches, micro_batches);
+        const std::string what =
+            fmt::format("slider to run, K = {}, M = {}", stages, micro_batches);
+        print(what.c_str(), frame, repetitions, [&](int repetition) {
+            gui::WhatIf settings = source.settings();
+            settings.latency_us = 1 + repetition;
+            const gui::WhatIfResult result = gui::simulate_what_if(source, settings);
+            PIPETWIN_EXPECT(result.run != nullptr, result.outcome.reason);
+        });
+    }
+    const gui::WhatIfSource source = source_of(16, 32, 32);
+    print("heat map, 16 x 32", map, repetitions, [&](int) {
+        const gui::HeatMap cells = gui::heat_map(source, source.settings());
+        PIPETWIN_EXPECT(cells.cells.size() == std::size_t{16} * 32, "the map is 16 x 32");
+    });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        print_all(std::max(1, argc > 1 ? std::atoi(argv[1]) : 11));
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "error: {}\n", error.what());
+        return 1;
+    }
+    return 0;
+}

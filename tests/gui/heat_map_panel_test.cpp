@@ -1,0 +1,109 @@
+#include "gui/heat_map_panel.h"
+
+#include <QComboBox>
+#include <QtTest>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/gui/what_if_runs.h"
+
+namespace pipetwin::gui {
+namespace {
+
+class HeatMapPanelTest : public testing::Test {
+  protected:
+    HeatMapPanelTest() {
+        panel.resize(800, 300);
+        panel.show();
+        QObject::connect(&panel, &HeatMapPanel::settled, [this] { ++settled; });
+        QObject::connect(&panel, &HeatMapPanel::chosen, [this](int stages, int micro_batches) {
+            chosen.emplace_back(stages, micro_batches);
+        });
+        const auto run = run_of(weighted_profile({1, 1, 1, 1, 1, 1}),
+                                {"training.batch = 8",
+                                 "pipeline.stages = 2",
+                                 "pipeline.micro_batches = 4",
+                                 "pipeline.recompute = \"none\"",
+                                 "cluster.memory_limit = \"60 MB\""},
+                                1);
+        source = std::make_shared<const WhatIfSource>(run);
+        panel.show_what_if(source, source->settings());
+        EXPECT_TRUE(QTest::qWaitFor([this] { return settled > 0; }));
+    }
+
+    Selection selection;
+    HeatMapPanel panel{&selection};
+    std::shared_ptr<const WhatIfSource> source;
+    int settled = 0;
+    std::vector<std::pair<int, int>> chosen;
+};
+
+TEST_F(HeatMapPanelTest, AClickTakesTheCell) {
+    const auto cell = panel.view().cell_of(3, 8);
+    ASSERT_TRUE(cell);
+    QTest::mouseClick(&panel.view(), Qt::LeftButton, {}, panel.view().place_of(*cell).center());
+    EXPECT_THAT(chosen, testing::ElementsAre(std::pair(3, 8)));
+}
+
+TEST_F(HeatMapPanelTest, KeysGoFromTheSettingsToACell) {
+    HeatMapView& view = panel.view();
+    EXPECT_EQ(view.focused_cell(), *view.cell_of(2, 4));
+    QTest::keyClick(&view, Qt::Key_Down);
+    QTest::keyClick(&view, Qt::Key_Right);
+    EXPECT_EQ(view.accessibleDescription(), view.sentence_of(*view.cell_of(3, 5)));
+    QTest::keyClick(&view, Qt::Key_Return);
+    EXPECT_THAT(chosen, testing::ElementsAre(std::pair(3, 5)));
+    for (int i = 0; i < 20; ++i) {
+        QTest::keyClick(&view, Qt::Key_Left);
+    }
+    EXPECT_EQ(view.focused_cell().column, 0U);
+}
+
+// GPipe on six stages with eight micro-batches of one sample: 5 / 13 are idle.
+TEST_F(HeatMapPanelTest, ACellSaysItsNumbersOrWhyItHasNone) {
+    HeatMapView& view = panel.view();
+    EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("bubble 38.5 %"));
+    EXPECT_TRUE(view.sentence_of(*view.cell_of(1, 8)).contains("rank 0 needs"));
+    EXPECT_TRUE(view.sentence_of(*view.cell_of(2, 4)).contains("(measured)"));
+}
+
+TEST_F(HeatMapPanelTest, OtherNumbersNeedNoOtherMap) {
+    settled = 0;
+    WhatIf settings = with_pieces(source->settings(), 4, 1);
+    panel.show_what_if(source, settings);
+    EXPECT_EQ(settled, 1) << "at once";
+    EXPECT_EQ(panel.view().focused_cell(), *panel.view().cell_of(4, 4));
+    settings.schedule = "1f1b";
+    panel.show_what_if(source, settings);
+    EXPECT_EQ(settled, 1);
+    EXPECT_TRUE(QTest::qWaitFor([this] { return settled > 1; }));
+}
+
+TEST_F(HeatMapPanelTest, ColoursGrowInLightness) {
+    int last = -1;
+    for (int i = 0; i <= 20; ++i) {
+        const int lightness = qGray(cividis(i / 20.0).rgb());
+        EXPECT_GT(lightness, last);
+        last = lightness;
+    }
+}
+
+// The brightest fitting cell is the best one.
+TEST_F(HeatMapPanelTest, CellsArePaintedByTheirValue) {
+    HeatMapView& view = panel.view();
+    const auto range = view.map().range(HeatValue::Throughput);
+    ASSERT_TRUE(range);
+    const QImage image = view.grab().toImage();
+    for (std::size_t row = 0; row < view.map().stages.size(); ++row) {
+        for (std::size_t column = 0; column < view.map().micro_batches.size(); ++column) {
+            const HeatCell& cell = view.map().at(row, column);
+            if (cell.fits() && cell.per_second == range->second) {
+                const QPoint corner = view.place_of({row, column}).topLeft() + QPoint(5, 5);
+                EXPECT_EQ(image.pixelColor(corner), cividis(1));
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::gui

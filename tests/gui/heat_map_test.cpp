@@ -1,0 +1,92 @@
+#include "gui/heat_map.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/gui/what_if_runs.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsSupersetOf;
+using testing::SizeIs;
+
+std::shared_ptr<const RunData> uneven_run(const std::string& limit) {
+    return run_of(weighted_profile({5, 1, 2, 7, 1, 1}),
+                  {"training.batch = 9",
+                   "pipeline.stages = 3",
+                   "pipeline.micro_batches = 4",
+                   "pipeline.schedule = \"1f1b\"",
+                   "pipeline.recompute = \"none\"",
+                   "cluster.link_gbps = 10",
+                   "cluster.memory_limit = \"" + limit + "\""});
+}
+
+TEST(HeatMap, EveryCellIsTheWhatIfOfItsNumbers) {
+    const WhatIfSource source(uneven_run("150 MB"));
+    WhatIf settings = source.settings();
+    settings.cost_scale = {1, 2, 1};
+    settings.partition = {1, 2, 3};
+    const HeatMap map = heat_map(source, settings);
+    EXPECT_THAT(map.stages, ElementsAre(1, 2, 3, 4, 5, 6));
+    EXPECT_THAT(map.micro_batches, SizeIs(9));
+    int fitting = 0;
+    for (std::size_t row = 0; row < map.stages.size(); ++row) {
+        for (std::size_t column = 0; column < map.micro_batches.size(); ++column) {
+            const HeatCell& cell = map.at(row, column);
+            const WhatIfOutcome outcome =
+                apply(source, at_cell(settings, map.stages[row], map.micro_batches[column]));
+            if (outcome.step == nullptr) {
+                EXPECT_EQ(cell.reason, outcome.reason);
+                continue;
+            }
+            EXPECT_EQ(cell.reason, outcome.step->over_limit);
+            EXPECT_EQ(cell.per_second, outcome.step->metrics.samples_per_second);
+            EXPECT_EQ(cell.bubble, outcome.step->metrics.bubble.total);
+            const Bytes most = std::ranges::max(outcome.step->peaks, {}, &MemoryUse::total).total();
+            EXPECT_EQ(cell.peak, most);
+            fitting += cell.fits() ? 1 : 0;
+        }
+    }
+    EXPECT_GT(fitting, 0);
+    EXPECT_LT(fitting, 6 * 9) << "the limit should be below what some cells need";
+}
+
+TEST(HeatMap, TheRangeIsThatOfTheCellsThatFit) {
+    const WhatIfSource source(uneven_run("150 MB"));
+    const HeatMap map = heat_map(source, source.settings());
+    const auto range = map.range(HeatValue::PeakMemory);
+    ASSERT_TRUE(range);
+    EXPECT_LE(range->second, 150e6);
+    EXPECT_LT(range->first, range->second);
+    const WhatIfSource none(uneven_run("1 MB"));
+    EXPECT_FALSE(heat_map(none, none.settings()).range(HeatValue::Bubble));
+}
+
+TEST(HeatMap, AStoppedMapIsEmpty) {
+    const WhatIfSource source(uneven_run("150 MB"));
+    const std::atomic<bool> stop = true;
+    EXPECT_TRUE(heat_map(source, source.settings(), &stop).empty());
+}
+
+TEST(SpreadNumbers, AreAllWhereThereAreFew) {
+    EXPECT_THAT(spread_numbers(1, 5, 8, {}), ElementsAre(1, 2, 3, 4, 5));
+    EXPECT_THAT(spread_numbers(4, 4, 8, {4}), ElementsAre(4));
+}
+
+TEST(SpreadNumbers, HaveBothEndsAndWhatHasToBeAmongThem) {
+    for (const int last : {7, 8, 9, 31, 100, 1024, 100'000}) {
+        const std::vector<int> numbers = spread_numbers(1, last, 8, {3, 7});
+        EXPECT_THAT(numbers, SizeIs(std::min(last, 8))) << last;
+        EXPECT_TRUE(std::ranges::is_sorted(numbers));
+        EXPECT_EQ(std::ranges::adjacent_find(numbers), numbers.end());
+        EXPECT_THAT(numbers, IsSupersetOf({1, 3, 7}));
+        EXPECT_EQ(numbers.back(), last);
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::gui

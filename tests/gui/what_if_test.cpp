@@ -1,0 +1,278 @@
+#include "gui/what_if.h"
+
+#include <algorithm>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/footprint.h"
+#include "sim/simulate.h"
+#include "tests/gui/canned.h"
+#include "tests/gui/planned.h"
+#include "tests/gui/what_if_runs.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::shared_ptr<const RunData> uniform_run(std::vector<std::string> keys = {}, int steps = 0) {
+    std::vector<std::string> all{"training.batch = 8",
+                                 "training.optimizer = \"sgd\"",
+                                 "pipeline.stages = 2",
+                                 "pipeline.micro_batches = 4",
+                                 "pipeline.recompute = \"none\""};
+    all.insert(all.end(), keys.begin(), keys.end());
+    return run_of(weighted_profile(std::vector<int>(12, 1)), all, steps);
+}
+
+Timeline timeline_of(const RunData& run) {
+    return run.twin.predicted.front().timeline();
+}
+
+TEST(WhatIf, UnchangedSettingsGiveThePredictionOfTheRun) {
+    const Profile uneven = weighted_profile({5, 1, 2, 7, 1, 1, 3, 2});
+    for (const char* const schedule : {"gpipe", "1f1b", "zb-h1", "zb-auto", "naive"}) {
+        const std::string micro_batches = schedule == std::string("naive") ? "1" : "4";
+        const auto run = run_of(uneven,
+                                {"training.batch = 7",
+                                 "pipeline.stages = 3",
+                                 "pipeline.micro_batches = " + micro_batches,
+                                 "pipeline.schedule = \"" + std::string(schedule) + "\"",
+                                 "pipeline.recompute = \"except-last\"",
+                                 "cluster.link_gbps = 10",
+                                 "cluster.link_latency_us = 20"});
+        const WhatIfSource source(run);
+        ASSERT_EQ(source.why_not(), "");
+        const WhatIfOutcome outcome = apply(source, source.settings());
+        ASSERT_NE(outcome.step, nullptr) << schedule << ": " << outcome.reason;
+        EXPECT_EQ(outcome.step->timeline, sim::simulate(run->planned->plan)) << schedule;
+        const auto shown = what_if_run(source, source.settings(), *outcome.step);
+        EXPECT_EQ(timeline_of(*shown), timeline_of(*run)) << schedule;
+    }
+}
+
+TEST(WhatIf, AWrittenPartitionIsKeptAsItIs) {
+    const auto run = uniform_run({"pipeline.partition = [3, 9]"});
+    const WhatIfSource source(run);
+    ASSERT_TRUE(source.settings().partition);
+    EXPECT_THAT(*source.settings().partition, ElementsAre(3, 9));
+    const WhatIfOutcome outcome = apply(source, source.settings());
+    ASSERT_NE(outcome.step, nullptr) << outcome.reason;
+    EXPECT_EQ(outcome.step->timeline, sim::simulate(run->planned->plan));
+}
+
+// GPipe, section 2.3: K - 1 of M + K - 1 parts of the pipeline time are idle, for equal stages and
+// free links; 1F1B has the same bubble (Megatron-LM, section 2.2).
+TEST(WhatIf, BubblesOfEqualStagesHaveTheirClosedForm) {
+    const WhatIfSource source(uniform_run());
+    for (const char* const schedule : {"gpipe", "1f1b"}) {
+        for (const int stages : {1, 2, 3, 4, 6, 12}) {
+            for (const int micro_batches : {1, 2, 4, 8}) {
+                WhatIf settings = with_pieces(source.settings(), stages, 1);
+                settings.micro_batches = micro_batches;
+                settings.schedule = schedule;
+                const WhatIfOutcome outcome = apply(source, settings);
+                ASSERT_NE(outcome.step, nullptr) << outcome.reason;
+                EXPECT_DOUBLE_EQ(outcome.step->metrics.bubble.total,
+                                 (stages - 1.0) / (micro_batches + stages - 1.0))
+                    << schedule << ", " << stages << " stages, " << micro_batches;
+            }
+        }
+    }
+}
+
+TEST(WhatIf, CostsOfAllStagesTwiceAsHighMakeThePipelineTwiceAsLong) {
+    const WhatIfSource source(uniform_run());
+    WhatIf settings = source.settings();
+    settings.cost_scale = {2, 2};
+    const WhatIfOutcome doubled = apply(source, settings);
+    const WhatIfOutcome as_known = apply(source, source.settings());
+    ASSERT_NE(doubled.step, nullptr) << doubled.reason;
+    EXPECT_EQ(doubled.step->metrics.makespan, 2 * as_known.step->metrics.makespan);
+}
+
+// One micro-batch on two stages: F0 F1 B1 B0 with two messages of `bytes / rate + latency`.
+TEST(WhatIf, LinksCostTheirLatencyAndTheirBandwidth) {
+    const WhatIfSource source(uniform_run());
+    WhatIf settings = source.settings();
+    settings.micro_batches = 1;
+    const Duration free = apply(source, settings).step->metrics.makespan;
+    settings.gigabytes_per_second = 1;  // 8 MB take 8 ms
+    settings.latency_us = 500;
+    const WhatIfOutcome slower = apply(source, settings);
+    ASSERT_NE(slower.step, nullptr) << slower.reason;
+    EXPECT_EQ(slower.step->metrics.makespan - free, 2 * Duration{8'500'000});
+}
+
+TEST(WhatIf, MoreMemoryThanThereIsIsAResultThatSaysSo) {
+    const WhatIfSource source(uniform_run({"cluster.memory_limit = \"50 MB\""}));
+    WhatIf settings = source.settings();
+    settings = with_pieces(settings, 12, 1);
+    settings.micro_batches = 8;
+    settings.schedule = "1f1b";
+    const WhatIfOutcome fits = apply(source, settings);
+    ASSERT_NE(fits.step, nullptr) << fits.reason;
+    EXPECT_EQ(fits.step->over_limit, "");
+    settings = with_pieces(settings, 1, 1);
+    settings.schedule = "gpipe";
+    const WhatIfOutcome over = apply(source, settings);
+    ASSERT_NE(over.step, nullptr) << over.reason;
+    EXPECT_THAT(over.step->over_limit, HasSubstr("rank 0 needs "));
+    EXPECT_THROW(check_memory(over.step->plan), std::exception);
+}
+
+TEST(WhatIf, WhatCannotBePlannedIsAReason) {
+    const WhatIfSource source(uniform_run());
+    WhatIf too_many = source.settings();
+    too_many.stages = 13;
+    EXPECT_THAT(apply(source, too_many).reason, HasSubstr("13"));
+    WhatIf one_chunk = source.settings();
+    one_chunk.schedule = "zb-v";
+    EXPECT_THAT(apply(source, one_chunk).reason, HasSubstr("two chunks"));
+    WhatIf scales = source.settings();
+    scales.cost_scale = {1, 2, 3};
+    EXPECT_THAT(apply(source, scales).reason, HasSubstr("3 scales"));
+    EXPECT_EQ(apply(source, scales).step, nullptr);
+    EXPECT_THAT(apply(source, scales).reason.find('\n'), std::string::npos);
+}
+
+// There are samples up to 8: 16 can be scaled, 32 cannot.
+TEST(WhatIf, SizesWithoutSamplesAreScaledOrRefusedAsTheProfileHasIt) {
+    const WhatIfSource source(uniform_run({"training.batch = 32"}));
+    WhatIf settings = source.settings();
+    settings.micro_batches = 2;
+    const WhatIfOutcome scaled = apply(source, settings);
+    ASSERT_NE(scaled.step, nullptr) << scaled.reason;
+    ASSERT_FALSE(scaled.step->plan->notes.empty());
+    EXPECT_THAT(scaled.step->plan->notes.front(), HasSubstr("no costs at micro-batch size 16"));
+    settings.micro_batches = 1;
+    EXPECT_THAT(apply(source, settings).reason, HasSubstr("32"));
+}
+
+TEST(WhatIf, RangesAreThoseOfModelBatchAndSchedule) {
+    const WhatIfSource source(uniform_run());
+    WhatIf settings = source.settings();
+    WhatIfRanges ranges = source.ranges(settings);
+    EXPECT_EQ(ranges.most_stages, 12);
+    EXPECT_EQ(ranges.most_micro_batches, 8);
+    EXPECT_THAT(ranges.chunks, ElementsAre(1));
+    settings.schedule = "zb-v";
+    EXPECT_THAT(source.ranges(settings).chunks, ElementsAre(2));
+    settings.schedule = "interleaved-1f1b";
+    settings.stages = 4;  // 12 layers: three chunks at the most
+    EXPECT_THAT(source.ranges(settings).chunks, testing::Contains(3));
+    EXPECT_THAT(source.ranges(settings).chunks, testing::Not(testing::Contains(4)));
+}
+
+TEST(WhatIf, EveryChunkCountOffersAPlanSomewhere) {
+    const WhatIfSource source(uniform_run());
+    for (const std::string& schedule : schedule_choices(source)) {
+        WhatIf settings = with_pieces(source.settings(), 2, 1);
+        settings.schedule = schedule;
+        for (const int chunks : source.ranges(settings).chunks) {
+            WhatIf chosen = with_pieces(settings, 2, chunks);
+            bool any = false;
+            for (const int micro_batches : {1, 2, 4, 8}) {
+                chosen.micro_batches = micro_batches;
+                any = any || apply(source, chosen).step != nullptr;
+            }
+            EXPECT_TRUE(any) << schedule << ", " << chunks
+                             << " chunks: " << apply(source, chosen).reason;
+        }
+    }
+}
+
+TEST(WhatIfRun, WhatWasMeasuredStaysWhereTheRowsAreTheSame) {
+    const auto run = uniform_run({"cluster.link_gbps = 8"}, 3);
+    const WhatIfSource source(run);
+    WhatIf settings = source.settings();
+    settings.gigabytes_per_second = 0.5;
+    settings.cost_scale = {1.5, 1};
+    const WhatIfOutcome outcome = apply(source, settings);
+    ASSERT_NE(outcome.step, nullptr) << outcome.reason;
+    const auto shown = what_if_run(source, settings, *outcome.step);
+    ASSERT_TRUE(shown->comparison);
+    EXPECT_EQ(shown->twin.measured.size(), 3U);
+
+    TimelineSet predicted;
+    predicted.steps = {outcome.step->timeline};
+    predicted.breakdown = outcome.step->breakdown;
+    TimelineSet measured;
+    for (const StepRows& step : run->twin.measured) {
+        measured.steps.push_back(step.timeline());
+    }
+    const Comparison expected = compare(predicted, measured);
+    const Comparison& found = *shown->comparison;
+    EXPECT_EQ(found.step.predicted, expected.step.predicted);
+    EXPECT_EQ(found.step.measured, expected.step.measured);
+    EXPECT_EQ(found.makespan.predicted, expected.makespan.predicted);
+    EXPECT_DOUBLE_EQ(found.predicted_bubble_total, expected.predicted_bubble_total);
+    ASSERT_EQ(found.actions.size(), expected.actions.size());
+    for (std::size_t i = 0; i < expected.actions.size(); ++i) {
+        EXPECT_EQ(found.actions[i].duration.predicted, expected.actions[i].duration.predicted);
+        EXPECT_EQ(found.actions[i].duration.measured, expected.actions[i].duration.measured);
+        EXPECT_EQ(found.actions[i].begin.predicted, expected.actions[i].begin.predicted);
+    }
+    ASSERT_EQ(found.by_op.size(), expected.by_op.size());
+    for (std::size_t i = 0; i < expected.by_op.size(); ++i) {
+        EXPECT_EQ(found.by_op[i].total.predicted, expected.by_op[i].total.predicted);
+    }
+}
+
+TEST(WhatIfRun, WhatWasMeasuredGoesWhereTheRowsDiffer) {
+    const WhatIfSource source(uniform_run({}, 2));
+    WhatIf settings = source.settings();
+    settings.micro_batches = 8;
+    const auto shown = what_if_run(source, settings, *apply(source, settings).step);
+    EXPECT_FALSE(shown->measured);
+    EXPECT_FALSE(shown->comparison);
+    EXPECT_THAT(shown->twin.measured, IsEmpty());
+    EXPECT_EQ(shown->micro_batches, 8);
+    ASSERT_NE(shown->planned, nullptr);
+    EXPECT_EQ(settings_of(*shown->planned).micro_batches, 8);
+}
+
+TEST(WhatIfRun, MemoryIsThatOfThePlan) {
+    const WhatIfSource source(uniform_run());
+    const WhatIfOutcome outcome = apply(source, source.settings());
+    const auto shown = what_if_run(source, source.settings(), *outcome.step);
+    const std::vector<MemoryUse> peaks = peak_memory(outcome.step->plan);
+    ASSERT_EQ(shown->predicted->memory.size(), peaks.size());
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+        EXPECT_EQ(shown->predicted->memory[rank].peak(), peaks[rank].total());
+    }
+}
+
+// The canned run is GPipe with F = 1 ms and B = 2 ms and free links, and an update behind it.
+TEST(WhatIf, ATraceAloneIsPlannedFromItsOwnMedians) {
+    const auto run = std::make_shared<const RunData>(canned_run({.ranks = 3, .micro_batches = 4}));
+    const WhatIfSource source(run);
+    ASSERT_EQ(source.why_not(), "");
+    EXPECT_EQ(source.settings().stages, 3);
+    EXPECT_THAT(source.note(), HasSubstr("medians"));
+    const WhatIfOutcome same = apply(source, source.settings());
+    ASSERT_NE(same.step, nullptr) << same.reason;
+    EXPECT_EQ(same.step->metrics.makespan, run->predicted->pipeline);
+    WhatIf more = source.settings();
+    more.micro_batches = 9;
+    const WhatIfOutcome outcome = apply(source, more);
+    ASSERT_NE(outcome.step, nullptr) << outcome.reason;
+    EXPECT_DOUBLE_EQ(outcome.step->metrics.bubble.total, 2.0 / 11);
+    more.stages = 2;
+    EXPECT_THAT(apply(source, more).reason, HasSubstr("its own 3 stages"));
+}
+
+TEST(WhatIf, AnUnknownOrderWithoutItsScenarioHasNone) {
+    RunData run = canned_run();
+    run.schedule_name = "mine.csv";
+    const WhatIfSource source(std::make_shared<const RunData>(std::move(run)));
+    EXPECT_THAT(source.why_not(), HasSubstr("mine.csv"));
+    EXPECT_EQ(apply(source, {}).reason, source.why_not());
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
