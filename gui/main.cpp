@@ -31,7 +31,7 @@ void leave_out_complaints(QtMsgType /*type*/,
 
 /// Everything at once and on this thread: nobody waits in front of the window.
 int write_screenshot(MainWindow& window, const Options& options) {
-    RunData run = options.run ? load_run(*options.run) : RunData{};
+    RunData run = options.runs.empty() ? RunData{} : load_runs(options.runs);
     for (const std::string& problem : run.problems) {
         std::cerr << problem << '\n';
     }
@@ -63,8 +63,8 @@ int run_program(int argc, char** argv, const Options& options) {
     if (options.screenshot) {
         return write_screenshot(window, options);
     }
-    if (options.run) {
-        window.open(*options.run);
+    if (!options.runs.empty()) {
+        window.open_all(options.runs);
     }
     window.show();
     return QApplication::exec();

@@ -63,10 +63,20 @@ QString name_of(const fs::path& path) {
     return to_text(last);
 }
 
-/// The one local path of a drop, "" if it is something else.
-QString dropped_path(const QMimeData& data) {
-    const QList<QUrl> urls = data.urls();
-    return urls.size() == 1 ? urls.front().toLocalFile() : QString();
+/// The local files of a drop; none if there is anything else among them.
+std::vector<fs::path> dropped_paths(const QMimeData& data) {
+    std::vector<fs::path> paths;
+    for (const QUrl& url : data.urls()) {
+        if (!url.isLocalFile()) {
+            return {};
+        }
+        paths.push_back(to_path(url.toLocalFile()));
+    }
+    return paths;
+}
+
+QString file_kinds() {
+    return MainWindow::tr("Traces and schedules (*.json *.json.gz *.csv);;All files (*)");
 }
 
 bool system_is_dark() {
@@ -208,8 +218,13 @@ void MainWindow::wait_for_workers() {
 }
 
 void MainWindow::open(const fs::path& path) {
-    step_->setText(tr("Reading %1 ...").arg(to_text(path)));
-    reading_.setFuture(QtConcurrent::run([path] { return load_run(path); }));
+    open_all({path});
+}
+
+void MainWindow::open_all(std::vector<fs::path> paths) {
+    step_->setText(tr("Reading %1 ...").arg(to_text(paths.back())));
+    paths_ = std::move(paths);
+    reading_.setFuture(QtConcurrent::run([paths = paths_] { return load_runs(paths); }));
 }
 
 void MainWindow::show_run(RunData run) {
@@ -293,14 +308,14 @@ void MainWindow::set_theme(Theme theme) {
 }
 
 void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
-    if (!dropped_path(*event->mimeData()).isEmpty()) {
+    if (!dropped_paths(*event->mimeData()).empty()) {
         event->acceptProposedAction();
     }
 }
 
 void MainWindow::dropEvent(QDropEvent* event) {
     event->acceptProposedAction();
-    open(to_path(dropped_path(*event->mimeData())));
+    open_all(dropped_paths(*event->mimeData()));
 }
 
 QWidget* MainWindow::build_header() {
@@ -351,10 +366,21 @@ void MainWindow::choose_folder() {
 }
 
 void MainWindow::choose_file() {
-    const QString chosen = QFileDialog::getOpenFileName(
-        this, tr("Open a trace"), {}, tr("Traces (*.trace.json *.json);;All files (*)"));
+    const QString chosen = QFileDialog::getOpenFileName(this, tr("Open a file"), {}, file_kinds());
     if (!chosen.isEmpty()) {
         open(to_path(chosen));
+    }
+}
+
+void MainWindow::choose_overlay() {
+    const QStringList chosen =
+        QFileDialog::getOpenFileNames(this, tr("Lay over what is shown"), {}, file_kinds());
+    std::vector<fs::path> paths = paths_;
+    for (const QString& file : chosen) {
+        paths.push_back(to_path(file));
+    }
+    if (!chosen.isEmpty()) {
+        open_all(std::move(paths));
     }
 }
 

@@ -48,6 +48,9 @@ class MainWindow : public QMainWindow {
     /// of it. The last call wins.
     void open(const std::filesystem::path& path);
 
+    /// The same of several, laid over each other.
+    void open_all(std::vector<std::filesystem::path> paths);
+
     /// Shows what was read. A run that holds no timeline leaves the one before it in place, below
     /// the banner.
     void show_run(RunData run);
@@ -118,6 +121,7 @@ class MainWindow : public QMainWindow {
 
     void choose_folder();
     void choose_file();
+    void choose_overlay();
     void choose_export();
     void remember(const std::filesystem::path& path);
     void show_banner(const QString& text);
@@ -135,6 +139,7 @@ class MainWindow : public QMainWindow {
     QSettings* settings_;
     Theme theme_ = Theme::Light;
     std::shared_ptr<const RunData> run_;
+    std::vector<std::filesystem::path> paths_;  ///< what it was read from
     QFutureWatcher<RunData> reading_;
 
     Selection* selection_;

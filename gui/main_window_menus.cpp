@@ -96,12 +96,15 @@ void MainWindow::build_file_menu() {
         menu, "open_file", tr("Open &trace file..."), {Qt::CTRL | Qt::SHIFT | Qt::Key_O}, [this] {
             choose_file();
         });
+    add_action(menu, "overlay", tr("&Lay a file over..."), {Qt::CTRL | Qt::Key_D}, [this] {
+        choose_overlay();
+    });
     recent_ = menu->addMenu(tr("Open &recent"));
     connect(recent_, &QMenu::aboutToShow, this, [this] { fill_recent_menu(); });
     fill_recent_menu();
     add_action(menu, "reload", tr("Re&load"), {Qt::Key_F5}, [this] {
-        if (!run_->empty()) {
-            open(run_->path);
+        if (!paths_.empty()) {
+            open_all(paths_);
         }
     });
     add_action(

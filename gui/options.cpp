@@ -44,12 +44,16 @@ const std::vector<std::string>& view_names() {
 
 ParsedOptions parse_options(std::vector<std::string> arguments) {
     CLI::App app{"Shows the predicted above the measured timeline of a run.", "pipetwin-gui"};
-    std::string run;
+    std::vector<std::string> runs;
     std::string screenshot;
     std::string size = "1280x800";
     std::string theme;
     std::string parsed_view;
-    app.add_option("run", run, "run folder or trace file")->option_text("[RUN or FILE]");
+    app.add_option("run",
+                   runs,
+                   "run folder, trace, schedule CSV or trace of PyTorch's profiler; several are laid "
+                   "over each other")
+        ->option_text("[RUN or FILE]...");
     app.add_option("--screenshot", screenshot, "write a PNG picture and end; needs no display")
         ->option_text("FILE");
     app.add_option("--size", size, "size of the window")->option_text("WxH")->check(check_size);
@@ -71,9 +75,7 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
         parsed.end = EarlyEnd{.exit_code = code == 0 ? 0 : usage_exit, .text = text.str()};
         return parsed;
     }
-    if (!run.empty()) {
-        parsed.options.run = run;
-    }
+    parsed.options.runs.assign(runs.begin(), runs.end());
     if (!screenshot.empty()) {
         parsed.options.screenshot = screenshot;
     }

@@ -6,20 +6,21 @@
 namespace pipetwin::gui {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(Options, NothingIsAWindowWithoutARun) {
     const ParsedOptions parsed = parse_options({});
     EXPECT_FALSE(parsed.end);
-    EXPECT_FALSE(parsed.options.run);
+    EXPECT_TRUE(parsed.options.runs.empty());
     EXPECT_FALSE(parsed.options.screenshot);
 }
 
 TEST(Options, AreAllRead) {
     const ParsedOptions parsed = parse_options(
-        {"runs/1", "--screenshot", "a.png", "--size", "1920x1080", "--theme", "dark"});
+        {"runs/1", "b.json", "--screenshot", "a.png", "--size", "1920x1080", "--theme", "dark"});
     ASSERT_FALSE(parsed.end);
-    EXPECT_EQ(parsed.options.run, "runs/1");
+    EXPECT_THAT(parsed.options.runs, ElementsAre("runs/1", "b.json"));
     EXPECT_EQ(parsed.options.screenshot, "a.png");
     EXPECT_EQ(parsed.options.width, 1920);
     EXPECT_EQ(parsed.options.height, 1080);
