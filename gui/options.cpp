@@ -49,10 +49,11 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     std::string size = "1280x800";
     std::string theme;
     std::string parsed_view;
-    app.add_option("run",
-                   runs,
-                   "run folder, trace, schedule CSV or trace of PyTorch's profiler; several are laid "
-                   "over each other")
+    app.add_option(
+           "run",
+           runs,
+           "run folder, trace, schedule CSV or trace of PyTorch's profiler; several are laid "
+           "over each other")
         ->option_text("[RUN or FILE]...");
     app.add_option("--screenshot", screenshot, "write a PNG picture and end; needs no display")
         ->option_text("FILE");

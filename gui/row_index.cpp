@@ -10,7 +10,7 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int spans_per_bin = 16;
-constexpr std::size_t fewest_bins = 64;  // of the coarsest level
+constexpr int fewest_spans = 64;  // of a row that has bins: of fewer each can be looked at
 constexpr std::uint8_t with_next_bit = 0x80;
 constexpr int micro_batch_bits = 16;
 constexpr std::uint32_t micro_batch_mask = 0xffff;
@@ -266,8 +266,8 @@ std::vector<WideBin> halved(const std::vector<WideBin>& bins) {
 
 void RowIndex::add_levels() {
     const std::int64_t length = last_end().count();
-    if (size() < spans_per_bin * static_cast<int>(fewest_bins) || length <= 0) {
-        return;  // few enough to be walked
+    if (size() < fewest_spans || length <= 0) {
+        return;
     }
     const std::int64_t bin = std::max<std::int64_t>(1, length / (size() / spans_per_bin));
     BinFiller filler(static_cast<std::size_t>(length / bin + 1), bin);
@@ -277,7 +277,7 @@ void RowIndex::add_levels() {
         filler.add(part_of(action(cell).op), ready_at, end(cell).count());
     }
     std::vector<WideBin> bins = filler.finish();
-    for (std::int64_t width = bin; bins.size() >= fewest_bins; width *= 2, bins = halved(bins)) {
+    for (std::int64_t width = bin;; width *= 2, bins = halved(bins)) {
         Level& level = levels_.emplace_back();
         level.bin = width;
         level.bins.resize(bins.size());
@@ -286,6 +286,9 @@ void RowIndex::add_levels() {
                 level.bins[i].of[part] =
                     static_cast<std::uint8_t>((bins[i].of[part] + 128U) / 256U);
             }
+        }
+        if (bins.size() == 1) {
+            return;
         }
     }
 }

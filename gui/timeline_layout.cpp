@@ -214,6 +214,27 @@ bool is_crowd(const CellRange& cells, int width) {
     return cells.last - cells.first > crowd * width;
 }
 
+/// The pixels that a row has something in, of those between 0 and `width`.
+struct PixelRange {
+    int left = 0;
+    int right = 0;
+
+    int width() const { return right - left; }
+};
+
+PixelRange pixels_of(const RowIndex& row,
+                     const CellRange& cells,
+                     const ViewTransform& view,
+                     int width) {
+    if (cells.last <= cells.first) {
+        return {};
+    }
+    const double first = std::floor(view.x_of(row.begin(cells.first)));
+    const double last = std::ceil(view.x_of(row.end(cells.last - 1)));
+    return {.left = static_cast<int>(std::clamp(first, 0.0, static_cast<double>(width))),
+            .right = static_cast<int>(std::clamp(last, 0.0, static_cast<double>(width)))};
+}
+
 /// The gap between ranks stays wider than the strip between the rows of a rank, so that it is seen
 /// what belongs together.
 RowMetrics metrics_for(double row_height, bool memory) {
@@ -436,14 +457,14 @@ Op main_op(const PerPart<float>& share) {
 /// Nothing where the bins are coarser than a pixel.
 std::optional<std::vector<Box>> boxes_from_bins(const RowIndex& row,
                                                 const ViewTransform& view,
-                                                int width) {
-    std::vector<RowIndex::Column> columns(static_cast<std::size_t>(width));
-    if (!row.columns(view.origin, view.ns_per_pixel, columns)) {
+                                                const PixelRange& pixels) {
+    std::vector<RowIndex::Column> columns(static_cast<std::size_t>(pixels.width()));
+    if (!row.columns(view.time_at(pixels.left), view.ns_per_pixel, columns)) {
         return std::nullopt;
     }
     std::vector<Box> boxes;
-    for (int x = 0; x < width; ++x) {
-        const PerPart<float>& share = columns[static_cast<std::size_t>(x)].share;
+    for (int x = pixels.left; x < pixels.right; ++x) {
+        const PerPart<float>& share = columns[static_cast<std::size_t>(x - pixels.left)].share;
         double compute = 0;
         for (int part = 0; is_compute(static_cast<RowPart>(part)); ++part) {
             compute += static_cast<double>(share.of[static_cast<std::size_t>(part)]);
@@ -467,8 +488,9 @@ std::optional<std::vector<Box>> boxes_from_bins(const RowIndex& row,
 
 std::vector<Box> boxes_of(const RowIndex& row, const ViewTransform& view, int width) {
     const CellRange cells = in_sight(row, view, 0, width);
-    if (is_crowd(cells, width)) {
-        if (auto boxes = boxes_from_bins(row, view, width)) {
+    const PixelRange pixels = pixels_of(row, cells, view, width);
+    if (is_crowd(cells, pixels.width())) {
+        if (auto boxes = boxes_from_bins(row, view, pixels)) {
             return *std::move(boxes);
         }
     }
@@ -488,12 +510,12 @@ namespace {
 std::vector<ErrorBar> crowded_error_bars(const RowIndex& predicted,
                                          const RowIndex& measured,
                                          const ViewTransform& view,
-                                         int width) {
+                                         const PixelRange& pixels) {
     std::vector<ErrorBar> bars;
-    int cell = measured.first_ending_after(view.time_at(0));
+    int cell = measured.first_ending_after(view.time_at(pixels.left));
     Duration expected_before = predicted.compute_before(cell);
     Duration length_before = measured.compute_before(cell);
-    for (int x = 0; x < width; ++x) {
+    for (int x = pixels.left; x < pixels.right; ++x) {
         cell = measured.first_ending_after(view.time_at(x + 1));
         const Duration expected = predicted.compute_before(cell) - expected_before;
         const Duration length = measured.compute_before(cell) - length_before;
@@ -518,8 +540,9 @@ std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
     };
     CellRange cells = in_sight(measured, view, 0, width);
     cells.last = std::min(cells.last, predicted.size());
-    if (is_crowd(cells, width) && measured.size() == predicted.size()) {
-        return crowded_error_bars(predicted, measured, view, width);
+    const PixelRange pixels = pixels_of(measured, cells, view, width);
+    if (is_crowd(cells, pixels.width()) && measured.size() == predicted.size()) {
+        return crowded_error_bars(predicted, measured, view, pixels);
     }
     std::vector<ErrorBar> bars;
     Duration expected{0};  // of all actions in the last bar

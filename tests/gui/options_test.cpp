@@ -55,7 +55,7 @@ TEST(Options, WrongOnesAreUsageErrors) {
     for (const auto& arguments : std::vector<std::vector<std::string>>{{"--theme", "pink"},
                                                                        {"--view", "nothing"},
                                                                        {"--nonsense"},
-                                                                       {"one", "two"},
+
                                                                        {"--screenshot"}}) {
         const ParsedOptions parsed = parse_options(arguments);
         ASSERT_TRUE(parsed.end) << arguments.front();

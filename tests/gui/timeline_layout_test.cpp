@@ -246,10 +246,11 @@ std::vector<Span> crowd(int spans) {
 }
 
 TEST(Boxes, ManySpansInAPixelAreCoalesced) {
-    const auto boxes = boxes_of(row_of(crowd(1'000)), one_us, 100);
+    const ViewTransform ten_a_pixel{.origin = Duration{0}, .ns_per_pixel = 100};
+    const auto boxes = boxes_of(row_of(crowd(1'000)), ten_a_pixel, 200);
     ASSERT_EQ(boxes.size(), 1U) << "all pixels look alike";
     EXPECT_EQ(boxes[0].kind, BoxKind::Coalesced);
-    EXPECT_EQ(boxes[0].width, 10);
+    EXPECT_EQ(boxes[0].width, 100);
     EXPECT_NEAR(boxes[0].compute, 0.6, 1e-9);
 }
 
