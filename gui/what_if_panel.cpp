@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include <QGridLayout>
 #include <QLabel>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QSignalBlocker>
 #include <QSlider>
 #include <QSpinBox>
@@ -43,15 +43,12 @@ double to_value(int step, double least, double most) {
     return least * std::pow(most / least, static_cast<double>(step - 1) / (log_steps - 1));
 }
 
-/// "-1.2 ms", "+3.4 ms".
-QString change_text(Duration now, Duration before) {
-    if (now == before) {
-        return QStringLiteral("\u00b10");
-    }
-    const QString sign = now < before ? QStringLiteral("\u2212") : QStringLiteral("+");
-    const double percent = 100 * (to_seconds(now) / to_seconds(before) - 1);
-    return sign + text_of(format_duration(std::chrono::abs(now - before))) +
-           QStringLiteral(" (%1 %)").arg(percent, 0, 'f', 1);
+/// "-1.2 %", "+3.4 %".
+QString change_text(double now, double before) {
+    const double percent = before > 0 ? 100 * (now / before - 1) : 0;
+    return QStringLiteral("%1%2 %")
+        .arg(percent < 0 ? QStringLiteral("\u2212") : QStringLiteral("+"))
+        .arg(std::abs(percent), 0, 'f', 1);
 }
 
 QLabel* line_of_text(QWidget* parent) {
@@ -119,6 +116,9 @@ WhatIfPanel::WhatIfPanel(Selection*, QWidget* parent)
     column->addWidget(results_);
     column->addWidget(note_);
     column->addStretch(1);
+    // Nothing of the controls may lie beyond the edge.
+    content->setMinimumWidth(controls_->minimumSizeHint().width() + 2 * margin);
+    setMinimumWidth(content->minimumWidth() + verticalScrollBar()->sizeHint().width());
     setWidget(content);
     connect(controller_, &SimulationController::source_changed, this, &WhatIfPanel::take_source);
     connect(controller_, &SimulationController::simulated, this, &WhatIfPanel::show_result);
@@ -188,7 +188,7 @@ WhatIfPanel::LogTurn WhatIfPanel::add_log_turn(QGridLayout* grid,
     turn.number->setRange(0, range.most);
     turn.number->setDecimals(2);
     turn.number->setStepType(QAbstractSpinBox::AdaptiveDecimalStepType);
-    turn.number->setSpecialValueText(tr("as in the run"));
+    turn.number->setSpecialValueText(tr("as it is"));
     turn.number->setSuffix(unit);
     turn.number->setKeyboardTracking(false);
     const int row = grid->rowCount();
@@ -534,9 +534,9 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
     const Metrics& now = step.metrics;
     const Metrics& before = own_ == nullptr ? now : own_->metrics;
     step_.value->setText(text_of(format_duration(now.step)));
-    step_.change->setText(change_text(now.step, before.step));
+    step_.change->setText(change_text(to_seconds(now.step), to_seconds(before.step)));
     pipeline_.value->setText(text_of(format_duration(now.makespan)));
-    pipeline_.change->setText(change_text(now.makespan, before.makespan));
+    pipeline_.change->setText(change_text(to_seconds(now.makespan), to_seconds(before.makespan)));
     bubble_.value->setText(tr("%1 %").arg(100 * now.bubble.total, 0, 'f', 1));
     const double points = 100 * (now.bubble.total - before.bubble.total);
     bubble_.change->setText(tr("%1%2 points")
@@ -545,11 +545,9 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
     const bool has_samples = now.samples_per_second.has_value();
     samples_.value->setText(has_samples ? QString::number(*now.samples_per_second, 'f', 1)
                                         : QStringLiteral("\u2013"));
-    samples_.change->setText(
-        has_samples && before.samples_per_second
-            ? tr("%1 %").arg(
-                  100 * (*now.samples_per_second / *before.samples_per_second - 1), 0, 'f', 1)
-            : QString());
+    samples_.change->setText(has_samples && before.samples_per_second
+                                 ? change_text(*now.samples_per_second, *before.samples_per_second)
+                                 : QString());
     constexpr std::size_t most_ranks = 8;
     QStringList peaks;
     QStringList limits;

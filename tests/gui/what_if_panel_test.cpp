@@ -74,7 +74,7 @@ TEST_F(WhatIfPanelTest, BeginsWithTheSettingsOfTheRunAndDrawsNothingAnew) {
     EXPECT_EQ(named<QSpinBox>("Stages (K)")->value(), 2);
     EXPECT_EQ(named<QSpinBox>("Micro-batches (M)")->value(), 4);
     EXPECT_EQ(named<QComboBox>("Schedule")->currentText(), "gpipe");
-    EXPECT_EQ(named<QDoubleSpinBox>("Link bandwidth")->text(), "as in the run");
+    EXPECT_EQ(named<QDoubleSpinBox>("Link bandwidth")->text(), "as it is");
     EXPECT_TRUE(drawn.empty());
     EXPECT_FALSE(panel.undo_stack()->canUndo());
     // Balanced is 1 1 1 1 | 4 4. With F = 4 and 8 and B twice that, T = 4 + 4 * 8 + 4 * 16 + 8 =
