@@ -26,6 +26,7 @@
 #include "gui/error_panel.h"
 #include "gui/export_view.h"
 #include "gui/finder.h"
+#include "gui/heat_map_panel.h"
 #include "gui/legend.h"
 #include "gui/minimap_view.h"
 #include "gui/op_table.h"
@@ -37,6 +38,7 @@
 #include "gui/timeline_accessible.h"
 #include "gui/timeline_view.h"
 #include "gui/track_panel.h"
+#include "gui/what_if_panel.h"
 #include "gui/why_panel.h"
 
 namespace pipetwin::gui {
@@ -95,6 +97,8 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       right_(new QTabWidget(this)),
       below_(new QTabWidget(this)),
       details_(new DetailsPanel(this)),
+      what_if_(new WhatIfPanel(selection_, this)),
+      heat_map_(new HeatMapPanel(selection_, this)),
       why_(new WhyPanel(selection_, this)),
       actions_(new OpTablePanel(selection_, this)),
       errors_(new ErrorPanel(selection_, this)),
@@ -123,6 +127,10 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
         details_->show_selection(*run_, selection_->span());
     });
     connect(selection_, &Selection::range_changed, this, &MainWindow::show_range);
+    connect(what_if_, &WhatIfPanel::run_changed, this, &MainWindow::draw_what_if);
+    connect(what_if_, &WhatIfPanel::settings_changed, this, &MainWindow::show_heat_map);
+    connect(what_if_, &WhatIfPanel::settled, this, &MainWindow::show_heat_map);
+    connect(heat_map_, &HeatMapPanel::chosen, what_if_, &WhatIfPanel::choose);
     connect(why_, &WhyPanel::chain_changed, timeline_, &TimelineView::set_chain);
     connect(why_, &WhyPanel::go_to, timeline_, &TimelineView::go_to);
     connect(actions_, &OpTablePanel::go_to, timeline_, &TimelineView::go_to);
@@ -157,10 +165,12 @@ MainWindow::~MainWindow() = default;
 /// Timeline below its minimap, panels at its right and below it.
 void MainWindow::build_panels() {
     add_panel(right_, details_, "step", tr("Step"));
+    add_panel(right_, what_if_, "what-if", tr("What if"));
     add_panel(right_, new TrackPanel(timeline_, this), "ranks", tr("Ranks"));
     add_panel(below_, why_, "why", tr("Why waiting"));
     add_panel(below_, actions_, "actions", tr("Actions"));
     add_panel(below_, errors_, "errors", tr("Errors"));
+    add_panel(below_, heat_map_, "heat-map", tr("Heat map"));
     add_panel(below_, critical_path_, "critical-path", tr("Critical path"));
     add_panel(below_, runs_, "runs", tr("Compare runs"));
     add_panel(below_, training_, "run", tr("Train"));
@@ -238,6 +248,8 @@ void MainWindow::show_run(RunData run) {
         run_ = std::make_shared<const RunData>(std::move(run));
         timeline_->show_run(run_);
         take_run(run_);
+        runs_->add(*run_);
+        what_if_->show_run(run_);
         right_->show();
         minimap_->show();
         below_->show();
@@ -262,7 +274,21 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     actions_->show_run(run_);
     errors_->show_run(run_);
     critical_path_->show_run(run_);
-    runs_->add(*run_);
+}
+
+/// The what-if takes the place of what is drawn; what is seen of it stays.
+void MainWindow::draw_what_if(const std::shared_ptr<const RunData>& run) {
+    if (run == nullptr || run == run_) {
+        return;
+    }
+    timeline_->update_run(run);
+    take_run(run);
+    show_step();
+    show_range();
+}
+
+void MainWindow::show_heat_map() {
+    heat_map_->show_what_if(what_if_->source(), what_if_->settings());
 }
 
 void MainWindow::mark_critical() {
@@ -294,6 +320,8 @@ void MainWindow::set_theme(Theme theme) {
     setStyleSheet(style_sheet(palette));
     timeline_->set_colors(palette);
     minimap_->set_colors(palette);
+    what_if_->set_colors(palette);
+    heat_map_->set_colors(palette);
     why_->set_colors(palette);
     actions_->set_colors(palette);
     errors_->set_colors(palette);

@@ -11,6 +11,7 @@
 #include <QScrollArea>
 #include <QSettings>
 #include <QTabWidget>
+#include <QUndoStack>
 #include <QVBoxLayout>
 
 #include "gui/finder.h"
@@ -18,6 +19,7 @@
 #include "gui/run_list.h"
 #include "gui/run_panel.h"
 #include "gui/timeline_view.h"
+#include "gui/what_if_panel.h"
 #include "gui/why_panel.h"
 
 namespace pipetwin::gui {
@@ -115,6 +117,20 @@ void MainWindow::build_file_menu() {
 
 void MainWindow::build_edit_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Edit"));
+    const auto add_undo = [&](QAction* action, const char* name, const QList<QKeySequence>& keys) {
+        action->setObjectName(QString::fromLatin1(name));
+        action->setShortcuts(keys);
+        menu->addAction(action);
+    };
+    QUndoStack* const undo = what_if_->undo_stack();
+    add_undo(undo->createUndoAction(this, tr("&Undo")), "undo", {Qt::CTRL | Qt::Key_Z});
+    add_undo(undo->createRedoAction(this, tr("&Redo")),
+             "redo",
+             {Qt::CTRL | Qt::SHIFT | Qt::Key_Z, Qt::CTRL | Qt::Key_Y});
+    add_action(menu, "reset", tr("As the run &was"), {Qt::CTRL | Qt::Key_R}, [this] {
+        what_if_->reset();
+    });
+    menu->addSeparator();
     add_action(menu, "search", tr("&Search..."), {Qt::Key_Slash, Qt::CTRL | Qt::Key_F}, [this] {
         search_->ask();
         search(search_->text());

@@ -37,8 +37,17 @@ std::string check_size(const std::string& text) {
 }  // namespace
 
 const std::vector<std::string>& view_names() {
-    static const std::vector<std::string> names{
-        "timeline", "step", "ranks", "why", "actions", "errors", "critical-path", "runs", "run"};
+    static const std::vector<std::string> names{"timeline",
+                                                "step",
+                                                "what-if",
+                                                "ranks",
+                                                "why",
+                                                "actions",
+                                                "errors",
+                                                "heat-map",
+                                                "critical-path",
+                                                "runs",
+                                                "run"};
     return names;
 }
 
