@@ -184,6 +184,7 @@ void MainWindow::build_panels() {
     down->addWidget(below_);
     down->setStretchFactor(0, 1);
     down->setCollapsible(0, false);
+    down->setSizes({5, 2});
     auto* const center = new QWidget(this);
     auto* const column = new QVBoxLayout(center);
     column->setContentsMargins(0, 0, 0, 0);

@@ -243,6 +243,9 @@ QString style_sheet(const Palette& palette) {
                "border: 1px solid white; background: black; }"
                "QAbstractItemView::indicator:checked, QCheckBox::indicator:checked { background: "
                "white; }"
+               "QSlider::groove:horizontal { height: 2px; background: white; }"
+               "QSlider::handle:horizontal { width: 12px; margin: -8px 0; background: white; }"
+               "QSlider::handle:horizontal:disabled { background: gray; }"
                "QTabBar::tab { border: 1px solid white; padding: 4px 10px; }"
                "QTabBar::tab:selected { background: white; color: black; }");
 }
