@@ -35,7 +35,6 @@
 #include "gui/run_panel.h"
 #include "gui/search.h"
 #include "gui/selection.h"
-#include "gui/timeline_accessible.h"
 #include "gui/timeline_view.h"
 #include "gui/track_panel.h"
 #include "gui/what_if_panel.h"
@@ -109,7 +108,6 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       step_(new QLabel(this)),
       range_(new QLabel(this)),
       live_(new QLabel(this)) {
-    TimelineAccessible::install();
     setAcceptDrops(true);
     setWindowTitle(tr("pipetwin"));
     build_panels();

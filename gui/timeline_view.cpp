@@ -14,6 +14,7 @@
 #include <QWheelEvent>
 
 #include "gui/action_details.h"
+#include "gui/timeline_accessible.h"
 
 namespace pipetwin::gui {
 
@@ -29,6 +30,7 @@ constexpr std::size_t most_views = 100;  // that can be gone back to
 
 TimelineView::TimelineView(Selection* selection, QWidget* parent)
     : QAbstractScrollArea(parent), selection_(selection) {
+    TimelineAccessible::install();  // before anybody asks, for the first answer is kept
     scene_.palette = palette_of(Theme::Light);
     setFrameShape(QFrame::NoFrame);
     setFocusPolicy(Qt::StrongFocus);

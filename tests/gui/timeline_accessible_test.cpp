@@ -10,7 +10,6 @@ namespace {
 class TimelineAccessibleTest : public testing::Test {
   protected:
     TimelineAccessibleTest() {
-        TimelineAccessible::install();
         view_.resize(1000, 500);
         view_.show_run(
             std::make_shared<const RunData>(canned_run({.micro_batches = 3, .jitter = 0.1})));
