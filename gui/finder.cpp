@@ -55,9 +55,9 @@ Finder::Finder(QWidget* parent)
     hide();
 }
 
-void Finder::ask(const QString& placeholder, std::vector<Entry> entries) {
+void Finder::ask(const QString& question, std::vector<Entry> entries) {
     entries_ = std::move(entries);
-    line_->setPlaceholderText(placeholder);
+    line_->setPlaceholderText(question);
     line_->clear();
     fill();
     const int width = std::min(finder_width, parentWidget()->width() - 40);

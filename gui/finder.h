@@ -25,8 +25,8 @@ class Finder : public QFrame {
 
     explicit Finder(QWidget* parent);
 
-    /// Shows itself with these entries to choose from.
-    void ask(const QString& placeholder, std::vector<Entry> entries);
+    /// Shows itself with these entries to choose from; the question stands in the empty line.
+    void ask(const QString& question, std::vector<Entry> entries);
 
     /// How many entries fit what was typed.
     int count() const;

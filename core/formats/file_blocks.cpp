@@ -5,47 +5,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/formats/open_file.h"
 
 namespace pipetwin {
 
 namespace {
-
-/// An open file, closed at the end of its life.
-class Source {
-  public:
-    // Non-blocking, so that opening a FIFO nobody writes to does not wait for ever.
-    explicit Source(const std::filesystem::path& file)
-        : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-    ~Source() {
-        if (descriptor_ >= 0) {
-            ::close(descriptor_);
-        }
-    }
-    Source(const Source&) = delete;
-    Source& operator=(const Source&) = delete;
-    Source(Source&&) = delete;
-    Source& operator=(Source&&) = delete;
-
-    bool is_open() const { return descriptor_ >= 0; }
-    int get() const { return descriptor_; }
-
-  private:
-    int descriptor_;
-};
-
-[[noreturn]] void refuse_io(const std::filesystem::path& file, std::string_view what) {
-    const int code = errno;
-    throw Error(ErrorKind::Io,
-                file.string(),
-                fmt::format("{}: {}", what, std::generic_category().message(code)));
-}
 
 void check_size(const std::filesystem::path& file, std::size_t size, std::size_t max_bytes) {
     if (size > max_bytes) {
@@ -60,7 +29,8 @@ void check_size(const std::filesystem::path& file, std::size_t size, std::size_t
 void read_blocks(const std::filesystem::path& file,
                  std::size_t max_bytes,
                  const std::function<void(std::string_view)>& take) {
-    const Source source(file);
+    // Non-blocking, so that opening a FIFO nobody writes to does not wait for ever.
+    const OpenFile source(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (!source.is_open()) {
         refuse_io(file, "cannot open");
     }

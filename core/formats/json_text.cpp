@@ -18,44 +18,15 @@
 #include "core/error.h"
 #include "core/formats/file_blocks.h"
 #include "core/formats/input_iterator.h"
+#include "core/formats/open_file.h"
 
 namespace pipetwin {
 
 namespace {
 
-/// An open file descriptor, closed at the end of its life.
-class File {
-  public:
-    File(const std::filesystem::path& path, int flags)
-        : descriptor_(::open(path.c_str(), flags, 0666)) {}
-    ~File() {
-        if (descriptor_ >= 0) {
-            ::close(descriptor_);
-        }
-    }
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    File(File&&) = delete;
-    File& operator=(File&&) = delete;
-
-    bool is_open() const { return descriptor_ >= 0; }
-    int get() const { return descriptor_; }
-
-    /// Some file systems report a full disk no earlier than here.
-    bool close() { return ::close(std::exchange(descriptor_, -1)) == 0; }
-
-  private:
-    int descriptor_;
-};
-
-[[noreturn]] void refuse_io(const std::filesystem::path& file, std::string_view what) {
-    const int code = errno;
-    throw Error(ErrorKind::Io,
-                file.string(),
-                fmt::format("{}: {}", what, std::generic_category().message(code)));
-}
-
-void write_all(const File& target, std::string_view content, const std::filesystem::path& file) {
+void write_all(const OpenFile& target,
+               std::string_view content,
+               const std::filesystem::path& file) {
     while (!content.empty()) {
         const ssize_t written = ::write(target.get(), content.data(), content.size());
         if (written < 0 && errno != EINTR) {
@@ -91,7 +62,7 @@ void write_file(const std::filesystem::path& file, std::string_view content) {
     if (type != std::filesystem::file_type::regular &&
         type != std::filesystem::file_type::not_found) {
         // A device or pipe is written to; renaming over it would put a file in its place.
-        File device(target, O_WRONLY | O_CLOEXEC);
+        OpenFile device(target, O_WRONLY | O_CLOEXEC);
         if (!device.is_open()) {
             refuse_io(file, "cannot write");
         }
@@ -99,7 +70,7 @@ void write_file(const std::filesystem::path& file, std::string_view content) {
         return;
     }
     std::filesystem::path temporary;
-    std::optional<File> beside;
+    std::optional<OpenFile> beside;
     for (int attempt = 0; !beside; ++attempt) {  // until a name is free
         temporary = target;
         temporary += fmt::format(".{}.{}.tmp", ::getpid(), attempt);

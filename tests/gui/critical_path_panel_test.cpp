@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
+#include "tests/gui/panels.h"
 #include "tests/gui/planned.h"
 #include "tests/support/plain_plan.h"
 
@@ -38,24 +39,11 @@ class CriticalPathPanelTest : public ::testing::Test {
         return planned_run(plan, {jittered_step(plan, random), jittered_step(plan, random)});
     }
 
-    void show_run(const std::shared_ptr<const RunData>& run) {
-        QSignalSpy settled(&panel_, &CriticalPathPanel::settled);
-        panel_.show_run(run);
-        if (settled.isEmpty()) {
-            ASSERT_TRUE(settled.wait(20'000));
-        }
-    }
+    void show_run(const std::shared_ptr<const RunData>& run) { show_settled(panel_, run); }
 
-    QTreeView* view(const char* name) {
-        for (QTreeView* const view : panel_.findChildren<QTreeView*>()) {
-            if (view->accessibleName() == QLatin1String(name)) {
-                return view;
-            }
-        }
-        return nullptr;
-    }
+    QTreeView* view(const char* name) { return list_of(panel_, name); }
 
-    std::string said() { return panel_.findChild<QLabel*>()->text().toStdString(); }
+    std::string said() { return sentence_in(panel_); }
 
     std::vector<SpanRef> critical_;
     Selection selection_;

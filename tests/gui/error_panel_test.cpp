@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
+#include "tests/gui/panels.h"
 
 namespace pipetwin::gui {
 namespace {
@@ -25,30 +26,16 @@ class ErrorPanelTest : public ::testing::Test {
         panel_.show();
     }
 
-    void show_run(const std::shared_ptr<const RunData>& run) {
-        QSignalSpy settled(&panel_, &ErrorPanel::settled);
-        panel_.show_run(run);
-        if (settled.isEmpty()) {
-            ASSERT_TRUE(settled.wait(20'000));
-        }
-        QApplication::processEvents();  // views that have just been shown lie where they belong
-    }
+    void show_run(const std::shared_ptr<const RunData>& run) { show_settled(panel_, run); }
 
     static std::shared_ptr<const RunData> jittered() {
         return std::make_shared<const RunData>(
             canned_run({.ranks = 3, .micro_batches = 4, .jitter = 0.1, .steps = 2}));
     }
 
-    QTreeView* view(const char* name) {
-        for (QTreeView* const view : panel_.findChildren<QTreeView*>()) {
-            if (view->accessibleName() == QLatin1String(name)) {
-                return view;
-            }
-        }
-        return nullptr;
-    }
+    QTreeView* view(const char* name) { return list_of(panel_, name); }
 
-    std::string said() { return panel_.findChild<QLabel*>()->text().toStdString(); }
+    std::string said() { return sentence_in(panel_); }
 
     Selection selection_;
     ErrorPanel panel_{&selection_};

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace pipetwin {
+
+/// An open file descriptor, closed at the end of its life.
+class OpenFile {
+  public:
+    /// `flags` as for open(2). Whether it worked says `is_open`, and why not errno.
+    OpenFile(const std::filesystem::path& path, int flags);
+    ~OpenFile();
+    OpenFile(const OpenFile&) = delete;
+    OpenFile& operator=(const OpenFile&) = delete;
+    OpenFile(OpenFile&&) = delete;
+    OpenFile& operator=(OpenFile&&) = delete;
+
+    bool is_open() const { return descriptor_ >= 0; }
+    int get() const { return descriptor_; }
+
+    /// Some file systems report a full disk no earlier than here.
+    bool close();
+
+  private:
+    int descriptor_;
+};
+
+/// Throws Error(Io) with `what` could not be done and the reason that stands in errno.
+[[noreturn]] void refuse_io(const std::filesystem::path& file, std::string_view what);
+
+}  // namespace pipetwin

@@ -1,0 +1,47 @@
+#ifndef PIPETWIN_TESTS_GUI_PANELS_H
+#define PIPETWIN_TESTS_GUI_PANELS_H
+
+#include <memory>
+#include <string>
+
+#include <QApplication>
+#include <QLabel>
+#include <QSignalSpy>
+#include <QTreeView>
+#include <QWidget>
+#include <gtest/gtest.h>
+
+#include "gui/run_data.h"
+
+namespace pipetwin::gui {
+
+// Shows `run` in `panel` and waits, for 20 s at most, until the panel has computed its figures and
+// its views lie where they belong.
+template <typename Panel>
+void show_settled(Panel& panel, const std::shared_ptr<const RunData>& run) {
+    QSignalSpy settled(&panel, &Panel::settled);
+    panel.show_run(run);
+    if (settled.isEmpty()) {
+        ASSERT_TRUE(settled.wait(20'000));
+    }
+    QApplication::processEvents();
+}
+
+// The list of `panel` whose accessible name is `name`; null if it has none.
+inline QTreeView* list_of(const QWidget& panel, const char* name) {
+    for (QTreeView* const view : panel.findChildren<QTreeView*>()) {
+        if (view->accessibleName() == QLatin1String(name)) {
+            return view;
+        }
+    }
+    return nullptr;
+}
+
+// What the first label of `panel` says.
+inline std::string sentence_in(const QWidget& panel) {
+    return panel.findChild<QLabel*>()->text().toStdString();
+}
+
+}  // namespace pipetwin::gui
+
+#endif  // PIPETWIN_TESTS_GUI_PANELS_H
