@@ -21,33 +21,28 @@ PIPETWIN_INLINE float fused(float x, float y, float z) {
     return __builtin_fmaf(x, y, z);
 }
 
-/// e^x for x up to 88, which is all that a softmax or a density needs; relative error below 2e-7 (3
-/// units in the last place). Below -87.3, where e^x is no normal number, the smallest normal
-/// number.
+/// -87.3, below which e^x is no normal number. Defined out of the compiler's sight: of a maximum
+/// with a number that it knows it makes a comparison and two selections in all that follows.
+extern const float smallest_exponent;
+
+/// e^x for x up to 88, which is all that a softmax or a density needs; relative error below
+/// 2e-7 + 2e-8 |x|. Below -87.3 the smallest normal number, nearly.
 ///
-/// x = n ln 2 + r with whole n and |r| <= ln 2 / 2, e^x = 2^n e^r. ln 2 is subtracted in two parts,
-/// the first of few bits, so that n times it is exact. e^r = 1 + r + r^2 p(r) with p the minimax
-/// polynomial for the relative error (3e-9).
+/// e^x = 2^(n + r) with n + r = x log2 e, whole n and |r| <= 1/2. 2^r by the minimax polynomial for
+/// the relative error (9e-8), as a tree, of which much can run at once; 2^n is a number whose only
+/// bits are n + 127 in the place of the exponent. The second error is that of log2 e.
 PIPETWIN_INLINE float exponential(float x) {
     constexpr float log2_e = 1.44269504F;
-    constexpr float ln2_high = 0.693359375F;
-    constexpr float ln2_low = -2.12194440e-4F;
-    constexpr float round_to_whole =
-        0x1.8p23F;  // adding it leaves the nearest whole number in the low bits
-    x = x < -87.3F ? -87.3F : x;
+    constexpr float round_to_whole = 0x1.8p23F + 127.0F;  // leaves n + 127 in the low bits
+    x = x < smallest_exponent ? smallest_exponent : x;
     const float shifted = fused(x, log2_e, round_to_whole);
-    const float n = shifted - round_to_whole;
-    const float r = fused(-n, ln2_low, fused(-n, ln2_high, x));
-    float e = 0.00138144711F;
-    e = fused(e, r, 0.00836878036F);
-    e = fused(e, r, 0.0416683941F);
-    e = fused(e, r, 0.166665201F);
-    e = fused(e, r, 0.499999934F);
-    e = fused(e, r, 1.0F);
-    e = fused(e, r, 1.0F);
-    const auto whole =
-        std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(round_to_whole);
-    return e * std::bit_cast<float>((whole + 127U) << 23U);
+    const float r = fused(x, log2_e, round_to_whole - shifted);
+    const float r2 = r * r;
+    const float low = fused(r, 0.693146978F, 1.0F);
+    const float middle = fused(r, 0.0555073374F, 0.240222421F);
+    const float high = fused(r, 0.00132647272F, 0.00967151269F);
+    const float e = fused(fused(high, r2, middle), r2, low);
+    return e * std::bit_cast<float>(std::bit_cast<std::uint32_t>(shifted) << 23U);
 }
 
 PIPETWIN_INLINE double exponential(double x) {
@@ -164,28 +159,58 @@ PIPETWIN_INLINE T sum_of(std::size_t n, F&& element) {
     return sum.total();
 }
 
-/// Bits of floats are ordered as whole numbers are, but for those of negative ones, which run the
-/// other way; turned round here, and turned back by the same.
-template <class Whole>
-PIPETWIN_INLINE Whole ordered(Whole bits) {
-    constexpr int sign = 8 * static_cast<int>(sizeof(Whole)) - 1;
-    return static_cast<Whole>(bits ^ ((bits >> sign) & std::numeric_limits<Whole>::max()));
-}
+/// The largest of many numbers; -infinity where none is a number. NaN is passed over: who needs to
+/// know finds it in the sum of the exponentials. Many maxima run beside each other, since one has
+/// to wait for the one before it.
+template <class C>
+class LaneMaximum {
+  public:
+    static constexpr std::size_t width = 4 * lanes<C>;
 
-/// The largest of x[0] ... x[n - 1]; n is at least 1. Where one is NaN, any of them. Found among
-/// whole numbers, of whose maxima, which are the same in any order, the compiler makes vector code.
+    LaneMaximum() { lane_.fill(-std::numeric_limits<C>::infinity()); }
+
+    /// Takes element(begin) ... element(end - 1).
+    template <class F>
+    PIPETWIN_INLINE void add(std::size_t begin, std::size_t end, F&& element) {
+        std::size_t i = begin;
+        for (; i + width <= end; i += width) {
+            take<width>(i, element);
+        }
+        for (; i + lanes<C> <= end; i += lanes<C>) {
+            take<lanes<C>>(i, element);
+        }
+        for (; i < end; ++i) {
+            take<1>(i, element);
+        }
+    }
+
+    PIPETWIN_INLINE C total() {
+        for (std::size_t half = width / 2; half > 0; half /= 2) {
+            for (std::size_t l = 0; l < half; ++l) {
+                lane_[l] = lane_[l + half] > lane_[l] ? lane_[l + half] : lane_[l];
+            }
+        }
+        return lane_[0];
+    }
+
+  private:
+    template <std::size_t count, class F>
+    PIPETWIN_INLINE void take(std::size_t begin, F&& element) {
+        for (std::size_t l = 0; l < count; ++l) {
+            const C value = element(begin + l);
+            lane_[l] = value > lane_[l] ? value : lane_[l];
+        }
+    }
+
+    std::array<C, width> lane_;
+};
+
+/// The largest of x[0] ... x[n - 1].
 template <class T>
 PIPETWIN_INLINE Computed<T> largest_of(const T* x, std::size_t n) {
-    using Whole =
-        std::conditional_t<sizeof(T) == 2,
-                           std::int16_t,
-                           std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>>;
-    Whole largest = std::numeric_limits<Whole>::min();
-    for (std::size_t i = 0; i < n; ++i) {
-        const Whole value = ordered(std::bit_cast<Whole>(x[i]));
-        largest = largest > value ? largest : value;
-    }
-    return computed(std::bit_cast<T>(ordered(largest)));
+    LaneMaximum<Computed<T>> largest;
+    largest.add(0, n, [x](std::size_t i) { return computed(x[i]); });
+    return largest.total();
 }
 
 }  // namespace pipetwin::exec

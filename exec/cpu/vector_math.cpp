@@ -1,0 +1,7 @@
+#include "exec/cpu/vector_math.h"
+
+namespace pipetwin::exec {
+
+const float smallest_exponent = -87.3F;
+
+}  // namespace pipetwin::exec
