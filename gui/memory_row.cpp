@@ -34,13 +34,15 @@ void MemoryRow::add_total(Bytes total) {
     totals_.push_back(total.count);
 }
 
-/// The place of the last value that has begun by then; of those that have not, the first.
-std::size_t MemoryRow::last_until(const RowIndex& row, Duration time) const {
+/// The place of the last value that has begun by then; of those that have not, the first. `near` is
+/// such a place of an earlier time.
+std::size_t MemoryRow::last_until(const RowIndex& row, Duration time, std::size_t near) const {
     if (!times_.empty()) {
-        const auto next = std::ranges::upper_bound(times_, time);
+        const auto next = std::upper_bound(
+            times_.begin() + static_cast<std::ptrdiff_t>(near), times_.end(), time);
         return next == times_.begin() ? 0 : static_cast<std::size_t>(next - times_.begin()) - 1;
     }
-    const int ending = row.first_ending_after(time);
+    const int ending = row.first_ending_after(time, static_cast<int>(near / 2));
     const bool begun = ending < row.size() && row.begin(ending) <= time;
     if (begun) {
         return 2 * static_cast<std::size_t>(ending);
@@ -81,7 +83,7 @@ std::vector<ByteRange> MemoryRow::columns(const RowIndex& row,
     columns.reserve(static_cast<std::size_t>(std::max(0, count)));
     std::size_t first = last_until(row, view.time_at(x));
     for (int i = 1; i <= count; ++i) {
-        const std::size_t last = last_until(row, view.time_at(x + i));
+        const std::size_t last = last_until(row, view.time_at(x + i), first);
         columns.push_back(of_values(first, last));
         first = last;
     }

@@ -51,7 +51,7 @@ class MemoryRow {
     static constexpr std::size_t block = 64;
 
     void add_total(Bytes total);
-    std::size_t last_until(const RowIndex& row, Duration time) const;
+    std::size_t last_until(const RowIndex& row, Duration time, std::size_t near = 0) const;
     ByteRange of_values(std::size_t first, std::size_t last) const;
 
     std::vector<std::int64_t> totals_;

@@ -11,9 +11,6 @@ namespace {
 
 constexpr int spans_per_bin = 16;
 constexpr int fewest_spans = 64;  // of a row that has bins: of fewer each can be looked at
-constexpr std::uint8_t with_next_bit = 0x80;
-constexpr int micro_batch_bits = 16;
-constexpr std::uint32_t micro_batch_mask = 0xffff;
 constexpr std::int64_t full = 65'280;  // a bin that is filled, while levels are made: 255 << 8
 
 }  // namespace
@@ -97,31 +94,6 @@ std::uint32_t RowIndex::shortened(std::int64_t length, std::size_t place) {
     return too_long;
 }
 
-std::int64_t RowIndex::length_at(std::uint32_t shortened, std::size_t place) const {
-    return shortened != too_long ? shortened : long_ones_.at(place);
-}
-
-Action RowIndex::action(int cell) const {
-    const unsigned op = ops_[at(cell)];
-    const std::uint32_t place = places_[at(cell)];
-    return {.op = static_cast<Op>(op & ~unsigned{with_next_bit}),
-            .stage = stages_[place >> static_cast<unsigned>(micro_batch_bits)],
-            .micro_batch = static_cast<int>(place & micro_batch_mask),
-            .with_next = (op & with_next_bit) != 0};
-}
-
-Duration RowIndex::ready(int cell) const {
-    return begin(cell) + Duration{length_at(waits_[at(cell)], 2 * at(cell) + 1)};
-}
-
-Duration RowIndex::end(int cell) const {
-    return begin(cell) + Duration{length_at(lengths_[at(cell)], 2 * at(cell))};
-}
-
-Span RowIndex::operator[](int cell) const {
-    return {.action = action(cell), .begin = begin(cell), .ready = ready(cell), .end = end(cell)};
-}
-
 std::vector<Span> RowIndex::spans() const {
     std::vector<Span> spans;
     spans.reserve(begins_.size());
@@ -131,18 +103,30 @@ std::vector<Span> RowIndex::spans() const {
     return spans;
 }
 
-int RowIndex::first_ending_after(Duration time) const {
-    // Of spans that follow each other only the last one that begins before can end after.
-    const auto next = std::ranges::upper_bound(begins_, time.count());
+int RowIndex::first_ending_after(Duration time, int near) const {
+    // Steps that double, from where it may be; then halves of the last one.
+    const std::int64_t wanted = time.count();
+    std::size_t low = at(near);
+    std::size_t stride = 1;
+    while (low + stride < begins_.size() && begins_[low + stride] <= wanted) {
+        low += stride;
+        stride *= 2;
+    }
+    const std::size_t high = std::min(begins_.size(), low + stride);
+    const auto next =
+        std::upper_bound(begins_.begin() + static_cast<std::ptrdiff_t>(std::min(low, high)),
+                         begins_.begin() + static_cast<std::ptrdiff_t>(high),
+                         wanted);
     auto cell = static_cast<int>(next - begins_.begin());
-    while (cell > 0 && end(cell - 1) > time) {
+    // Of spans that follow each other only the last one that begins before can end after.
+    while (cell > near && end(cell - 1) > time) {
         --cell;
     }
     return cell;
 }
 
 void RowIndex::add_to(Sums& sums, int cell) const {
-    const Op op = static_cast<Op>(ops_[at(cell)] & ~unsigned{with_next_bit});
+    const Op op = this->op(cell);
     const Duration length{length_at(lengths_[at(cell)], 2 * at(cell))};
     const Duration wait{length_at(waits_[at(cell)], 2 * at(cell) + 1)};
     sums.parts[RowPart::Wait] += wait;
@@ -173,7 +157,7 @@ PartTimes RowIndex::before(Duration time) const {
     if (cell < size() && begin(cell) < time) {
         const Duration waited = std::min(time, ready(cell)) - begin(cell);
         sums.parts[RowPart::Wait] += waited;
-        sums.parts[part_of(action(cell).op)] += time - begin(cell) - waited;
+        sums.parts[part_of(op(cell))] += time - begin(cell) - waited;
     }
     return sums.parts;
 }
@@ -187,15 +171,23 @@ PartTimes RowIndex::between(Duration begin, Duration end) const {
     return times;
 }
 
-Duration RowIndex::compute_before(int cell) const {
-    if (empty()) {
-        return {};
+Duration RowIndex::compute_between(int first, int last) const {
+    Duration sum{0};
+    const auto add_up_to = [&](int end) {
+        for (; first < end; ++first) {
+            const std::int64_t length = length_at(lengths_[at(first)], 2 * at(first));
+            sum += Duration{pipetwin::is_compute(op(first)) ? length : 0};
+        }
+    };
+    const int first_block = (first + block - 1) / block;
+    const int last_block = last / block;
+    if (first_block < last_block) {
+        add_up_to(first_block * block);
+        sum += sums_[at(last_block)].compute - sums_[at(first_block)].compute;
+        first = last_block * block;
     }
-    Sums sums = sums_[at(cell / block)];
-    for (int i = cell / block * block; i < cell; ++i) {
-        add_to(sums, i);
-    }
-    return sums.compute;
+    add_up_to(last);
+    return sum;
 }
 
 namespace {
@@ -274,7 +266,7 @@ void RowIndex::add_levels() {
     for (int cell = 0; cell < size(); ++cell) {
         const std::int64_t ready_at = ready(cell).count();
         filler.add(RowPart::Wait, begins_[at(cell)], ready_at);
-        filler.add(part_of(action(cell).op), ready_at, end(cell).count());
+        filler.add(part_of(op(cell)), ready_at, end(cell).count());
     }
     std::vector<WideBin> bins = filler.finish();
     for (std::int64_t width = bin;; width *= 2, bins = halved(bins)) {

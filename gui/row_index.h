@@ -65,24 +65,33 @@ class RowIndex {
     int size() const { return static_cast<int>(begins_.size()); }
     bool empty() const { return begins_.empty(); }
 
-    Span operator[](int cell) const;
+    Span operator[](int cell) const {
+        return {
+            .action = action(cell), .begin = begin(cell), .ready = ready(cell), .end = end(cell)};
+    }
+    Op op(int cell) const { return static_cast<Op>(ops_[at(cell)] & ~unsigned{with_next_bit}); }
     Action action(int cell) const;
     Duration begin(int cell) const { return Duration{begins_[at(cell)]}; }
-    Duration ready(int cell) const;
-    Duration end(int cell) const;
+    Duration ready(int cell) const {
+        return begin(cell) + Duration{length_at(waits_[at(cell)], 2 * at(cell) + 1)};
+    }
+    Duration end(int cell) const {
+        return begin(cell) + Duration{length_at(lengths_[at(cell)], 2 * at(cell))};
+    }
     bool takes_time(int cell) const { return lengths_[at(cell)] > 0; }
 
     /// The last end; zero where there is none.
     Duration last_end() const { return empty() ? Duration{0} : end(size() - 1); }
 
-    /// `size()` where none does.
-    int first_ending_after(Duration time) const;
+    /// `size()` where none does. Found fast where it is `near` or soon after it, which is no later
+    /// than the one that is looked for.
+    int first_ending_after(Duration time, int near = 0) const;
 
     /// How long each part lasts between two times.
     PartTimes between(Duration begin, Duration end) const;
 
-    /// The sum of end - begin over the F, B, I, W and R before a cell (up to `size()`).
-    Duration compute_before(int cell) const;
+    /// The sum of end - begin over the F, B, I, W and R of the cells from `first` up to `last`.
+    Duration compute_between(int first, int last) const;
 
     /// Shares of a stretch of time by part, from 0 to 1, taken from the coarsest bins that are no
     /// longer than the stretch; false where even the finest are longer: then its spans are few
@@ -108,6 +117,9 @@ class RowIndex {
         Duration compute{};
     };
     static constexpr int block = 64;
+    static constexpr std::uint8_t with_next_bit = 0x80;
+    static constexpr int micro_batch_bits = 16;
+    static constexpr std::uint32_t micro_batch_mask = 0xffff;
 
     static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
     void add(const Span& span);
@@ -119,7 +131,9 @@ class RowIndex {
     /// A length that is too long for 32 bits stands in `long_ones_`, by its place.
     static constexpr std::uint32_t too_long = 0xffffffffU;
     std::uint32_t shortened(std::int64_t length, std::size_t place);
-    std::int64_t length_at(std::uint32_t shortened, std::size_t place) const;
+    std::int64_t length_at(std::uint32_t shortened, std::size_t place) const {
+        return shortened != too_long ? shortened : long_ones_.at(place);
+    }
 
     std::vector<std::int64_t> begins_;
     std::vector<std::uint32_t> lengths_;  ///< begin to end
@@ -131,5 +145,13 @@ class RowIndex {
     std::vector<Sums> sums_;                                   ///< before each block
     std::vector<Level> levels_;                                ///< the finest first
 };
+
+inline Action RowIndex::action(int cell) const {
+    const std::uint32_t place = places_[at(cell)];
+    return {.op = op(cell),
+            .stage = stages_[place >> static_cast<unsigned>(micro_batch_bits)],
+            .micro_batch = static_cast<int>(place & micro_batch_mask),
+            .with_next = (ops_[at(cell)] & with_next_bit) != 0};
+}
 
 }  // namespace pipetwin::gui

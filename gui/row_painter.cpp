@@ -34,8 +34,8 @@ int digits_of(int number) {
 
 }  // namespace
 
-RowPainter::RowPainter(QPainter& painter, const TimelineScene& scene)
-    : painter_(painter), scene_(scene) {
+RowPainter::RowPainter(QPainter& painter, PixelCanvas& canvas, const TimelineScene& scene)
+    : painter_(painter), canvas_(canvas), scene_(scene) {
     for (std::size_t op = 0; op < styles_.size(); ++op) {
         styles_[op] = scene.palette.style(static_cast<Op>(op));
     }
@@ -53,53 +53,38 @@ ViewTransform RowPainter::view_of(Side side, int step) const {
 void RowPainter::paint_row(const Row& row) {
     const QRect rect = scene_.rect_at(row.y, row.height);
     const TimelineScene::Steps steps = scene_.steps_in_sight();
-    PixelCanvas crowd(painter_, rect);
-    std::vector<std::pair<int, std::vector<Box>>> boxes_of_step;
+    const bool has_names = rect.height() >= painter_.fontMetrics().ascent();
+    std::vector<Box> wide;
+    canvas_.begin_row(rect.y(), rect.height());
     for (int step = steps.first; step <= steps.last; ++step) {
         const RowIndex* const spans = scene_.run->twin.row(row.side, step, row.rank);
         if (spans == nullptr) {
             continue;
         }
-        paint_ground(row, rect, step, crowd);
-        auto boxes = boxes_of(*spans, view_of(row.side, step), scene_.time_width());
-        for (const Box& box : boxes) {
-            paint_plain(box, rect, crowd);
-        }
-        std::erase_if(boxes, [](const Box& box) { return box.width < narrowest_hatching; });
-        boxes_of_step.emplace_back(step, std::move(boxes));
-    }
-    crowd.finish();
-    for (const auto& [step, boxes] : boxes_of_step) {
-        const RowIndex& spans = *scene_.run->twin.row(row.side, step, row.rank);
-        const ViewTransform view = view_of(row.side, step);
-        for (const Box& box : boxes) {
-            paint_box(
-                box, spans, view, QRect(rect.x() + box.x, rect.y(), box.width, rect.height()));
+        paint_ground(row, step);
+        boxes_of(*spans, view_of(row.side, step), scene_.time_width(), boxes_);
+        for (const Box& box : boxes_) {
+            fill_box(box, rect);
+            if (box.width >= narrowest_hatching) {
+                wide.push_back(box);
+                if (has_names && box.kind == BoxKind::Action) {
+                    const QRect seen =
+                        QRect(rect.x() + box.x, rect.y(), box.width, rect.height()) & rect;
+                    named_.push_back({.action = spans->action(box.cell), .seen = seen});
+                }
+            }
         }
         if (scene_.mode == Mode::Ghost && row.side == Side::Measured) {
-            paint_ghosts(row, rect, step);
+            ghosts_.emplace_back(row, step);
         }
     }
-}
-
-/// The colour of a box, without what needs room: hatching and letters.
-void RowPainter::paint_plain(const Box& box, const QRect& row, PixelCanvas& canvas) {
-    const int x = row.x() + box.x;
-    const bool idle = box.kind == BoxKind::Wait && scene_.overlay.bubbles;
-    const QColor color = idle                        ? palette().bubble_fill
-                         : box.kind == BoxKind::Wait ? palette().wait_fill
-                         : box.kind == BoxKind::Coalesced
-                             ? mixed(ground(), style(box.op).fill, box.compute)
-                             : style(box.op).fill;
-    canvas.fill(x, row.y(), box.width, row.height(), color);
-    const double parting = box.kind == BoxKind::Action ? parting_share(box.width) : 0;
-    if (parting > 0 && box.width < narrowest_hatching) {
-        canvas.fill(x + box.width - 1,
-                    row.y(),
-                    1,
-                    row.height(),
-                    mixed(color, Qt::black, parting_darkness * parting));
+    for (const Box& box : wide) {
+        hatch_box(box, rect);
     }
+    for (const Box& box : wide) {
+        paint_parting(box, rect);
+    }
+    canvas_.end_row();
 }
 
 /// On which actions that share pixels fade.
@@ -107,69 +92,86 @@ const QColor& RowPainter::ground() const {
     return scene_.overlay.bubbles ? palette().bubble_fill : palette().row;
 }
 
-/// The row's ground reaches from the start of the step to the end of this side's step, so that the
-/// two sides' lengths can be compared at their right ends.
-void RowPainter::paint_ground(const Row& row, const QRect& rect, int step, PixelCanvas& canvas) {
-    const StepPlace& place = scene_.places.of(row.side, step);
-    const Duration length = scene_.run->twin.step(row.side, step)->length;
-    const int left = scene_.x_of(place.on_axis(Duration{0}));
-    const int right = scene_.x_of(place.on_axis(length));
-    if (right <= left) {
-        return;
+/// The colour of many actions at once: the paler, the less of the time is compute.
+QRgb RowPainter::faded(Op op, double compute) {
+    std::vector<QRgb>& known = faded_[static_cast<std::size_t>(op)];
+    if (known.empty()) {
+        for (int shade = 0; shade <= shades; ++shade) {
+            known.push_back(
+                mixed(ground(), style(op).fill, static_cast<double>(shade) / shades).rgb());
+        }
     }
-    if (scene_.overlay.bubbles) {
-        paint_idle(QRect(left, rect.y(), right - left, rect.height()));
-    } else {
-        canvas.fill(left, rect.y(), right - left, rect.height(), palette().row);
-    }
+    return known[static_cast<std::size_t>(compute * shades + 0.5)];
 }
 
-void RowPainter::paint_idle(const QRect& rect) {
-    painter_.fillRect(rect, palette().bubble_fill);
-    painter_.setBrushOrigin(0, rect.y());
-    painter_.fillRect(rect, QBrush(palette().bubble_hatch, Qt::FDiagPattern));
-}
-
-void RowPainter::paint_box(const Box& box,
-                           const RowIndex& row,
-                           const ViewTransform& view,
-                           const QRect& at) {
-    const OpStyle& style = this->style(box.op);
+QRgb RowPainter::fill_of(const Box& box) {
     switch (box.kind) {
         case BoxKind::Coalesced:
-            hatch_coalesced(at, style, box.compute);
-            return;
+            return faded(box.op, box.compute);
         case BoxKind::Wait:
-            if (scene_.overlay.bubbles) {
-                paint_idle(at);
-            } else {
-                paint_wait(painter_, at, palette());
-            }
-            return;
+            return (scene_.overlay.bubbles ? palette().bubble_fill : palette().wait_fill).rgb();
         case BoxKind::Action:
             break;
     }
-    paint_sample(painter_, at, style);
-    paint_parting(view.x_of(row.end(box.cell)) - view.x_of(row.ready(box.cell)), style, at);
-    paint_label(row.action(box.cell), style, at);
+    return style(box.op).fill.rgb();
 }
 
-/// Many actions at once: the paler, the less of the time is compute. Their colour is there already.
-void RowPainter::hatch_coalesced(const QRect& rect, const OpStyle& style, double compute) {
-    OpStyle paler = style;
-    paler.fill = mixed(ground(), style.fill, compute);
-    paler.hatch = mixed(ground(), style.hatch, compute);
-    paint_sample(painter_, rect, paler);
+/// The row's ground reaches from the start of the step to the end of this side's step, so that the
+/// two sides' lengths can be compared at their right ends.
+void RowPainter::paint_ground(const Row& row, int step) {
+    const StepPlace& place = scene_.places.of(row.side, step);
+    const Duration length = scene_.run->twin.step(row.side, step)->length;
+    const int left = scene_.x_of(place.on_axis(Duration{0}));
+    const int width = scene_.x_of(place.on_axis(length)) - left;
+    if (width <= 0) {
+        return;
+    }
+    canvas_.fill_in_row(left, width, ground().rgb());
+    if (scene_.overlay.bubbles) {
+        canvas_.hatch_in_row(left, width, palette().bubble_hatch.rgb(), Qt::FDiagPattern, 0);
+    }
+}
+
+void RowPainter::fill_box(const Box& box, const QRect& row) {
+    const QRgb color = fill_of(box);
+    canvas_.fill_in_row(row.x() + box.x, box.width, color);
+    if (box.kind == BoxKind::Action && box.width < narrowest_hatching) {
+        paint_parting(box, row);
+    }
+}
+
+void RowPainter::hatch_box(const Box& box, const QRect& row) {
+    const int x = row.x() + box.x;
+    const OpStyle& style = this->style(box.op);
+    switch (box.kind) {
+        case BoxKind::Coalesced:
+            canvas_.hatch_in_row(x,
+                                 box.width,
+                                 mixed(ground(), style.hatch, box.compute).rgb(),
+                                 style.pattern,
+                                 x);
+            return;
+        case BoxKind::Wait:
+            canvas_.hatch_in_row(
+                x,
+                box.width,
+                (scene_.overlay.bubbles ? palette().bubble_hatch : palette().wait_hatch).rgb(),
+                Qt::FDiagPattern,
+                0);
+            return;
+        case BoxKind::Action:
+            canvas_.hatch_in_row(x, box.width, style.hatch.rgb(), style.pattern, x);
+            return;
+    }
 }
 
 /// A line that parts an action from the next. It fades with the width: at a few pixels per action
 /// rounding would make some lines appear and others not, in a pattern that means nothing.
-void RowPainter::paint_parting(double width, const OpStyle& style, const QRect& rect) {
-    const double share = parting_share(width);
-    if (share > 0) {
-        QColor color = mixed(style.fill, Qt::black, parting_darkness);
-        color.setAlphaF(static_cast<float>(share));
-        painter_.fillRect(rect.right(), rect.y(), 1, rect.height(), color);
+void RowPainter::paint_parting(const Box& box, const QRect& row) {
+    const double share = parting_share(box.width);
+    if (share > 0 && box.kind == BoxKind::Action) {
+        const QColor color = mixed(style(box.op).fill, Qt::black, parting_darkness * share);
+        canvas_.fill_in_row(row.x() + box.x + box.width - 1, 1, color.rgb());
     }
 }
 
@@ -195,21 +197,30 @@ QString RowPainter::label_for(const Action& action, const OpStyle& style, int wi
     return style.letter;
 }
 
-void RowPainter::paint_label(const Action& action, const OpStyle& style, const QRect& rect) {
-    if (rect.height() < painter_.fontMetrics().ascent()) {
-        return;
-    }
-    const QRect seen =
-        rect.intersected(QRect(scene_.label_width, rect.y(), scene_.time_width(), rect.height()));
-    const QString text = label_for(action, style, seen.width());
+void RowPainter::paint_label(const Named& named) {
+    const OpStyle& style = this->style(named.action.op);
+    const QString text = label_for(named.action, style, named.seen.width());
     if (!text.isEmpty()) {
         painter_.setPen(style.text);
-        painter_.drawText(seen, Qt::AlignCenter, text);
+        painter_.drawText(named.seen, Qt::AlignCenter, text);
+    }
+}
+
+void RowPainter::paint_over() {
+    for (const Named& named : named_) {
+        paint_label(named);
+    }
+    for (const auto& [row, step] : ghosts_) {
+        paint_ghosts(row, step);
+    }
+    for (const Band& curve : curves_) {
+        paint_limit(curve);
     }
 }
 
 /// What was predicted, as outlines.
-void RowPainter::paint_ghosts(const Row& row, const QRect& rect, int step) {
+void RowPainter::paint_ghosts(const Row& row, int step) {
+    const QRect rect = scene_.rect_at(row.y, row.height);
     const RowIndex* const spans = scene_.run->twin.row(Side::Predicted, step, row.rank);
     if (spans == nullptr) {
         return;
@@ -228,8 +239,11 @@ void RowPainter::paint_ghosts(const Row& row, const QRect& rect, int step) {
 void RowPainter::paint_errors(const Band& strip) {
     const QRect rect = scene_.rect_at(strip.y, strip.height);
     const int middle = rect.y() + rect.height() / 2;
-    PixelCanvas canvas(painter_, rect);
-    canvas.fill(rect.x(), middle, rect.width(), 1, palette().grid);
+    canvas_.fill(QRect(rect.x(), middle, rect.width(), 1), palette().grid);
+    const auto width = static_cast<std::size_t>(rect.width());
+    std::vector<int> tops(width, middle);     // of the faster ones
+    std::vector<int> bottoms(width, middle);  // of the slower ones
+    std::vector<ErrorBar> bars;
     const TimelineScene::Steps steps = scene_.steps_in_sight();
     for (int step = steps.first; step <= steps.last; ++step) {
         const RowIndex* const predicted = scene_.run->twin.row(Side::Predicted, step, strip.rank);
@@ -237,21 +251,24 @@ void RowPainter::paint_errors(const Band& strip) {
         if (predicted == nullptr || measured == nullptr) {
             continue;
         }
-        const auto bars = error_bars_of(
-            *predicted, *measured, view_of(Side::Measured, step), scene_.time_width());
+        error_bars_of(
+            *predicted, *measured, view_of(Side::Measured, step), scene_.time_width(), bars);
         for (const ErrorBar& bar : bars) {
             const double share = std::min(1.0, std::abs(bar.error) / full_error);
             const int length = static_cast<int>(std::ceil(share * (rect.height() / 2 - 1)));
-            const bool faster = bar.error > 0;
             const int gap = bar.width >= 4 ? 1 : 0;
-            canvas.fill(rect.x() + bar.x,
-                        faster ? middle - length : middle,
-                        bar.width - gap,
-                        length,
-                        faster ? palette().faster : palette().slower);
+            const int left = std::max(0, bar.x);
+            const int right = std::min(rect.width(), bar.x + bar.width - gap);
+            for (int x = left; x < right; ++x) {
+                const auto column = static_cast<std::size_t>(x);
+                tops[column] = bar.error > 0 ? middle - length : middle;
+                bottoms[column] = bar.error > 0 ? middle : middle + length;
+            }
         }
     }
-    canvas.finish();
+    const std::vector<int> border(width, middle);
+    canvas_.bars(rect.x(), tops, border, palette().faster.rgb());
+    canvas_.bars(rect.x(), border, bottoms, palette().slower.rgb());
 }
 
 Bytes RowPainter::highest(int rank) const {
@@ -265,77 +282,85 @@ Bytes RowPainter::highest(int rank) const {
     return most;
 }
 
-/// What is held: an area as it was measured, a line as it was predicted, from 0 to the highest
-/// peak, and the limit where it is nearer than twice that.
+/// The limit where it is nearer than twice the highest peak.
+std::optional<Bytes> RowPainter::limit_in_sight(int rank) const {
+    const std::optional<Bytes> limit =
+        scene_.run->planned ? scene_.run->planned->plan.memory_limit(rank) : std::nullopt;
+    return limit && limit->count < 2 * highest(rank).count ? limit : std::nullopt;
+}
+
+/// From 0 to the highest peak, or to the limit; 0 where nothing is held.
+double RowPainter::pixels_per_byte(const Band& band) const {
+    constexpr double head_room = 1.08;
+    const Bytes peak = highest(band.rank);
+    const Bytes top = std::max(peak, limit_in_sight(band.rank).value_or(Bytes{0}));
+    const int height = scene_.rect_at(band.y, band.height).height();
+    return peak.count > 0 ? height / (head_room * static_cast<double>(top.count)) : 0;
+}
+
+/// What is held: an area as it was measured, a line as it was predicted.
 void RowPainter::paint_memory(const Band& band) {
-    const QRect rect = scene_.rect_at(band.y, band.height);
-    Bytes top = highest(band.rank);
-    if (top.count <= 0) {
+    const double scale = pixels_per_byte(band);
+    if (scale <= 0) {
         return;
     }
-    const std::optional<Bytes> limit =
-        scene_.run->planned ? scene_.run->planned->plan.memory_limit(band.rank) : std::nullopt;
-    if (limit && limit->count < 2 * top.count) {
-        top = std::max(top, *limit);
-    }
-    constexpr double head_room = 1.08;
-    const double pixels_per_byte = rect.height() / (head_room * static_cast<double>(top.count));
-    const TimelineScene::Steps steps = scene_.steps_in_sight();
-    PixelCanvas canvas(painter_, rect);
     for (const Side side : {Side::Measured, Side::Predicted}) {
-        for (int step = steps.first; step <= steps.last; ++step) {
-            paint_curve(band, side, step, pixels_per_byte, canvas);
-        }
+        paint_curve(band, side, scale);
     }
-    canvas.fill(rect.x(), rect.bottom(), rect.width(), 1, palette().grid);
-    canvas.finish();
-    if (limit && *limit <= top) {
-        const int y =
-            rect.bottom() -
-            static_cast<int>(std::lround(static_cast<double>(limit->count) * pixels_per_byte));
+    const QRect rect = scene_.rect_at(band.y, band.height);
+    canvas_.fill(QRect(rect.x(), rect.bottom(), rect.width(), 1), palette().grid);
+    curves_.push_back(band);
+}
+
+void RowPainter::paint_limit(const Band& band) {
+    if (const std::optional<Bytes> limit = limit_in_sight(band.rank)) {
+        const QRect rect = scene_.rect_at(band.y, band.height);
+        const int y = rect.bottom() - static_cast<int>(std::lround(
+                                          static_cast<double>(limit->count) * pixels_per_byte(band)));
         painter_.setPen(QPen(palette().slower, 1, Qt::DashLine));
         painter_.drawLine(rect.left(), y, rect.right(), y);
     }
 }
 
-void RowPainter::paint_curve(
-    const Band& band, Side side, int step, double pixels_per_byte, PixelCanvas& canvas) {
+void RowPainter::paint_curve(const Band& band, Side side, double pixels_per_byte) {
     const auto& data = scene_.run->side(side);
-    const RowIndex* const row = scene_.run->twin.row(side, step, band.rank);
     const auto rank = static_cast<std::size_t>(band.rank);
-    if (!data || row == nullptr || rank >= data->memory.size() || data->memory[rank].empty()) {
+    if (!data || rank >= data->memory.size() || data->memory[rank].empty()) {
         return;
     }
     const QRect rect = scene_.rect_at(band.y, band.height);
-    const StepPlace& place = scene_.places.of(side, step);
-    const int left = std::max(rect.left(), scene_.x_of(place.on_axis(Duration{0})));
-    const int right = std::min(
-        rect.right(), scene_.x_of(place.on_axis(scene_.run->twin.step(side, step)->length)));
-    const std::vector<ByteRange> columns = data->memory[rank].columns(
-        *row, view_of(side, step), left - scene_.label_width, std::max(0, right - left + 1));
     const auto y_of = [&](Bytes bytes) {
-        return rect.bottom() -
-               static_cast<int>(std::lround(static_cast<double>(bytes.count) * pixels_per_byte));
+        return rect.bottom() - static_cast<int>(static_cast<double>(bytes.count) * pixels_per_byte +
+                                                0.5);
     };
-    // Neighbours that look alike are one rectangle.
-    const QColor& color = side == Side::Measured ? palette().memory_fill : palette().memory_line;
-    QRect run;
-    int last = 0;
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-        const int high = y_of(columns[i].most);
-        const int low = y_of(columns[i].least);
-        const bool area = side == Side::Measured;
-        const int from = area || i == 0 ? high : std::min(high, last);
-        const int height = area ? rect.bottom() - high : std::max(1, low - from + 1);
-        last = low;
-        if (i > 0 && run.y() == from && run.height() == height) {
-            run.setWidth(run.width() + 1);
+    const auto width = static_cast<std::size_t>(rect.width());
+    std::vector<int> tops(width, rect.bottom());
+    std::vector<int> bottoms(width, rect.bottom());
+    const TimelineScene::Steps steps = scene_.steps_in_sight();
+    for (int step = steps.first; step <= steps.last; ++step) {
+        const RowIndex* const row = scene_.run->twin.row(side, step, band.rank);
+        if (row == nullptr) {
             continue;
         }
-        canvas.fill(run.x(), run.y(), run.width(), run.height(), color);
-        run = QRect(left + static_cast<int>(i), from, 1, height);
+        const StepPlace& place = scene_.places.of(side, step);
+        const Duration length = scene_.run->twin.step(side, step)->length;
+        const int left = std::max(rect.left(), scene_.x_of(place.on_axis(Duration{0})));
+        const int right = std::min(rect.right(), scene_.x_of(place.on_axis(length)));
+        const std::vector<ByteRange> columns = data->memory[rank].columns(
+            *row, view_of(side, step), left - rect.left(), std::max(0, right - left + 1));
+        int last = 0;
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+            const std::size_t x = static_cast<std::size_t>(left - rect.left()) + i;
+            const int high = y_of(columns[i].most);
+            const int low = y_of(columns[i].least);
+            // The area ends at the bottom; the line joins what it was in the column before.
+            tops[x] = side == Side::Measured || i == 0 ? high : std::min(high, last);
+            bottoms[x] = side == Side::Measured ? rect.bottom() : std::max(tops[x], low) + 1;
+            last = low;
+        }
     }
-    canvas.fill(run.x(), run.y(), run.width(), run.height(), color);
+    const QColor& color = side == Side::Measured ? palette().memory_fill : palette().memory_line;
+    canvas_.bars(rect.left(), tops, bottoms, color.rgb());
 }
 
 void paint_sample(QPainter& painter, const QRect& rect, const OpStyle& style) {

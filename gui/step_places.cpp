@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/row_boxes.h"
+
 namespace pipetwin::gui {
 
 namespace {

@@ -95,9 +95,9 @@ class ScenePainter {
         painter_.save();
         const QRect area(scene_.label_width, top, scene_.time_width(), bottom - top);
         painter_.setClipRect(area);
-        painter_.fillRect(area, palette().background);
-        paint_grid();
-        RowPainter rows(painter_, scene_);
+        PixelCanvas canvas(painter_, area, palette().background);
+        paint_grid(area, canvas);
+        RowPainter rows(painter_, canvas, scene_);
         for (const Row& row : scene_.layout.rows) {
             if (wanted(row.y, row.height, top, bottom, pinned)) {
                 rows.paint_row(row);
@@ -113,17 +113,19 @@ class ScenePainter {
                 rows.paint_memory(curve);
             }
         }
+        canvas.finish();
+        rows.paint_over();
         paint_step_borders();
         paint_cursor_line();
         OverlayPainter(painter_, scene_).paint();
         painter_.restore();
     }
 
-    void paint_grid() {
+    void paint_grid(const QRect& area, PixelCanvas& canvas) {
         for (const Tick& tick : axis_.ticks) {
             if (!tick.label.empty()) {
                 const int x = scene_.label_width + static_cast<int>(std::lround(tick.x));
-                painter_.fillRect(x, 0, 1, scene_.size.height(), palette().grid);
+                canvas.fill(QRect(x, area.y(), 1, area.height()), palette().grid);
             }
         }
     }

@@ -58,7 +58,7 @@ TEST(RowIndex, AnEmptyOneAnswersNothing) {
     EXPECT_EQ(row.last_end(), Duration{0});
     EXPECT_EQ(row.first_ending_after(Duration{5}), 0);
     EXPECT_EQ(row.between(Duration{0}, Duration{9}), PartTimes{});
-    EXPECT_EQ(row.compute_before(0), Duration{0});
+    EXPECT_EQ(row.compute_between(0, 0), Duration{0});
     std::vector<RowIndex::Column> columns(3);
     EXPECT_FALSE(row.columns(Duration{0}, 1e9, columns));
 }
@@ -100,19 +100,25 @@ TEST(RowIndex, FindsTheFirstSpanThatEndsLater) {
     for (std::int64_t time = -10; time < index.last_end().count() + 10; time += 37) {
         const auto expected =
             std::ranges::find_if(row, [&](const Span& span) { return span.end > Duration{time}; });
-        ASSERT_EQ(index.first_ending_after(Duration{time}), expected - row.begin()) << time;
+        const auto found = static_cast<int>(expected - row.begin());
+        ASSERT_EQ(index.first_ending_after(Duration{time}), found) << time;
+        for (int near = std::max(0, found - 40); near <= found; ++near) {
+            ASSERT_EQ(index.first_ending_after(Duration{time}, near), found) << time << ' ' << near;
+        }
     }
 }
 
-TEST(RowIndex, ComputeBeforeACellIsThatOfAllBeforeIt) {
+TEST(RowIndex, ComputeBetweenCellsIsThatOfAllBetween) {
     const std::vector<Span> row = random_row(400);
     const RowIndex index(row);
-    Duration sum{0};
-    for (int cell = 0; cell <= index.size(); ++cell) {
-        ASSERT_EQ(index.compute_before(cell), sum) << cell;
-        if (cell < index.size()) {
-            const Span& span = row[static_cast<std::size_t>(cell)];
-            sum += pipetwin::is_compute(span.action.op) ? span.end - span.begin : Duration{0};
+    for (int first = 0; first <= index.size(); ++first) {
+        Duration sum{0};
+        for (int last = first; last <= index.size(); ++last) {
+            ASSERT_EQ(index.compute_between(first, last), sum) << first << ' ' << last;
+            if (last < index.size()) {
+                const Span& span = row[static_cast<std::size_t>(last)];
+                sum += pipetwin::is_compute(span.action.op) ? span.end - span.begin : Duration{0};
+            }
         }
     }
 }
