@@ -10,8 +10,8 @@ namespace pipetwin::gui {
 
 namespace {
 
-/// Memory for the pixels of one canvas at a time, kept from frame to frame: new memory costs more
-/// than what is written to it.
+/// Memory for the pixels of one canvas at a time, kept: new memory costs more than what is written
+/// to it.
 std::span<QRgb> scratch(std::size_t pixels) {
     thread_local std::vector<QRgb> memory;
     if (memory.size() < pixels) {
@@ -22,17 +22,23 @@ std::span<QRgb> scratch(std::size_t pixels) {
 
 }  // namespace
 
-PixelCanvas::PixelCanvas(QPainter& painter, const QRect& area, const QColor& ground)
+PixelCanvas::PixelCanvas(QPainter& painter, const QRect& area, std::span<const QRgb> ground)
     : painter_(painter), area_(area) {
     const QPaintEngine* const engine = painter.paintEngine();
     if (engine == nullptr || engine->type() != QPaintEngine::Raster || area.isEmpty()) {
-        painter.fillRect(area, ground);
         return;
     }
-    const auto width = static_cast<std::size_t>(area.width());
-    pixels_ = scratch(width * static_cast<std::size_t>(area.height()));
-    row_.resize(width * period);
-    std::ranges::fill(pixels_, ground.rgb());
+    pixels_ = scratch(static_cast<std::size_t>(area.width()) *
+                      static_cast<std::size_t>(std::max(period, area.height())));
+    std::ranges::copy(ground, pixels_.begin());
+}
+
+/// The lines that repeat what is there so far.
+void PixelCanvas::make_lines() {
+    for (int y = lines_; y < area_.height(); ++y) {
+        std::copy_n(line(y % lines_), area_.width(), line(y));
+    }
+    lines_ = std::max(lines_, area_.height());
 }
 
 void PixelCanvas::fill(const QRect& rect, const QColor& color) {
@@ -44,65 +50,48 @@ void PixelCanvas::fill(const QRect& rect, const QColor& color) {
         painter_.fillRect(seen, color);
         return;
     }
+    make_lines();
     for (int y = seen.top(); y <= seen.bottom(); ++y) {
-        std::fill_n(line(y - area_.top()) + (seen.left() - area_.left()), seen.width(), color.rgb());
+        std::fill_n(
+            line(y - area_.top()) + (seen.left() - area_.left()), seen.width(), color.rgb());
     }
 }
 
-void PixelCanvas::begin_row(int y, int height) {
-    at_ = QRect(area_.left(), y, area_.width(), height).intersected(area_);
-    row_top_ = y;
-    row_lines_ = 1;
-    if (makes_pixels() && !at_.isEmpty()) {
-        // What lies below is the same in all lines of a row: its ground, and the grid.
-        std::copy_n(line(at_.top() - area_.top()), area_.width(), row_line(0));
-    }
-}
-
-void PixelCanvas::fill_in_row(int x, int width, QRgb color) {
+void PixelCanvas::fill_columns(int x, int width, QRgb color) {
     if (!makes_pixels()) {
-        fill(QRect(x, at_.top(), width, at_.height()), QColor::fromRgb(color));
+        fill(QRect(x, area_.top(), width, area_.height()), QColor::fromRgb(color));
         return;
     }
     const int left = std::max(0, x - area_.left());
     const int right = std::min(area_.width(), x - area_.left() + width);
-    for (int y = 0; y < row_lines_ && left < right; ++y) {
-        std::fill(row_line(y) + left, row_line(y) + right, color);
+    for (int y = 0; y < lines_ && left < right; ++y) {
+        std::fill(line(y) + left, line(y) + right, color);
     }
 }
 
-void PixelCanvas::hatch_in_row(int x, int width, QRgb color, Qt::BrushStyle pattern, int origin) {
+void PixelCanvas::hatch_columns(int x, int width, QRgb color, Qt::BrushStyle pattern, int origin) {
     if (pattern == Qt::NoBrush) {
         return;
     }
     if (!makes_pixels()) {
-        painter_.setBrushOrigin(origin, row_top_);
-        painter_.fillRect(QRect(x, at_.top(), width, at_.height()).intersected(area_),
+        painter_.setBrushOrigin(origin, area_.top());
+        painter_.fillRect(QRect(x, area_.top(), width, area_.height()).intersected(area_),
                           QBrush(QColor::fromRgb(color), pattern));
         return;
     }
-    for (; row_lines_ < period; ++row_lines_) {
-        std::copy_n(row_line(0), area_.width(), row_line(row_lines_));
+    for (; lines_ < period; ++lines_) {
+        std::copy_n(line(0), area_.width(), line(lines_));
     }
     const int left = std::max(0, x - area_.left());
     const int right = std::min(area_.width(), x - area_.left() + width);
     const auto shift = static_cast<unsigned>(area_.left() - origin);
     const Tile& tile = tile_of(pattern);
-    for (int y = 0; y < period; ++y) {
-        const auto& of_line = tile[static_cast<std::size_t>(y)];
-        QRgb* const pixels = row_line(y);
+    for (int y = 0; y < lines_; ++y) {
+        const auto& of_line = tile[static_cast<std::size_t>(y % period)];
+        QRgb* const pixels = line(y);
         for (int i = left; i < right; ++i) {
             pixels[i] = of_line[(static_cast<unsigned>(i) + shift) % period] ? color : pixels[i];
         }
-    }
-}
-
-void PixelCanvas::end_row() {
-    if (!makes_pixels()) {
-        return;
-    }
-    for (int y = at_.top(); y <= at_.bottom(); ++y) {
-        std::copy_n(row_line((y - row_top_) % row_lines_), area_.width(), line(y - area_.top()));
     }
 }
 
@@ -133,6 +122,7 @@ void PixelCanvas::bars(int left,
     if (first >= last) {
         return;
     }
+    make_lines();
     const int top = std::max(area_.top(), *std::ranges::min_element(tops));
     const int bottom = std::min(area_.bottom() + 1, *std::ranges::max_element(bottoms));
     for (int y = top; y < bottom; ++y) {
@@ -148,6 +138,7 @@ void PixelCanvas::bars(int left,
 
 void PixelCanvas::finish() {
     if (makes_pixels()) {
+        make_lines();
         const QImage image(reinterpret_cast<const uchar*>(pixels_.data()),
                            area_.width(),
                            area_.height(),

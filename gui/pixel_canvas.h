@@ -2,7 +2,6 @@
 
 #include <array>
 #include <span>
-#include <vector>
 
 #include <QPainter>
 
@@ -13,19 +12,19 @@ namespace pipetwin::gui {
 /// less still for rows and bars. For any other painter they are rectangles.
 ///
 /// Coordinates are the painter's own; what lies outside the area is cut off; colours are opaque.
+/// One at a time: their memory, small enough for a cache, is the same.
 class PixelCanvas {
   public:
-    /// Begins with `ground` everywhere.
-    PixelCanvas(QPainter& painter, const QRect& area, const QColor& ground);
+    /// `ground`: what the painter has painted there, the same in all lines; as wide as the area.
+    PixelCanvas(QPainter& painter, const QRect& area, std::span<const QRgb> ground);
 
     void fill(const QRect& rect, const QColor& color);
 
-    /// A row: all that is added until its end reaches from its top to its bottom. Fastest where
-    /// fills come first and hatchings last.
-    void begin_row(int y, int height);
-    void fill_in_row(int x, int width, QRgb color);
-    void hatch_in_row(int x, int width, QRgb color, Qt::BrushStyle pattern, int origin);
-    void end_row();
+    /// From top to bottom; before anything that is not.
+    void fill_columns(int x, int width, QRgb color);
+
+    /// The pattern begins at `origin` and at the top.
+    void hatch_columns(int x, int width, QRgb color, Qt::BrushStyle pattern, int origin);
 
     /// Column `left` + i from tops[i] up to bottoms[i], which are of the same number; none where
     /// bottoms[i] is not above tops[i].
@@ -41,18 +40,13 @@ class PixelCanvas {
 
     bool makes_pixels() const { return !pixels_.empty(); }
     QRgb* line(int y) { return pixels_.data() + static_cast<std::ptrdiff_t>(y) * area_.width(); }
-    QRgb* row_line(int number) {
-        return row_.data() + static_cast<std::ptrdiff_t>(number) * area_.width();
-    }
+    void make_lines();
     static const Tile& tile_of(Qt::BrushStyle pattern);
 
     QPainter& painter_;
     QRect area_;
     std::span<QRgb> pixels_;  ///< of the area, line by line; empty where rectangles are drawn
-    QRect at_;                ///< the row, as far as it is in the area
-    int row_top_ = 0;         ///< where it begins
-    int row_lines_ = 1;       ///< of the row that differ: `period` once something is hatched
-    std::vector<QRgb> row_;
+    int lines_ = 1;           ///< that are made so far; the others repeat them
 };
 
 }  // namespace pipetwin::gui

@@ -34,8 +34,8 @@ int digits_of(int number) {
 
 }  // namespace
 
-RowPainter::RowPainter(QPainter& painter, PixelCanvas& canvas, const TimelineScene& scene)
-    : painter_(painter), canvas_(canvas), scene_(scene) {
+RowPainter::RowPainter(QPainter& painter, const TimelineScene& scene, std::vector<QRgb> ground)
+    : painter_(painter), scene_(scene), ground_(std::move(ground)) {
     for (std::size_t op = 0; op < styles_.size(); ++op) {
         styles_[op] = scene.palette.style(static_cast<Op>(op));
     }
@@ -53,38 +53,43 @@ ViewTransform RowPainter::view_of(Side side, int step) const {
 void RowPainter::paint_row(const Row& row) {
     const QRect rect = scene_.rect_at(row.y, row.height);
     const TimelineScene::Steps steps = scene_.steps_in_sight();
-    const bool has_names = rect.height() >= painter_.fontMetrics().ascent();
-    std::vector<Box> wide;
-    canvas_.begin_row(rect.y(), rect.height());
+    PixelCanvas canvas(painter_, rect, ground_);
+    wide_.clear();
     for (int step = steps.first; step <= steps.last; ++step) {
         const RowIndex* const spans = scene_.run->twin.row(row.side, step, row.rank);
         if (spans == nullptr) {
             continue;
         }
-        paint_ground(row, step);
+        paint_ground(row, step, canvas);
         boxes_of(*spans, view_of(row.side, step), scene_.time_width(), boxes_);
         for (const Box& box : boxes_) {
-            fill_box(box, rect);
+            fill_box(box, rect.x(), canvas);
             if (box.width >= narrowest_hatching) {
-                wide.push_back(box);
-                if (has_names && box.kind == BoxKind::Action) {
-                    const QRect seen =
-                        QRect(rect.x() + box.x, rect.y(), box.width, rect.height()) & rect;
-                    named_.push_back({.action = spans->action(box.cell), .seen = seen});
-                }
+                const bool one = box.kind == BoxKind::Action;
+                wide_.push_back({.box = box, .action = one ? spans->action(box.cell) : Action{}});
             }
         }
-        if (scene_.mode == Mode::Ghost && row.side == Side::Measured) {
-            ghosts_.emplace_back(row, step);
+    }
+    for (const WideBox& wide : wide_) {
+        hatch_box(wide.box, rect.x(), canvas);
+    }
+    for (const WideBox& wide : wide_) {
+        paint_parting(wide.box, rect.x(), canvas);
+    }
+    canvas.finish();
+    if (rect.height() >= painter_.fontMetrics().ascent()) {
+        for (const auto& [box, action] : wide_) {
+            if (box.kind == BoxKind::Action) {
+                const QRect whole(rect.x() + box.x, rect.y(), box.width, rect.height());
+                paint_label(action, whole.intersected(rect));
+            }
         }
     }
-    for (const Box& box : wide) {
-        hatch_box(box, rect);
+    for (int step = steps.first; step <= steps.last; ++step) {
+        if (scene_.mode == Mode::Ghost && row.side == Side::Measured) {
+            paint_ghosts(row, step);
+        }
     }
-    for (const Box& box : wide) {
-        paint_parting(box, rect);
-    }
-    canvas_.end_row();
 }
 
 /// On which actions that share pixels fade.
@@ -118,7 +123,7 @@ QRgb RowPainter::fill_of(const Box& box) {
 
 /// The row's ground reaches from the start of the step to the end of this side's step, so that the
 /// two sides' lengths can be compared at their right ends.
-void RowPainter::paint_ground(const Row& row, int step) {
+void RowPainter::paint_ground(const Row& row, int step, PixelCanvas& canvas) {
     const StepPlace& place = scene_.places.of(row.side, step);
     const Duration length = scene_.run->twin.step(row.side, step)->length;
     const int left = scene_.x_of(place.on_axis(Duration{0}));
@@ -126,33 +131,33 @@ void RowPainter::paint_ground(const Row& row, int step) {
     if (width <= 0) {
         return;
     }
-    canvas_.fill_in_row(left, width, ground().rgb());
+    canvas.fill_columns(left, width, ground().rgb());
     if (scene_.overlay.bubbles) {
-        canvas_.hatch_in_row(left, width, palette().bubble_hatch.rgb(), Qt::FDiagPattern, 0);
+        canvas.hatch_columns(left, width, palette().bubble_hatch.rgb(), Qt::FDiagPattern, 0);
     }
 }
 
-void RowPainter::fill_box(const Box& box, const QRect& row) {
+void RowPainter::fill_box(const Box& box, int left, PixelCanvas& canvas) {
     const QRgb color = fill_of(box);
-    canvas_.fill_in_row(row.x() + box.x, box.width, color);
+    canvas.fill_columns(left + box.x, box.width, color);
     if (box.kind == BoxKind::Action && box.width < narrowest_hatching) {
-        paint_parting(box, row);
+        paint_parting(box, left, canvas);
     }
 }
 
-void RowPainter::hatch_box(const Box& box, const QRect& row) {
-    const int x = row.x() + box.x;
+void RowPainter::hatch_box(const Box& box, int left, PixelCanvas& canvas) {
+    const int x = left + box.x;
     const OpStyle& style = this->style(box.op);
     switch (box.kind) {
         case BoxKind::Coalesced:
-            canvas_.hatch_in_row(x,
+            canvas.hatch_columns(x,
                                  box.width,
                                  mixed(ground(), style.hatch, box.compute).rgb(),
                                  style.pattern,
                                  x);
             return;
         case BoxKind::Wait:
-            canvas_.hatch_in_row(
+            canvas.hatch_columns(
                 x,
                 box.width,
                 (scene_.overlay.bubbles ? palette().bubble_hatch : palette().wait_hatch).rgb(),
@@ -160,18 +165,18 @@ void RowPainter::hatch_box(const Box& box, const QRect& row) {
                 0);
             return;
         case BoxKind::Action:
-            canvas_.hatch_in_row(x, box.width, style.hatch.rgb(), style.pattern, x);
+            canvas.hatch_columns(x, box.width, style.hatch.rgb(), style.pattern, x);
             return;
     }
 }
 
 /// A line that parts an action from the next. It fades with the width: at a few pixels per action
 /// rounding would make some lines appear and others not, in a pattern that means nothing.
-void RowPainter::paint_parting(const Box& box, const QRect& row) {
+void RowPainter::paint_parting(const Box& box, int left, PixelCanvas& canvas) {
     const double share = parting_share(box.width);
     if (share > 0 && box.kind == BoxKind::Action) {
         const QColor color = mixed(style(box.op).fill, Qt::black, parting_darkness * share);
-        canvas_.fill_in_row(row.x() + box.x + box.width - 1, 1, color.rgb());
+        canvas.fill_columns(left + box.x + box.width - 1, 1, color.rgb());
     }
 }
 
@@ -197,24 +202,12 @@ QString RowPainter::label_for(const Action& action, const OpStyle& style, int wi
     return style.letter;
 }
 
-void RowPainter::paint_label(const Named& named) {
-    const OpStyle& style = this->style(named.action.op);
-    const QString text = label_for(named.action, style, named.seen.width());
+void RowPainter::paint_label(const Action& action, const QRect& seen) {
+    const OpStyle& style = this->style(action.op);
+    const QString text = label_for(action, style, seen.width());
     if (!text.isEmpty()) {
         painter_.setPen(style.text);
-        painter_.drawText(named.seen, Qt::AlignCenter, text);
-    }
-}
-
-void RowPainter::paint_over() {
-    for (const Named& named : named_) {
-        paint_label(named);
-    }
-    for (const auto& [row, step] : ghosts_) {
-        paint_ghosts(row, step);
-    }
-    for (const Band& curve : curves_) {
-        paint_limit(curve);
+        painter_.drawText(seen, Qt::AlignCenter, text);
     }
 }
 
@@ -239,7 +232,8 @@ void RowPainter::paint_ghosts(const Row& row, int step) {
 void RowPainter::paint_errors(const Band& strip) {
     const QRect rect = scene_.rect_at(strip.y, strip.height);
     const int middle = rect.y() + rect.height() / 2;
-    canvas_.fill(QRect(rect.x(), middle, rect.width(), 1), palette().grid);
+    PixelCanvas canvas(painter_, rect, ground_);
+    canvas.fill(QRect(rect.x(), middle, rect.width(), 1), palette().grid);
     const auto width = static_cast<std::size_t>(rect.width());
     std::vector<int> tops(width, middle);     // of the faster ones
     std::vector<int> bottoms(width, middle);  // of the slower ones
@@ -267,8 +261,9 @@ void RowPainter::paint_errors(const Band& strip) {
         }
     }
     const std::vector<int> border(width, middle);
-    canvas_.bars(rect.x(), tops, border, palette().faster.rgb());
-    canvas_.bars(rect.x(), border, bottoms, palette().slower.rgb());
+    canvas.bars(rect.x(), tops, border, palette().faster.rgb());
+    canvas.bars(rect.x(), border, bottoms, palette().slower.rgb());
+    canvas.finish();
 }
 
 Bytes RowPainter::highest(int rank) const {
@@ -282,47 +277,40 @@ Bytes RowPainter::highest(int rank) const {
     return most;
 }
 
-/// The limit where it is nearer than twice the highest peak.
-std::optional<Bytes> RowPainter::limit_in_sight(int rank) const {
-    const std::optional<Bytes> limit =
-        scene_.run->planned ? scene_.run->planned->plan.memory_limit(rank) : std::nullopt;
-    return limit && limit->count < 2 * highest(rank).count ? limit : std::nullopt;
-}
-
-/// From 0 to the highest peak, or to the limit; 0 where nothing is held.
-double RowPainter::pixels_per_byte(const Band& band) const {
-    constexpr double head_room = 1.08;
-    const Bytes peak = highest(band.rank);
-    const Bytes top = std::max(peak, limit_in_sight(band.rank).value_or(Bytes{0}));
-    const int height = scene_.rect_at(band.y, band.height).height();
-    return peak.count > 0 ? height / (head_room * static_cast<double>(top.count)) : 0;
-}
-
-/// What is held: an area as it was measured, a line as it was predicted.
+/// What is held: an area as it was measured, a line as it was predicted, from 0 to the highest
+/// peak, and the limit where it is nearer than twice that.
 void RowPainter::paint_memory(const Band& band) {
-    const double scale = pixels_per_byte(band);
-    if (scale <= 0) {
+    const QRect rect = scene_.rect_at(band.y, band.height);
+    Bytes top = highest(band.rank);
+    if (top.count <= 0) {
         return;
     }
-    for (const Side side : {Side::Measured, Side::Predicted}) {
-        paint_curve(band, side, scale);
+    const std::optional<Bytes> limit =
+        scene_.run->planned ? scene_.run->planned->plan.memory_limit(band.rank) : std::nullopt;
+    if (limit && limit->count < 2 * top.count) {
+        top = std::max(top, *limit);
     }
-    const QRect rect = scene_.rect_at(band.y, band.height);
-    canvas_.fill(QRect(rect.x(), rect.bottom(), rect.width(), 1), palette().grid);
-    curves_.push_back(band);
-}
-
-void RowPainter::paint_limit(const Band& band) {
-    if (const std::optional<Bytes> limit = limit_in_sight(band.rank)) {
-        const QRect rect = scene_.rect_at(band.y, band.height);
-        const int y = rect.bottom() - static_cast<int>(std::lround(
-                                          static_cast<double>(limit->count) * pixels_per_byte(band)));
+    constexpr double head_room = 1.08;
+    const double pixels_per_byte = rect.height() / (head_room * static_cast<double>(top.count));
+    PixelCanvas canvas(painter_, rect, ground_);
+    for (const Side side : {Side::Measured, Side::Predicted}) {
+        paint_curve(band, side, pixels_per_byte, canvas);
+    }
+    canvas.fill(QRect(rect.x(), rect.bottom(), rect.width(), 1), palette().grid);
+    canvas.finish();
+    if (limit && *limit <= top) {
+        const int y =
+            rect.bottom() -
+            static_cast<int>(std::lround(static_cast<double>(limit->count) * pixels_per_byte));
         painter_.setPen(QPen(palette().slower, 1, Qt::DashLine));
         painter_.drawLine(rect.left(), y, rect.right(), y);
     }
 }
 
-void RowPainter::paint_curve(const Band& band, Side side, double pixels_per_byte) {
+void RowPainter::paint_curve(const Band& band,
+                             Side side,
+                             double pixels_per_byte,
+                             PixelCanvas& canvas) {
     const auto& data = scene_.run->side(side);
     const auto rank = static_cast<std::size_t>(band.rank);
     if (!data || rank >= data->memory.size() || data->memory[rank].empty()) {
@@ -360,7 +348,7 @@ void RowPainter::paint_curve(const Band& band, Side side, double pixels_per_byte
         }
     }
     const QColor& color = side == Side::Measured ? palette().memory_fill : palette().memory_line;
-    canvas_.bars(rect.left(), tops, bottoms, color.rgb());
+    canvas.bars(rect.left(), tops, bottoms, color.rgb());
 }
 
 void paint_sample(QPainter& painter, const QRect& rect, const OpStyle& style) {

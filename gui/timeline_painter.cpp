@@ -46,9 +46,9 @@ class ScenePainter {
         : painter_(painter), scene_(scene) {}
 
     void paint() {
-        painter_.fillRect(QRect(QPoint(0, 0), scene_.size), palette().background);
         axis_ = axis_ticks(scene_.view, scene_.time_width(), tick_spacing());
         if (!scene_.has_run()) {
+            painter_.fillRect(QRect(QPoint(0, 0), scene_.size), palette().background);
             paint_invitation();
             return;
         }
@@ -95,9 +95,7 @@ class ScenePainter {
         painter_.save();
         const QRect area(scene_.label_width, top, scene_.time_width(), bottom - top);
         painter_.setClipRect(area);
-        PixelCanvas canvas(painter_, area, palette().background);
-        paint_grid(area, canvas);
-        RowPainter rows(painter_, canvas, scene_);
+        RowPainter rows(painter_, scene_, paint_background(area));
         for (const Row& row : scene_.layout.rows) {
             if (wanted(row.y, row.height, top, bottom, pinned)) {
                 rows.paint_row(row);
@@ -113,21 +111,25 @@ class ScenePainter {
                 rows.paint_memory(curve);
             }
         }
-        canvas.finish();
-        rows.paint_over();
         paint_step_borders();
         paint_cursor_line();
         OverlayPainter(painter_, scene_).paint();
         painter_.restore();
     }
 
-    void paint_grid(const QRect& area, PixelCanvas& canvas) {
+    /// The background and the lines of the grid; the colours of each of its columns.
+    std::vector<QRgb> paint_background(const QRect& area) {
+        std::vector<QRgb> columns(static_cast<std::size_t>(std::max(0, area.width())),
+                                  palette().background.rgb());
+        painter_.fillRect(area, palette().background);
         for (const Tick& tick : axis_.ticks) {
-            if (!tick.label.empty()) {
-                const int x = scene_.label_width + static_cast<int>(std::lround(tick.x));
-                canvas.fill(QRect(x, area.y(), 1, area.height()), palette().grid);
+            const auto x = static_cast<int>(std::lround(tick.x));
+            if (!tick.label.empty() && x < area.width()) {
+                painter_.fillRect(area.x() + x, area.y(), 1, area.height(), palette().grid);
+                columns[static_cast<std::size_t>(x)] = palette().grid.rgb();
             }
         }
+        return columns;
     }
 
     void paint_step_borders() {
