@@ -41,14 +41,15 @@ class MemoryRow {
     /// Of all that is held from `begin` up to `end`.
     ByteRange between(const RowIndex& row, Duration begin, Duration end) const;
 
-    /// The same of `count` pixels of a view of the step, from the one at `x` on.
+    /// The same of `count` pixels of a view of the step, from the one at `x` on. Where many actions
+    /// share each pixel, one that is near its border may count to both sides of it.
     std::vector<ByteRange> columns(const RowIndex& row,
                                    const ViewTransform& view,
                                    int x,
                                    int count) const;
 
   private:
-    static constexpr std::size_t block = 64;
+    static constexpr std::size_t block = 16;
 
     void add_total(Bytes total);
     std::size_t last_until(const RowIndex& row, Duration time, std::size_t near = 0) const;

@@ -130,7 +130,8 @@ void PixelCanvas::bars(int left,
         const int* const of_top = tops.data();
         const int* const of_bottom = bottoms.data();
         for (int i = first; i < last; ++i) {
-            const bool inside = static_cast<int>(of_top[i] <= y) & static_cast<int>(y < of_bottom[i]);
+            const bool inside =
+                static_cast<int>(of_top[i] <= y) & static_cast<int>(y < of_bottom[i]);
             pixels[i] = inside ? color : pixels[i];
         }
     }

@@ -7,9 +7,9 @@
 
 namespace pipetwin::gui {
 
-/// Many small rectangles of plain or hatched colours within an area. For a painter that makes pixels
-/// they are written into memory, which is drawn once: a tenth of the time of as many fillRect, and
-/// less still for rows and bars. For any other painter they are rectangles.
+/// Many small rectangles of plain or hatched colours within an area. For a painter that makes
+/// pixels they are written into memory, which is drawn once: a tenth of the time of as many
+/// fillRect, and less still for rows and bars. For any other painter they are rectangles.
 ///
 /// Coordinates are the painter's own; what lies outside the area is cut off; colours are opaque.
 /// One at a time: their memory, small enough for a cache, is the same.

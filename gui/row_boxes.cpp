@@ -134,9 +134,7 @@ class BoxBuilder {
 
     void add_whole(const Piece& piece) {
         // One pixel more than is seen on either side, so that a cut rectangle shows no edge.
-        const auto to_pixel = [&](double x) {
-            return rounded(std::clamp(x, -1.0, width_ + 1.0));
-        };
+        const auto to_pixel = [&](double x) { return rounded(std::clamp(x, -1.0, width_ + 1.0)); };
         const int left = to_pixel(piece.begin);
         const int right = std::max(left + 1, to_pixel(piece.end));
         whole_.push_back({piece.kind, piece.op, piece.cell, left, right - left});
@@ -271,22 +269,22 @@ std::vector<Box> boxes_of(const RowIndex& row, const ViewTransform& view, int wi
 
 namespace {
 
-/// A bar for every pixel, from sums over the actions that begin in it.
+/// A bar for every pixel, from sums over the actions that begin in it, or nearly.
 void add_crowded_error_bars(const RowIndex& predicted,
                             const RowIndex& measured,
                             const ViewTransform& view,
                             const PixelRange& pixels,
                             std::vector<ErrorBar>& bars) {
-    int cell = measured.first_ending_after(view.time_at(pixels.left));
+    int slot = measured.slot_at(view.time_at(pixels.left));
     for (int x = pixels.left; x < pixels.right; ++x) {
-        const int next = measured.first_ending_after(view.time_at(x + 1), cell);
-        const Duration length = measured.compute_between(cell, next);
-        if (length > Duration{0}) {
-            const Duration expected = predicted.compute_between(cell, next);
-            bars.push_back(
-                {.x = x, .width = 1, .error = count(expected - length) / count(length)});
+        const int next = measured.slot_at(view.time_at(x + 1));
+        const double length = measured.compute_of_slots(slot, next);
+        if (length > 0) {
+            const Duration expected =
+                predicted.compute_between(measured.cell_of_slot(slot), measured.cell_of_slot(next));
+            bars.push_back({.x = x, .width = 1, .error = (count(expected) - length) / length});
         }
-        cell = next;
+        slot = next;
     }
 }
 
@@ -304,7 +302,9 @@ void error_bars_of(const RowIndex& predicted,
     CellRange cells = in_sight(measured, view, 0, width);
     cells.last = std::min(cells.last, predicted.size());
     const PixelRange pixels = pixels_of(measured, cells, view, width);
-    if (is_crowd(cells, pixels.width()) && measured.size() == predicted.size()) {
+    const bool has_slots =
+        measured.slot_count() > 0 && count(measured.slot_length()) < view.ns_per_pixel;
+    if (is_crowd(cells, pixels.width()) && has_slots && measured.size() == predicted.size()) {
         add_crowded_error_bars(predicted, measured, view, pixels, bars);
         return;
     }

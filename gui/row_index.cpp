@@ -10,7 +10,7 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int spans_per_bin = 16;
-constexpr int fewest_spans = 64;  // of a row that has bins: of fewer each can be looked at
+constexpr int fewest_spans = 64;       // of a row that has bins: of fewer each can be looked at
 constexpr std::int64_t full = 65'280;  // a bin that is filled, while levels are made: 255 << 8
 
 }  // namespace
@@ -280,9 +280,38 @@ void RowIndex::add_levels() {
             }
         }
         if (bins.size() == 1) {
-            return;
+            break;
         }
     }
+    add_slots();
+}
+
+void RowIndex::add_slots() {
+    slots_.resize(levels_.front().bins.size() + 1);
+    int cell = 0;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        const int next =
+            first_ending_after(Duration{static_cast<std::int64_t>(i) * levels_.front().bin}, cell);
+        if (i > 0) {
+            slots_[i - 1].compute = static_cast<float>(compute_between(cell, next).count());
+        }
+        slots_[i].cell = static_cast<std::uint32_t>(next);
+        cell = next;
+    }
+}
+
+int RowIndex::slot_at(Duration time) const {
+    const std::int64_t bin = levels_.front().bin;
+    const std::int64_t nearest = (time.count() + bin / 2) / bin;
+    return static_cast<int>(std::clamp<std::int64_t>(nearest, 0, slot_count() - 1));
+}
+
+double RowIndex::compute_of_slots(int first, int last) const {
+    double sum = 0;
+    for (; first < last; ++first) {
+        sum += static_cast<double>(slots_[at(first)].compute);
+    }
+    return sum;
 }
 
 bool RowIndex::columns(Duration begin, double ns_per_column, std::span<Column> columns) const {
@@ -324,7 +353,7 @@ std::size_t RowIndex::bytes() const {
         return values.capacity() * sizeof(values.front());
     };
     std::size_t sum = size_of(begins_) + size_of(lengths_) + size_of(waits_) + size_of(ops_) +
-                      size_of(places_) + size_of(stages_) + size_of(sums_);
+                      size_of(places_) + size_of(stages_) + size_of(sums_) + size_of(slots_);
     for (const Level& level : levels_) {
         sum += size_of(level.bins);
     }

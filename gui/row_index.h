@@ -50,7 +50,7 @@ Duration compute_of(const PartTimes& times);
 /// The spans of one row of one step, at 21 bytes each, with what is needed to draw millions of them
 /// and to sum them up: in all at most 24 bytes a span.
 ///
-/// - Sums before every 64th span: how long each part lasts between any two times, exactly, in
+/// - Sums before every 128th span: how long each part lasts between any two times, exactly, in
 ///   O(log spans).
 /// - A pyramid of bins over time, of which each says which share of it every part fills: the lowest
 ///   holds about 16 spans a bin, each further one twice as much time. They are for pixels; no
@@ -101,6 +101,23 @@ class RowIndex {
     };
     bool columns(Duration begin, double ns_per_column, std::span<Column> columns) const;
 
+    /// Stretches of time as long as the finest bins, one after the other from time 0: for pixels
+    /// that hold many spans. There are none in a row of few.
+    int slot_count() const { return static_cast<int>(slots_.size()); }
+    Duration slot_length() const {
+        return levels_.empty() ? Duration{0} : Duration{levels_[0].bin};
+    }
+
+    /// The one whose begin is nearest; the first or the last where it lies outside.
+    int slot_at(Duration time) const;
+
+    /// The first cell that ends after the slot begins.
+    int cell_of_slot(int slot) const { return static_cast<int>(slots_[at(slot)].cell); }
+
+    /// The compute of the cells from that of slot `first` up to that of slot `last`, in ns; rounded
+    /// to a ten-millionth.
+    double compute_of_slots(int first, int last) const;
+
     std::vector<Span> spans() const;
 
     /// What it occupies.
@@ -116,7 +133,11 @@ class RowIndex {
         PartTimes parts;
         Duration compute{};
     };
-    static constexpr int block = 64;
+    struct Slot {
+        std::uint32_t cell = 0;
+        float compute = 0;  ///< up to the cell of the next slot
+    };
+    static constexpr int block = 128;
     static constexpr std::uint8_t with_next_bit = 0x80;
     static constexpr int micro_batch_bits = 16;
     static constexpr std::uint32_t micro_batch_mask = 0xffff;
@@ -125,6 +146,7 @@ class RowIndex {
     void add(const Span& span);
     void add_sums();
     void add_levels();
+    void add_slots();
     void add_to(Sums& sums, int cell) const;
     PartTimes before(Duration time) const;
 
@@ -144,6 +166,7 @@ class RowIndex {
     std::unordered_map<std::size_t, std::int64_t> long_ones_;  ///< lengths at 2c, waits at 2c + 1
     std::vector<Sums> sums_;                                   ///< before each block
     std::vector<Level> levels_;                                ///< the finest first
+    std::vector<Slot> slots_;
 };
 
 inline Action RowIndex::action(int cell) const {

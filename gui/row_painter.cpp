@@ -150,11 +150,8 @@ void RowPainter::hatch_box(const Box& box, int left, PixelCanvas& canvas) {
     const OpStyle& style = this->style(box.op);
     switch (box.kind) {
         case BoxKind::Coalesced:
-            canvas.hatch_columns(x,
-                                 box.width,
-                                 mixed(ground(), style.hatch, box.compute).rgb(),
-                                 style.pattern,
-                                 x);
+            canvas.hatch_columns(
+                x, box.width, mixed(ground(), style.hatch, box.compute).rgb(), style.pattern, x);
             return;
         case BoxKind::Wait:
             canvas.hatch_columns(
@@ -318,8 +315,8 @@ void RowPainter::paint_curve(const Band& band,
     }
     const QRect rect = scene_.rect_at(band.y, band.height);
     const auto y_of = [&](Bytes bytes) {
-        return rect.bottom() - static_cast<int>(static_cast<double>(bytes.count) * pixels_per_byte +
-                                                0.5);
+        return rect.bottom() -
+               static_cast<int>(static_cast<double>(bytes.count) * pixels_per_byte + 0.5);
     };
     const auto width = static_cast<std::size_t>(rect.width());
     std::vector<int> tops(width, rect.bottom());

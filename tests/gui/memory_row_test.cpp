@@ -94,5 +94,30 @@ TEST(MemoryRow, ColumnsAreTheRangesOfTheirPixels) {
     }
 }
 
+TEST(MemoryRow, ColumnsOfACrowdHoldAllOfTheirPixelsAndLittleMore) {
+    const int cells = 20'000;
+    const RowIndex row = row_of(cells);
+    const MemoryRow memory(curve_of(cells), cells);
+    const double ns = static_cast<double>(row.last_end().count()) / 50;
+    const ViewTransform view{.origin = Duration{0}, .ns_per_pixel = ns};
+    const std::vector<ByteRange> columns = memory.columns(row, view, 0, 50);
+    const Duration border = row.slot_length();
+    Bytes most;
+    for (int i = 0; i < 50; ++i) {
+        const ByteRange& column = columns[static_cast<std::size_t>(i)];
+        const Duration begin = view.time_at(i);
+        const Duration end = view.time_at(i + 1);
+        const ByteRange inner = memory.between(row, begin + border, end - border);
+        EXPECT_LE(column.least, inner.least) << i;
+        EXPECT_GE(column.most, inner.most) << i;
+        const ByteRange outer =
+            memory.between(row, std::max(Duration{0}, begin - 2 * border), end + 2 * border);
+        EXPECT_GE(column.least, outer.least) << i;
+        EXPECT_LE(column.most, outer.most) << i;
+        most = std::max(most, column.most);
+    }
+    EXPECT_EQ(most, memory.peak());
+}
+
 }  // namespace
 }  // namespace pipetwin::gui

@@ -187,6 +187,28 @@ TEST(ErrorBars, OfAPixelShowTheErrorOfTheSum) {
     EXPECT_DOUBLE_EQ(bars[0].error, 0.05);
 }
 
+TEST(ErrorBars, OfACrowdShowTheErrorOfTheirSums) {
+    std::vector<Span> predicted = crowd(100'000);
+    std::vector<Span> measured = crowd(100'000);
+    for (Span& span : predicted) {
+        span.end -= Duration{3};  // 3 ns instead of 6
+    }
+    const auto bars = error_bars_of(row_of(predicted), row_of(measured), one_us, 1'000);
+    EXPECT_EQ(bars.size(), 1'000U);
+    for (const ErrorBar& bar : bars) {
+        EXPECT_NEAR(bar.error, -0.5, 1e-6);
+    }
+}
+
+TEST(ErrorBars, OfACrowdWithoutSlotsAreWalked) {
+    const ViewTransform far{.origin = Duration{0}, .ns_per_pixel = 1'000};
+    const auto bars = error_bars_of(row_of(crowd(60)), row_of(crowd(60)), far, 100);
+    ASSERT_FALSE(bars.empty());
+    for (const ErrorBar& bar : bars) {
+        EXPECT_EQ(bar.error, 0);
+    }
+}
+
 TEST(ErrorBars, LeaveOutWhatTheTwoRowsDoNotShare) {
     const RowIndex predicted = row_of({compute(Op::Forward, us(0), us(10))});
     const RowIndex measured =

@@ -123,6 +123,30 @@ TEST(RowIndex, ComputeBetweenCellsIsThatOfAllBetween) {
     }
 }
 
+TEST(RowIndex, SlotsStandAtEqualTimesAndHoldTheComputeOfTheirCells) {
+    const RowIndex index(random_row(5'000));
+    ASSERT_GT(index.slot_count(), 300);
+    EXPECT_EQ(index.cell_of_slot(0), 0);
+    EXPECT_EQ(index.cell_of_slot(index.slot_count() - 1), index.size());
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < 300; ++i) {
+        const int slot = static_cast<int>(random() % static_cast<unsigned>(index.slot_count()));
+        const Duration begin = slot * index.slot_length();
+        EXPECT_EQ(index.slot_at(begin), slot);
+        EXPECT_EQ(index.cell_of_slot(slot), index.first_ending_after(begin));
+        const int next = std::min(slot + i % 40, index.slot_count() - 1);
+        const auto exact = static_cast<double>(
+            index.compute_between(index.cell_of_slot(slot), index.cell_of_slot(next)).count());
+        EXPECT_NEAR(index.compute_of_slots(slot, next), exact, 1e-7 * exact);
+    }
+    EXPECT_EQ(index.slot_at(Duration{-5'000'000}), 0);
+    EXPECT_EQ(index.slot_at(2 * index.last_end()), index.slot_count() - 1);
+}
+
+TEST(RowIndex, ARowOfFewSpansHasNoSlots) {
+    EXPECT_EQ(RowIndex(random_row(10)).slot_count(), 0);
+}
+
 TEST(RowIndex, ColumnsShowEveryPartWithinFourPercentOfAPixel) {
     const std::vector<Span> row = random_row(200'000);
     const RowIndex index(row);
