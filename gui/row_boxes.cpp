@@ -253,9 +253,10 @@ void boxes_of(const RowIndex& row, const ViewTransform& view, int width, std::ve
     BoxBuilder builder(width, boxes);
     for (int cell = cells.first; cell < cells.last; ++cell) {
         const Op op = row.op(cell);
-        const double begin = view.x_of(row.begin(cell));
         const double ready = view.x_of(row.ready(cell));
-        builder.add({BoxKind::Wait, op, cell, begin, ready});
+        if (row.waits(cell)) {
+            builder.add({BoxKind::Wait, op, cell, view.x_of(row.begin(cell)), ready});
+        }
         builder.add({BoxKind::Action, op, cell, ready, view.x_of(row.end(cell))});
     }
     builder.finish();

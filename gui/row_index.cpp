@@ -104,8 +104,11 @@ std::vector<Span> RowIndex::spans() const {
 }
 
 int RowIndex::first_ending_after(Duration time, int near) const {
-    // Steps that double, from where it may be; then halves of the last one.
     const std::int64_t wanted = time.count();
+    if (empty() || last_end() <= time) {
+        return size();
+    }
+    // Steps that double, from where it may be; then halves of the last one.
     std::size_t low = at(near);
     std::size_t stride = 1;
     while (low + stride < begins_.size() && begins_[low + stride] <= wanted) {

@@ -78,6 +78,7 @@ class RowIndex {
     Duration end(int cell) const {
         return begin(cell) + Duration{length_at(lengths_[at(cell)], 2 * at(cell))};
     }
+    bool waits(int cell) const { return waits_[at(cell)] > 0; }
     bool takes_time(int cell) const { return lengths_[at(cell)] > 0; }
 
     /// The last end; zero where there is none.

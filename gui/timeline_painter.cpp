@@ -14,6 +14,7 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int padding = 12;
+constexpr int narrowest_bordered_step = 16;
 constexpr int tick_room = 14;  // of the ruler, below the text
 
 QFont bold(QFont font) {
@@ -132,8 +133,13 @@ class ScenePainter {
         return columns;
     }
 
+    /// Where there is room between them: lines at every few pixels would hide what they part.
     void paint_step_borders() {
         const TimelineScene::Steps steps = scene_.steps_in_sight();
+        const int count = steps.last - steps.first + 1;
+        if (count * narrowest_bordered_step > scene_.time_width()) {
+            return;
+        }
         for (int step = std::max(1, steps.first); step <= steps.last; ++step) {
             const int x = scene_.x_of(scene_.places.begin(step));
             painter_.fillRect(x, 0, 1, scene_.size.height(), palette().faint_text);

@@ -149,7 +149,7 @@ RunData run_of(const Size& size) {
 
 double frame(const TimelineScene& scene, QImage& image) {
     std::vector<double> seconds;
-    for (int i = 0; i < (std::getenv("FRAMES") ? std::atoi(std::getenv("FRAMES")) : 9); ++i) {
+    for (int i = 0; i < 9; ++i) {
         QPainter painter(&image);
         const double begin = now();
         paint_timeline(painter, scene);
@@ -174,8 +174,6 @@ void paint(const RunData& run) {
     scene.layout = layout_rows(run.twin, scene.mode, scene.tracks, metrics);
     const Duration length = scene.places.length();
     for (const int zoom : {1, 10, 1000}) {
-        if (std::getenv("ZOOM") && std::atoi(std::getenv("ZOOM")) != zoom)
-            continue;
         scene.view = fitted(
             length / 2 - length / (2 * zoom), length / 2 + length / (2 * zoom), scene.time_width());
         fmt::print("frame  {:>8} ranks  x{:<5} {:7.2f} ms\n",
@@ -193,9 +191,7 @@ void measure(const std::vector<std::string>& words) {
         load({.ranks = 8, .micro_batches = 100, .actions = 1'000'000 / part});
         fmt::print("peak   {:.0f} MB, of which the text to write is most\n", peak_megabytes());
     }
-    for (const Size& size : {Size{8, 100, 1000000 / part}, Size{64, 512, 10'000'000 / part}}) {
-        if (std::getenv("RANKS") && std::atoi(std::getenv("RANKS")) != size.ranks)
-            continue;
+    for (const Size& size : {Size{8, 100, 1'000'000 / part}, Size{64, 512, 10'000'000 / part}}) {
         if (all || has("index") || has("paint")) {
             const RunData run = run_of(size);
             if (all || has("paint")) {
