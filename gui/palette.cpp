@@ -228,7 +228,12 @@ QPalette widget_palette(const Palette& palette) {
 }
 
 QString style_sheet(const Palette& palette) {
-    const QString roomy = QStringLiteral("QTreeView::item, QTableView::item { padding: 2px 6px; }");
+    const QString roomy =
+        QStringLiteral(
+            "QTreeView::item, QTableView::item { padding: 2px 6px; }"
+            "QHeaderView::section { padding: 2px 6px; border: none;"
+            "border-bottom: 1px solid %1; background: %2; color: %3; }")
+            .arg(palette.grid.name(), palette.window.name(), palette.faint_text.name());
     if (palette.theme != Theme::HighContrast) {
         return roomy;
     }

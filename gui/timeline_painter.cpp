@@ -133,11 +133,14 @@ class ScenePainter {
         return columns;
     }
 
+    bool has_room(const TimelineScene::Steps& steps) const {
+        return (steps.last - steps.first + 1) * narrowest_bordered_step <= scene_.time_width();
+    }
+
     /// Where there is room between them: lines at every few pixels would hide what they part.
     void paint_step_borders() {
         const TimelineScene::Steps steps = scene_.steps_in_sight();
-        const int count = steps.last - steps.first + 1;
-        if (count * narrowest_bordered_step > scene_.time_width()) {
+        if (!has_room(steps)) {
             return;
         }
         for (int step = std::max(1, steps.first); step <= steps.last; ++step) {
@@ -296,6 +299,13 @@ class ScenePainter {
             return;
         }
         const TimelineScene::Steps steps = scene_.steps_in_sight();
+        painter_.setPen(palette().faint_text);
+        if (!has_room(steps)) {
+            painter_.drawText(QRect(scene_.label_width + 5, 2, scene_.time_width(), text_height()),
+                              Qt::AlignLeft | Qt::AlignVCenter,
+                              QStringLiteral("steps %1 to %2").arg(steps.first).arg(steps.last));
+            return;
+        }
         const int narrowest = painter_.fontMetrics().horizontalAdvance(QStringLiteral("0000"));
         for (int step = steps.first; step <= steps.last; ++step) {
             const int left = std::max(scene_.label_width, scene_.x_of(scene_.places.begin(step)));
@@ -305,7 +315,6 @@ class ScenePainter {
                  {QStringLiteral("step %1").arg(step), QString::number(step)}) {
                 if (right - left > narrowest &&
                     painter_.fontMetrics().horizontalAdvance(text) + 10 <= right - left) {
-                    painter_.setPen(palette().faint_text);
                     painter_.drawText(QRect(left + 5, 2, right - left, text_height()),
                                       Qt::AlignLeft | Qt::AlignVCenter,
                                       text);
