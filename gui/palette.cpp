@@ -232,7 +232,9 @@ QString style_sheet(const Palette& palette) {
         QStringLiteral(
             "QTreeView::item, QTableView::item { padding: 2px 6px; }"
             "QHeaderView::section { padding: 2px 6px; border: none;"
-            "border-bottom: 1px solid %1; background: %2; color: %3; }")
+            "border-bottom: 1px solid %1; background: %2; color: %3; }"
+            "QHeaderView::up-arrow, QHeaderView::down-arrow { subcontrol-position: top center;"
+            "width: 7px; height: 7px; }")
             .arg(palette.grid.name(), palette.window.name(), palette.faint_text.name());
     if (palette.theme != Theme::HighContrast) {
         return roomy;
