@@ -4,6 +4,7 @@
 #include <span>
 
 #include <QPainter>
+#include <QSize>
 
 namespace pipetwin::gui {
 
@@ -38,14 +39,25 @@ class PixelCanvas {
     static constexpr int period = 8;
     using Tile = std::array<std::array<bool, period>, period>;
 
+    /// From first up to last, in pixels of the canvas.
+    struct Columns {
+        int first = 0;
+        int last = 0;
+    };
+
     bool makes_pixels() const { return !pixels_.empty(); }
-    QRgb* line(int y) { return pixels_.data() + static_cast<std::ptrdiff_t>(y) * area_.width(); }
+    QRgb* line(int y) { return pixels_.data() + static_cast<std::ptrdiff_t>(y) * size_.width(); }
+    int pixel(int coordinate) const;
+    Columns columns_of(int x, int width) const;
+    int line_of(int y) const;
     void make_lines();
     static const Tile& tile_of(Qt::BrushStyle pattern);
 
     QPainter& painter_;
     QRect area_;
-    std::span<QRgb> pixels_;  ///< of the area, line by line; empty where rectangles are drawn
+    double scale_ = 1;        ///< pixels to a unit of the painter
+    QSize size_;              ///< of the canvas, in pixels
+    std::span<QRgb> pixels_;  ///< line by line; empty where rectangles are drawn
     int lines_ = 1;           ///< that are made so far; the others repeat them
 };
 
