@@ -74,14 +74,15 @@ class Collector {
         if (measured == nullptr || predicted == nullptr) {
             return;
         }
-        for (ref.cell = 0; ref.cell < std::min(measured->size(), predicted->size()); ++ref.cell) {
+        for (ref.cell = 0; ref.cell < measured->size(); ++ref.cell) {
             const Action action = measured->action(ref.cell);
-            if (is_send(action.op) || is_receive(action.op)) {
+            const auto twin = twin_of(run_.twin, ref);
+            if (is_send(action.op) || is_receive(action.op) || !twin) {
                 continue;
             }
             add(ref,
                 action,
-                {.predicted = predicted->end(ref.cell) - predicted->ready(ref.cell),
+                {.predicted = predicted->end(twin->cell) - predicted->ready(twin->cell),
                  .measured = measured->end(ref.cell) - measured->ready(ref.cell)});
         }
     }

@@ -34,10 +34,11 @@ SpanRef OpRows::ref(int row) const {
 }
 
 std::optional<int> OpRows::row_of(const SpanRef& ref) const {
-    if (run_ == nullptr || !run_->twin.span(on(side_, ref))) {
+    const auto at = run_ == nullptr ? std::nullopt : on(side_, ref);
+    if (!at || !run_->twin.span(*at)) {
         return std::nullopt;
     }
-    return starts_[static_cast<std::size_t>(ref.step * ranks_ + ref.rank)] + ref.cell;
+    return starts_[static_cast<std::size_t>(at->step * ranks_ + at->rank)] + at->cell;
 }
 
 Action OpRows::action(int row) const {
@@ -45,43 +46,45 @@ Action OpRows::action(int row) const {
     return run_->twin.row(at)->action(at.cell);
 }
 
-SpanRef OpRows::on(Side side, SpanRef ref) const {
-    ref.side = side;
-    return ref;
+std::optional<SpanRef> OpRows::on(Side side, const SpanRef& ref) const {
+    return ref.side == side ? ref : twin_of(run_->twin, ref);
 }
 
 namespace {
 
 /// The row that has the cell, or null.
-const RowIndex* row_with(const RunData& run, const SpanRef& ref) {
-    const RowIndex* const row = run.twin.row(ref);
-    return row != nullptr && ref.cell < row->size() ? row : nullptr;
+const RowIndex* row_with(const RunData& run, const std::optional<SpanRef>& ref) {
+    const RowIndex* const row = ref ? run.twin.row(*ref) : nullptr;
+    return row != nullptr && ref->cell < row->size() ? row : nullptr;
 }
 
-double begin_of(const RunData& run, const SpanRef& ref) {
+double begin_of(const RunData& run, const std::optional<SpanRef>& ref) {
     const RowIndex* const row = row_with(run, ref);
-    return row == nullptr ? no_number : static_cast<double>(row->begin(ref.cell).count());
+    return row == nullptr ? no_number : static_cast<double>(row->begin(ref->cell).count());
 }
 
-std::optional<Duration> duration_of(const RunData& run, const SpanRef& ref) {
+std::optional<Duration> duration_of(const RunData& run, const std::optional<SpanRef>& ref) {
     const RowIndex* const row = row_with(run, ref);
-    return row == nullptr ? std::nullopt : std::optional(row->end(ref.cell) - row->ready(ref.cell));
+    return row == nullptr ? std::nullopt
+                          : std::optional(row->end(ref->cell) - row->ready(ref->cell));
 }
 
 double number_of(const std::optional<Duration>& time) {
     return time ? static_cast<double>(time->count()) : no_number;
 }
 
-double wait_of(const RunData& run, const SpanRef& ref) {
+double wait_of(const RunData& run, const std::optional<SpanRef>& ref) {
     const RowIndex* const row = row_with(run, ref);
-    return row == nullptr ? no_number : static_cast<double>(wait_before(*row, ref.cell).count());
+    return row == nullptr ? no_number : static_cast<double>(wait_before(*row, ref->cell).count());
 }
 
 bool is_message(Op op) {
     return is_send(op) || is_receive(op);
 }
 
-double error_of(const RunData& run, const SpanRef& predicted, const SpanRef& measured) {
+double error_of(const RunData& run,
+                const std::optional<SpanRef>& predicted,
+                const std::optional<SpanRef>& measured) {
     const auto p = duration_of(run, predicted);
     const auto m = duration_of(run, measured);
     const double error = p && m ? Pair{.predicted = *p, .measured = *m}.error_percent() : no_number;
@@ -92,8 +95,8 @@ double error_of(const RunData& run, const SpanRef& predicted, const SpanRef& mea
 
 double OpRows::number(int row, OpColumn column) const {
     const SpanRef at = ref(row);
-    const SpanRef predicted = on(Side::Predicted, at);
-    const SpanRef measured = on(Side::Measured, at);
+    const std::optional<SpanRef> predicted = on(Side::Predicted, at);
+    const std::optional<SpanRef> measured = on(Side::Measured, at);
     switch (column) {
         case OpColumn::Step:
             return at.step;

@@ -65,7 +65,7 @@ class OpRows {
     bool has_critical() const { return critical_ != nullptr; }
 
   private:
-    SpanRef on(Side side, SpanRef ref) const;
+    std::optional<SpanRef> on(Side side, const SpanRef& ref) const;
 
     std::shared_ptr<const RunData> run_;
     Side side_{};

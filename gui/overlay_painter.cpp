@@ -12,6 +12,7 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int critical_height = 4;
+constexpr int narrowest_alone = 3;
 constexpr int arrow_head = 7;
 constexpr int chip_padding = 6;
 
@@ -22,6 +23,7 @@ void OverlayPainter::paint() {
     if (overlay.range) {
         paint_range(*overlay.range);
     }
+    paint_alone();
     paint_critical(overlay.critical);
     for (const SpanRef& found : overlay.found) {
         outline(found, QPen(palette().found, 2));
@@ -51,6 +53,20 @@ void OverlayPainter::paint_range(const TimeRange& range) {
     painter_.fillRect(left, 0, right - left, scene_.size.height(), veil);
     for (const int x : {left, right - 1}) {
         painter_.fillRect(x, 0, 1, scene_.size.height(), palette().selection);
+    }
+}
+
+/// What only one side has: hatched outlines.
+void OverlayPainter::paint_alone() {
+    const TimelineScene::Steps steps = scene_.steps_in_sight();
+    for (int step = steps.first; step <= steps.last; ++step) {
+        for (const SpanRef& ref : alone(scene_.run->twin, step)) {
+            const QRect rect = rect_of(scene_, ref);
+            if (rect.width() >= narrowest_alone) {
+                painter_.fillRect(rect, QBrush(palette().slower, Qt::BDiagPattern));
+                outline(ref, QPen(palette().slower, 2, Qt::DashLine));
+            }
+        }
     }
 }
 

@@ -24,6 +24,7 @@ class OverlayPainter {
     void paint_range(const TimeRange& range);
     void paint_ruler_line(const TimeRange& ruler);
     void paint_mark(Duration mark);
+    void paint_alone();
     void paint_critical(const std::vector<SpanRef>& chain);
     void paint_arrow(const Arrow& arrow);
     void paint_selection();

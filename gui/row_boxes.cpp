@@ -295,24 +295,25 @@ void error_bars_of(const RowIndex& predicted,
                    const RowIndex& measured,
                    const ViewTransform& view,
                    int width,
+                   std::span<const int> twins,
                    std::vector<ErrorBar>& bars) {
     bars.clear();
     const auto to_pixel = [&](Duration time) {
         return rounded(std::clamp(view.x_of(time), -1.0, width + 1.0));
     };
-    CellRange cells = in_sight(measured, view, 0, width);
-    cells.last = std::min(cells.last, predicted.size());
+    const CellRange cells = in_sight(measured, view, 0, width);
     const PixelRange pixels = pixels_of(measured, cells, view, width);
     const bool has_slots =
         measured.slot_count() > 0 && count(measured.slot_length()) < view.ns_per_pixel;
-    if (is_crowd(cells, pixels.width()) && has_slots && measured.size() == predicted.size()) {
+    if (is_crowd(cells, pixels.width()) && has_slots && twins.empty()) {
         add_crowded_error_bars(predicted, measured, view, pixels, bars);
         return;
     }
     Duration expected{0};  // of all actions in the last bar
     Duration length{0};
     for (int cell = cells.first; cell < cells.last; ++cell) {
-        if (!is_compute(measured.op(cell)) || predicted.action(cell) != measured.action(cell)) {
+        const int twin = twins.empty() ? cell : twins[static_cast<std::size_t>(cell)];
+        if (!is_compute(measured.op(cell)) || twin < 0) {
             continue;
         }
         const Duration begin = measured.begin(cell);
@@ -322,7 +323,7 @@ void error_bars_of(const RowIndex& predicted,
             bars.push_back({.x = x, .width = 1, .error = 0});
             expected = length = Duration{0};
         }
-        expected += predicted.end(cell) - predicted.begin(cell);
+        expected += predicted.end(twin) - predicted.begin(twin);
         length += end - begin;
         bars.back().width = std::max(1, to_pixel(end) - x);
         bars.back().error = length > Duration{0} ? count(expected - length) / count(length) : 0;
@@ -332,9 +333,10 @@ void error_bars_of(const RowIndex& predicted,
 std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
                                     const RowIndex& measured,
                                     const ViewTransform& view,
-                                    int width) {
+                                    int width,
+                                    std::span<const int> twins) {
     std::vector<ErrorBar> bars;
-    error_bars_of(predicted, measured, view, width, bars);
+    error_bars_of(predicted, measured, view, width, twins, bars);
     return bars;
 }
 

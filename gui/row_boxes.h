@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "gui/timeline_layout.h"
@@ -53,17 +54,20 @@ struct ErrorBar {
 
 /// One bar per compute action on both rows. Several that begin in one pixel share a bar with the
 /// error of their sum: the worst of them would make a good prediction look bad from far away.
-/// Actions that differ are left out.
+/// `twins`: for each measured cell the predicted one, -1 for none; empty for rows of the same
+/// actions.
 std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
                                     const RowIndex& measured,
                                     const ViewTransform& view,
-                                    int width);
+                                    int width,
+                                    std::span<const int> twins = {});
 
 /// The same in place of what `bars` held.
 void error_bars_of(const RowIndex& predicted,
                    const RowIndex& measured,
                    const ViewTransform& view,
                    int width,
+                   std::span<const int> twins,
                    std::vector<ErrorBar>& bars);
 
 /// The cell under `x`: the one that takes most of that pixel, else the nearest within 2 pixels.

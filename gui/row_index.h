@@ -78,6 +78,11 @@ class RowIndex {
     Duration end(int cell) const {
         return begin(cell) + Duration{length_at(lengths_[at(cell)], 2 * at(cell))};
     }
+    /// Whether both hold the same actions in the same order.
+    bool same_actions(const RowIndex& other) const {
+        return places_ == other.places_ && ops_ == other.ops_ && stages_ == other.stages_;
+    }
+
     bool waits(int cell) const { return waits_[at(cell)] > 0; }
     bool takes_time(int cell) const { return lengths_[at(cell)] > 0; }
 

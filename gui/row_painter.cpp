@@ -242,8 +242,13 @@ void RowPainter::paint_errors(const Band& strip) {
         if (predicted == nullptr || measured == nullptr) {
             continue;
         }
-        error_bars_of(
-            *predicted, *measured, view_of(Side::Measured, step), scene_.time_width(), bars);
+        const Twin::RowPair* const pair = scene_.run->twin.pair(step, strip.rank);
+        error_bars_of(*predicted,
+                      *measured,
+                      view_of(Side::Measured, step),
+                      scene_.time_width(),
+                      pair == nullptr ? std::span<const int>() : pair->of_measured,
+                      bars);
         for (const ErrorBar& bar : bars) {
             const double share = std::min(1.0, std::abs(bar.error) / full_error);
             const int length = static_cast<int>(std::ceil(share * (rect.height() / 2 - 1)));

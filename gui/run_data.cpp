@@ -198,6 +198,31 @@ void compare_or_note(RunData& run, const Trace& predicted, const Trace& measured
     }
 }
 
+/// The first of the actions that only one side has, and how many they are.
+void note_alone(RunData& run) {
+    constexpr std::size_t named = 3;
+    std::vector<std::string> names;
+    std::size_t count = 0;
+    for (int step = 0; step < run.twin.step_count(); ++step) {
+        for (const SpanRef& ref : alone(run.twin, step)) {
+            if (++count <= named) {
+                names.push_back(fmt::format("{} of rank {} in step {} ({} only)",
+                                            to_string(run.twin.span(ref)->action),
+                                            ref.rank,
+                                            ref.step,
+                                            side_name(run, ref.side)));
+            }
+        }
+    }
+    if (count > 0) {
+        run.problems.push_back(fmt::format("{} compute action{} on one side only, hatched: {}{}",
+                                           count,
+                                           count == 1 ? " stands" : "s stand",
+                                           fmt::join(names, ", "),
+                                           count > named ? ", ..." : ""));
+    }
+}
+
 /// Files of PyTorch's profiler, as they are named in examples: rank0.json, rank1.json.gz.
 std::vector<fs::path> json_files(const fs::path& folder) {
     std::vector<fs::path> files;
@@ -292,7 +317,9 @@ RunData load_runs(const std::vector<fs::path>& paths) {
     const bool has_predicted = predicted && take_side(run, *predicted, Side::Predicted);
     const bool has_measured = measured && take_side(run, *measured, Side::Measured);
     if (has_predicted && has_measured) {
+        run.twin.match();
         compare_or_note(run, *predicted, *measured);
+        note_alone(run);
     }
     if (!planned_in.empty() && (predicted || measured)) {
         take_plan(run, planned_in, (predicted ? predicted : measured)->plan_hash);

@@ -1,6 +1,7 @@
 #include "gui/twin.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace pipetwin::gui {
@@ -188,12 +189,79 @@ std::optional<SpanRef> next_in_row(const Twin& twin, const SpanRef& from, int di
     return std::nullopt;
 }
 
+namespace {
+
+/// For each cell of a row the one of another that has the same action; -1 where none has.
+std::vector<int> same_in(const RowIndex& other, const RowIndex& row) {
+    const auto key = [](const Action& action) {
+        return std::tuple(action.op, action.stage, action.micro_batch);
+    };
+    std::map<decltype(key(Action{})), int> places;
+    for (int cell = 0; cell < other.size(); ++cell) {
+        places.emplace(key(other.action(cell)), cell);
+    }
+    std::vector<int> found;
+    found.reserve(static_cast<std::size_t>(row.size()));
+    for (int cell = 0; cell < row.size(); ++cell) {
+        const auto place = places.find(key(row.action(cell)));
+        found.push_back(place == places.end() ? -1 : place->second);
+    }
+    return found;
+}
+
+}  // namespace
+
+void Twin::match() {
+    apart.clear();
+    for (int step_number = 0; step_number < step_count(); ++step_number) {
+        for (int rank = 0; rank < rank_count(); ++rank) {
+            const RowIndex* const here = row(Side::Predicted, step_number, rank);
+            const RowIndex* const there = row(Side::Measured, step_number, rank);
+            if (here != nullptr && there != nullptr && !here->same_actions(*there)) {
+                apart[{step_number, rank}] = {.of_predicted = same_in(*there, *here),
+                                              .of_measured = same_in(*here, *there)};
+            }
+        }
+    }
+}
+
+const Twin::RowPair* Twin::pair(int step_number, int rank) const {
+    const auto found = apart.find({step_number, rank});
+    return found == apart.end() ? nullptr : &found->second;
+}
+
+std::vector<SpanRef> alone(const Twin& twin, int step) {
+    std::vector<SpanRef> result;
+    const auto end = twin.apart.lower_bound({step + 1, 0});
+    for (auto at = twin.apart.lower_bound({step, 0}); at != end; ++at) {
+        for (const Side side : {Side::Predicted, Side::Measured}) {
+            SpanRef ref{.side = side, .step = step, .rank = at->first.second};
+            const RowIndex& row = *twin.row(ref);
+            const std::vector<int>& twins = at->second.of(side);
+            for (; ref.cell < row.size(); ++ref.cell) {
+                if (twins[static_cast<std::size_t>(ref.cell)] < 0 && is_compute(row.op(ref.cell)) &&
+                    row.takes_time(ref.cell)) {
+                    result.push_back(ref);
+                }
+            }
+        }
+    }
+    return result;
+}
+
 std::optional<SpanRef> twin_of(const Twin& twin, const SpanRef& of) {
+    const RowIndex* const here = twin.row(of);
     SpanRef there = of;
     there.side = other(of.side);
-    const std::optional<Span> here = twin.span(of);
-    const std::optional<Span> found = twin.span(there);
-    if (!here || !found || found->action != here->action) {
+    const RowIndex* const row = twin.row(there);
+    if (here == nullptr || row == nullptr || of.cell < 0 || of.cell >= here->size()) {
+        return std::nullopt;
+    }
+    if (const Twin::RowPair* const pair = twin.pair(of.step, of.rank)) {
+        there.cell = pair->of(of.side)[static_cast<std::size_t>(of.cell)];
+        return there.cell < 0 ? std::nullopt : std::optional(there);
+    }
+    if (of.cell >= row->size() || row->action(of.cell) != here->action(of.cell)) {
         return std::nullopt;
     }
     return there;

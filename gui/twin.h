@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/timeline.h"
@@ -30,8 +32,8 @@ Side main_side(Mode mode);
 /// In the order above, and round.
 Mode next(Mode mode);
 
-/// One span of one timeline. Since both timelines follow the plan's rows, the same step, rank and
-/// cell on the other side is the same action: its twin.
+/// One span of one timeline. The same action on the other side is its twin: of timelines that
+/// follow the same plan the one in the same step, rank and cell.
 struct SpanRef {
     Side side{};
     int step = 0;
@@ -66,10 +68,30 @@ struct StepRows {
 };
 
 /// The timelines of one plan: of the predicted side one step, which stands for every step, or none;
-/// of the measured side any number.
+/// of the measured side any number. Timelines of different plans, or of which one was cut short,
+/// have rows that differ.
 struct Twin {
+    /// Two rows with different actions, or in another order: which cell of the other side has the
+    /// same action; -1 where none has.
+    struct RowPair {
+        std::vector<int> of_predicted;
+        std::vector<int> of_measured;
+
+        const std::vector<int>& of(Side side) const {
+            return side == Side::Predicted ? of_predicted : of_measured;
+        }
+    };
+
     std::vector<StepRows> predicted;
     std::vector<StepRows> measured;
+    std::map<std::pair<int, int>, RowPair> apart{};  ///< by step and rank
+
+    /// Finds the rows that differ, and what belongs together in them. To be called when both sides
+    /// are there. O(actions).
+    void match();
+
+    /// Null where both rows have the same actions, or one is missing.
+    const RowPair* pair(int step, int rank) const;
 
     bool has(Side side) const;
 
@@ -102,6 +124,9 @@ std::vector<RowPlace> shown_rows(const Twin& twin, Mode mode);
 /// previous step where this one has no more; nothing at the end of the run. What takes none, like
 /// an asynchronous send, has no rectangle and is passed over.
 std::optional<SpanRef> next_in_row(const Twin& twin, const SpanRef& from, int direction);
+
+/// Compute actions that take time and have no twin, though the other side has their rank.
+std::vector<SpanRef> alone(const Twin& twin, int step);
 
 /// The same action on the other side.
 std::optional<SpanRef> twin_of(const Twin& twin, const SpanRef& of);

@@ -80,6 +80,23 @@ TEST(OpRows, NumbersAreThoseOfTheSpans) {
     }
 }
 
+TEST(OpRows, OfRowsThatDifferCompareTheSameActions) {
+    RunData run = canned_run();  // without jitter: every action is as long as predicted
+    std::vector<Span> row = run.twin.measured[0].ranks[1].spans();
+    std::erase_if(row, [](const Span& span) { return span.action.op == Op::Forward; });
+    run.twin.measured[0].ranks[1] = RowIndex(row);
+    run.twin.match();
+    const OpRows rows(std::make_shared<const RunData>(std::move(run)));
+    int backwards = 0;
+    for (int i = 0; i < rows.size(); ++i) {
+        if (rows.action(i).op == Op::Backward) {
+            EXPECT_EQ(rows.number(i, OpColumn::Error), 0) << to_string(rows.action(i));
+            ++backwards;
+        }
+    }
+    EXPECT_EQ(backwards, 6);
+}
+
 TEST(OpRows, AreOrderedByEveryColumnBothWays) {
     const auto run = three_steps();
     OpRows rows(run);

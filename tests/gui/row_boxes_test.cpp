@@ -213,7 +213,20 @@ TEST(ErrorBars, LeaveOutWhatTheTwoRowsDoNotShare) {
     const RowIndex predicted = row_of({compute(Op::Forward, us(0), us(10))});
     const RowIndex measured =
         row_of({compute(Op::Backward, us(0), us(10)), compute(Op::Backward, us(10), us(20))});
-    EXPECT_THAT(error_bars_of(predicted, measured, one_us, 100), IsEmpty());
+    const std::vector<int> none{-1, -1};
+    EXPECT_THAT(error_bars_of(predicted, measured, one_us, 100, none), IsEmpty());
+}
+
+TEST(ErrorBars, OfRowsInAnotherOrderCompareTheSameActions) {
+    const RowIndex predicted =
+        row_of({compute(Op::Forward, us(0), us(12)), compute(Op::Backward, us(12), us(42))});
+    const RowIndex measured =
+        row_of({compute(Op::Backward, us(0), us(40)), compute(Op::Forward, us(40), us(50))});
+    const std::vector<int> twins{1, 0};
+    const auto bars = error_bars_of(predicted, measured, one_us, 100, twins);
+    ASSERT_EQ(bars.size(), 2U);
+    EXPECT_NEAR(bars[0].error, -0.25, 1e-12);
+    EXPECT_NEAR(bars[1].error, 0.2, 1e-12);
 }
 
 TEST(Hit, FindsTheSpanUnderTheMouseAndNothingBesideIt) {

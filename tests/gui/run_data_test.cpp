@@ -13,6 +13,8 @@
 namespace pipetwin::gui {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -20,10 +22,10 @@ using testing::IsEmpty;
 /// GPipe on four ranks, eight micro-batches, F 10 ms, B 20 ms, as both engines would write it.
 class RunFolder : public testing::Test {
   protected:
-    static Plan plan(ScheduleKind schedule = ScheduleKind::GPipe) {
+    static Plan plan(ScheduleKind schedule = ScheduleKind::GPipe, int micro_batches = 8) {
         PlainCosts costs;
         costs.schedule = schedule;
-        costs.shape = {.ranks = 4, .micro_batches = 8};
+        costs.shape = {.ranks = 4, .micro_batches = micro_batches};
         costs.forward.assign(4, std::chrono::milliseconds(10));
         costs.backward.assign(4, std::chrono::milliseconds(20));
         return make_plan(costs);
@@ -131,6 +133,20 @@ TEST_F(RunFolder, OfTwoDifferentPlansIsShownButNotCompared) {
     EXPECT_TRUE(run.predicted && run.measured);
     EXPECT_FALSE(run.comparison);
     EXPECT_THAT(run.problems, ElementsAre(HasSubstr("cannot compare")));
+}
+
+TEST_F(RunFolder, NamesTheActionsThatOnlyOneSideHas) {
+    write_both();
+    const Plan longer = plan(ScheduleKind::GPipe, 9);
+    Timeline step = sim::simulate(longer);
+    step.links.clear();
+    write("measured.trace.json", print_chrome_trace(trace(Origin::Measured, {step}, longer)));
+    const RunData run = load_run(folder());
+    // F8 and B8 of four ranks.
+    EXPECT_THAT(run.problems,
+                Contains(AllOf(HasSubstr("8 compute actions stand on one side only"),
+                               HasSubstr("0F8 of rank 0 in step 0 (measured only)"))));
+    EXPECT_EQ(alone(run.twin, 0).size(), 8U);
 }
 
 TEST_F(RunFolder, WithoutTracesSaysWhatWasExpected) {

@@ -1,5 +1,8 @@
 #include "gui/twin.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
@@ -42,6 +45,54 @@ TEST(Twin, LengthIsThatOfTheLongerSide) {
     const RunData run = canned_run({.jitter = 0.1});
     EXPECT_EQ(run.twin.length(0),
               std::max(run.twin.predicted[0].length, run.twin.measured[0].length));
+}
+
+/// A run whose measured rank 0 has no F1, and B0 before B1.
+RunData run_apart() {
+    RunData run = canned_run({.jitter = 0.1});
+    std::vector<Span> row = run.twin.measured[0].ranks[0].spans();
+    const auto place = [&row](Op op, int micro_batch) {
+        return std::ranges::find_if(row, [&](const Span& span) {
+            return span.action.op == op && span.action.micro_batch == micro_batch;
+        });
+    };
+    std::swap(place(Op::Backward, 0)->action, place(Op::Backward, 1)->action);
+    row.erase(place(Op::Forward, 1));
+    run.twin.measured[0].ranks[0] = RowIndex(row);
+    run.twin.match();
+    return run;
+}
+
+TEST(Match, RowsOfTheSameActionsArePairedByTheirPlaces) {
+    RunData run = canned_run({.jitter = 0.1, .steps = 2});
+    run.twin.match();
+    EXPECT_TRUE(run.twin.apart.empty());
+    EXPECT_TRUE(alone(run.twin, 0).empty());
+}
+
+TEST(Match, RowsThatDifferArePairedByTheirActions) {
+    const RunData run = run_apart();
+    ASSERT_NE(run.twin.pair(0, 0), nullptr);
+    EXPECT_EQ(run.twin.pair(0, 1), nullptr);
+    const RowIndex& row = run.twin.predicted[0].ranks[0];
+    int paired = 0;
+    for (int cell = 0; cell < row.size(); ++cell) {
+        const SpanRef ref{.side = Side::Predicted, .step = 0, .rank = 0, .cell = cell};
+        if (const auto twin = twin_of(run.twin, ref)) {
+            EXPECT_EQ(run.twin.span(*twin)->action, row.action(cell));
+            EXPECT_EQ(twin_of(run.twin, *twin), ref);
+            ++paired;
+        }
+    }
+    EXPECT_EQ(paired, row.size() - 1);
+}
+
+TEST(Match, NamesWhatOnlyOneSideHas) {
+    const RunData run = run_apart();
+    const std::vector<SpanRef> found = alone(run.twin, 0);
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0].side, Side::Predicted);
+    EXPECT_EQ(to_string(run.twin.span(found[0])->action), "0F1");
 }
 
 TEST(Navigation, StepsThroughTheRowPassingOverWhatTakesNoTime) {
