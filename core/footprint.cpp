@@ -25,18 +25,28 @@ class KeptByForward {
   public:
     explicit KeptByForward(const Schedule& schedule)
         : micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
-          pairs_(static_cast<std::size_t>(schedule.stage_count()) * micro_batches_,
-                 is_forward_only(schedule) ? Kept::Nothing : Kept::Everything) {
+          usual_(is_forward_only(schedule) ? Kept::Nothing : Kept::Everything) {
         for (const auto& row : schedule.ranks) {
             for (const Action& action : row) {
                 if (action.op == Op::Recompute) {
+                    // Most plans have none, and then there is nothing to remember.
+                    pairs_.resize(static_cast<std::size_t>(schedule.stage_count()) * micro_batches_,
+                                  usual_);
                     pairs_.at(index(action)) = Kept::Input;
                 }
             }
         }
     }
 
-    Kept of(const Action& action) const { return pairs_.at(index(action)); }
+    /// Of a micro-batch that is not recomputed.
+    Kept usual() const { return usual_; }
+
+    /// Whether there is one that is.
+    bool any_input() const { return !pairs_.empty(); }
+
+    Kept of(const Action& action) const {
+        return pairs_.empty() ? usual_ : pairs_.at(index(action));
+    }
 
   private:
     std::size_t index(const Action& action) const {
@@ -45,7 +55,8 @@ class KeptByForward {
     }
 
     std::size_t micro_batches_;
-    std::vector<Kept> pairs_;
+    Kept usual_;
+    std::vector<Kept> pairs_;  ///< empty: all as usual
 };
 
 namespace {
@@ -133,6 +144,120 @@ MemoryChange change_of(const Plan& plan, const Action& action, const KeptByForwa
         return {};
     }
     return change_of(plan, plan.cost(action.stage, action.micro_batch), action, kept);
+}
+
+/// What the actions of a plan do to the memory of their ranks, worked out once for each op, stage
+/// and cost class: of the many actions few differ.
+class Changes {
+  public:
+    /// The total held during an action on top of what was there before, and what remains of it.
+    struct Totals {
+        std::int64_t during = 0;
+        std::int64_t after = 0;
+    };
+
+    Changes(const Plan& plan, const KeptByForward& kept)
+        : plan_(plan),
+          kept_(kept),
+          cost_class_(plan->cost_class),
+          classes_(plan->costs.size()),
+          any_dropped_(kept.any_input()) {
+        const std::size_t count =
+            static_cast<std::size_t>(plan.stage_count()) * classes_ * variants;
+        changes_.reserve(count);
+        totals_.reserve(count);
+        for (int stage = 0; stage < plan.stage_count(); ++stage) {
+            add_stage(stage);
+        }
+        for (const MemoryChange& change : changes_) {
+            totals_.push_back({change.during.total().count, change.after.total().count});
+        }
+    }
+
+    const MemoryChange& of(const Action& action) const { return changes_[number(action)]; }
+    const Totals& totals(const Action& action) const { return totals_[number(action)]; }
+
+  private:
+    std::size_t number(const Action& action) const {
+        const bool one = classes_ == 1 || !has_micro_batch(action.op);
+        const auto cost_class =
+            one ? 0
+                : static_cast<std::size_t>(
+                      cost_class_[static_cast<std::size_t>(action.micro_batch)]);
+        const bool dropped =
+            any_dropped_ && action.op == Op::Forward && kept_.of(action) == Kept::Input;
+        return (static_cast<std::size_t>(action.stage) * classes_ + cost_class) * variants +
+               (dropped ? dropping_forward : static_cast<std::size_t>(action.op));
+    }
+
+    /// An F that keeps its input only stands behind all ops.
+    static constexpr std::size_t dropping_forward = op_count;
+    static constexpr std::size_t variants = op_count + 1;
+
+    void add_stage(int stage) {
+        const bool first = !has_stage_before(plan_->schedule, stage);
+        for (const std::vector<StageCost>& costs : plan_->costs) {
+            const StageCost& cost = costs.at(static_cast<std::size_t>(stage));
+            for (int op = 0; op < op_count; ++op) {
+                changes_.push_back(change_of(
+                    cost, {.op = static_cast<Op>(op), .stage = stage}, first, kept_.usual()));
+            }
+            changes_.push_back(
+                change_of(cost, {.op = Op::Forward, .stage = stage}, first, Kept::Input));
+        }
+    }
+
+    const Plan& plan_;
+    const KeptByForward& kept_;
+    const std::vector<int>& cost_class_;
+    std::size_t classes_;
+    bool any_dropped_;
+    std::vector<MemoryChange> changes_;  ///< [stage][cost class][op]
+    std::vector<Totals> totals_;
+};
+
+/// The highest total of a row.
+struct Highest {
+    Bytes total;
+    std::size_t event = 0;  ///< 0: before the first cell, else 1 + 2 * cell, and one more behind it
+};
+
+Highest highest_of(const std::vector<Action>& row, const Changes& changes, Bytes resident) {
+    std::int64_t live = resident.count;
+    std::int64_t highest = live;
+    std::size_t event = 0;
+    for (std::size_t cell = 0; cell < row.size(); ++cell) {
+        const Changes::Totals& totals = changes.totals(row[cell]);
+        const std::int64_t during = live + totals.during;
+        live += totals.after;
+        if (during > highest) {
+            highest = during;
+            event = 1 + 2 * cell;
+        }
+        if (live > highest) {
+            highest = live;
+            event = 2 + 2 * cell;
+        }
+    }
+    return {.total = Bytes{highest}, .event = event};
+}
+
+MemoryPeak peak_of(const std::vector<Action>& row,
+                   const Changes& changes,
+                   const MemoryUse& resident) {
+    const std::size_t event = highest_of(row, changes, resident.total()).event;
+    if (event == 0) {
+        return {.use = resident};
+    }
+    const std::size_t cell = (event - 1) / 2;
+    const bool after = event % 2 == 0;
+    MemoryUse use = resident;
+    for (std::size_t before = 0; before < cell; ++before) {
+        use = use + changes.of(row[before]).after;
+    }
+    const MemoryChange& last = changes.of(row[cell]);
+    use = use + (after ? last.after : last.during);
+    return {.use = use, .cell = static_cast<int>(cell), .after = after};
 }
 
 /// Walks a row and calls visit(cell, use during the action, use after it).
@@ -317,40 +442,31 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
 
 std::vector<std::vector<Bytes>> memory_totals(const Plan& plan) {
     const KeptByForward kept(plan->schedule);
+    const Changes changes(plan, kept);
     std::vector<std::vector<Bytes>> totals;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const auto& row = plan->schedule.ranks[static_cast<std::size_t>(rank)];
         auto& of_rank = totals.emplace_back();
-        walk_row(plan,
-                 rank,
-                 kept,
-                 [&of_rank](std::size_t, const MemoryUse& during, const MemoryUse& after) {
-                     of_rank.push_back(during.total());
-                     of_rank.push_back(after.total());
-                 });
+        of_rank.reserve(2 * row.size());
+        std::int64_t live = resident_memory(plan, rank).total().count;
+        for (const Action& action : row) {
+            const Changes::Totals& change = changes.totals(action);
+            of_rank.push_back({live + change.during});
+            live += change.after;
+            of_rank.push_back({live});
+        }
     }
     return totals;
 }
 
 std::vector<MemoryPeak> memory_peaks(const Plan& plan) {
     const KeptByForward kept(plan->schedule);
+    const Changes changes(plan, kept);
     std::vector<MemoryPeak> peaks;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        MemoryPeak& peak = peaks.emplace_back();
-        peak.use = resident_memory(plan, rank);
-        Bytes highest = peak.use.total();
-        const auto raise = [&](const MemoryUse& use, std::size_t cell, bool after) {
-            if (const Bytes total = use.total(); total > highest) {
-                highest = total;
-                peak = {.use = use, .cell = static_cast<int>(cell), .after = after};
-            }
-        };
-        walk_row(plan,
-                 rank,
-                 kept,
-                 [&raise](std::size_t cell, const MemoryUse& during, const MemoryUse& after) {
-                     raise(during, cell, false);
-                     raise(after, cell, true);
-                 });
+        peaks.push_back(peak_of(plan->schedule.ranks[static_cast<std::size_t>(rank)],
+                                changes,
+                                resident_memory(plan, rank)));
     }
     return peaks;
 }
@@ -385,6 +501,25 @@ std::vector<PeakInTime> memory_peaks(const Plan& plan, const Timeline& timeline)
                                .time = point.time};
                 }
             });
+    }
+    return peaks;
+}
+
+std::vector<Bytes> peak_totals(const Plan& plan, const Timeline& timeline) {
+    std::vector<Bytes> peaks;
+    if (!timeline.host_copies.empty()) {
+        for (const PeakInTime& peak : memory_peaks(plan, timeline)) {
+            peaks.push_back(peak.peak.use.total());
+        }
+        return peaks;
+    }
+    const KeptByForward kept(plan->schedule);
+    const Changes changes(plan, kept);
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        peaks.push_back(highest_of(plan->schedule.ranks[static_cast<std::size_t>(rank)],
+                                   changes,
+                                   resident_memory(plan, rank).total())
+                            .total);
     }
     return peaks;
 }

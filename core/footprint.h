@@ -90,6 +90,9 @@ struct PeakInTime {
 };
 std::vector<PeakInTime> memory_peaks(const Plan& plan, const Timeline& timeline);
 
+/// The totals of the peaks alone.
+std::vector<Bytes> peak_totals(const Plan& plan, const Timeline& timeline);
+
 /// The bytes of the peaks alone.
 std::vector<MemoryUse> peak_memory(const Plan& plan);
 std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline);

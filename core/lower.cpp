@@ -29,11 +29,12 @@ using Row = std::vector<Action>;
 /// Rebuilds a row group by group: an action alone, or a pair issued together. What is needed goes
 /// before the whole group and what follows goes behind it, so a pair is never torn apart.
 ///
-/// `before` and `after` are called with each action of a group and the row to append to.
+/// `before` and `after` are called with each action of a group and the row to append to, of which
+/// `room` actions are expected.
 template <class Before, class After>
-Row rebuild(const Row& row, Before before, After after) {
+Row rebuild(const Row& row, std::size_t room, Before before, After after) {
     Row result;
-    result.reserve(row.size());
+    result.reserve(room);
     for (std::size_t begin = 0; begin < row.size();) {
         std::size_t end = begin;
         while (end + 1 < row.size() && row[end].with_next) {
@@ -133,7 +134,7 @@ Schedule add_recompute(Schedule schedule, const RecomputeRules& recompute) {
         }
     };
     for (Row& row : schedule.ranks) {
-        row = rebuild(row, before, nothing);
+        row = rebuild(row, row.size(), before, nothing);
     }
     return schedule;
 }
@@ -144,24 +145,36 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
     std::vector<std::pair<int, int>> recomputed;
     const auto needs_gradient = [&](const Action& action) {
         const bool has_recompute =
+            !recomputed.empty() &&
             std::ranges::binary_search(recomputed, std::pair(action.stage, action.micro_batch));
         return has_recompute ? action.op == Op::Recompute : starts_backward(action);
     };
+    std::vector<char> exchanging;  // [boundary + 1]: none before the first stage
+    for (int boundary = -1; boundary < schedule.stage_count(); ++boundary) {
+        exchanging.push_back(exchanges(schedule, boundary) ? 1 : 0);
+    }
+    const auto exchanges_over = [&exchanging](int boundary) {
+        return exchanging.at(static_cast<std::size_t>(boundary + 1)) != 0;
+    };
     const auto before = [&](const Action& action, Row& row) {
-        if (action.op == Op::Forward && exchanges(schedule, action.stage - 1)) {
+        if (action.op == Op::Forward && exchanges_over(action.stage - 1)) {
             row.push_back(with_op(action, Op::RecvForward));
         }
-        if (needs_gradient(action) && exchanges(schedule, action.stage)) {
+        if (needs_gradient(action) && exchanges_over(action.stage)) {
             row.push_back(with_op(action, Op::RecvBackward));
         }
     };
     const auto after = [&](const Action& action, Row& row) {
-        if (action.op == Op::Forward && exchanges(schedule, action.stage)) {
+        if (action.op == Op::Forward && exchanges_over(action.stage)) {
             row.push_back(with_op(action, Op::SendForward));
         }
-        if (starts_backward(action) && exchanges(schedule, action.stage - 1)) {
+        if (starts_backward(action) && exchanges_over(action.stage - 1)) {
             row.push_back(with_op(action, Op::SendBackward));
         }
+    };
+    // Two messages for each of most actions; and what updates the rank's stages at the end.
+    const auto room = [&schedule](const Row& row) {
+        return 3 * row.size() + 2 * schedule.rank_of_stage.size() / schedule.ranks.size();
     };
     for (Row& row : schedule.ranks) {
         recomputed.clear();
@@ -171,7 +184,7 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
             }
         }
         std::ranges::sort(recomputed);
-        row = rebuild(row, before, after);
+        row = rebuild(row, room(row), before, after);
     }
     return schedule;
 }
@@ -180,6 +193,13 @@ Schedule add_reduction(Schedule schedule, bool replicas) {
     const auto reduces = [&](int stage) {
         return replicas || gradient_source(schedule, stage).has_value();
     };
+    bool any = replicas;
+    for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+        any = any || reduces(stage);
+    }
+    if (!any) {
+        return schedule;
+    }
     for (Row& row : schedule.ranks) {
         std::map<int, Action> last;  // of each stage: the action that completes its gradients
         for (const Action& action : row) {
@@ -187,7 +207,7 @@ Schedule add_reduction(Schedule schedule, bool replicas) {
                 last[action.stage] = action;
             }
         }
-        row = rebuild(row, nothing, [&](const Action& action, Row& result) {
+        row = rebuild(row, row.size(), nothing, [&](const Action& action, Row& result) {
             if (completes_gradient(action) && action == last.at(action.stage) &&
                 reduces(action.stage)) {
                 result.push_back({.op = Op::ReduceGradient, .stage = action.stage});

@@ -10,19 +10,41 @@ double ratio(Duration numerator, Duration denominator) {
     return static_cast<double>(numerator.count()) / static_cast<double>(denominator.count());
 }
 
-/// What one rank did, of one timeline.
-struct RankWork {
-    Duration busy{};  ///< F, B, I, W and R
-    Duration recompute{};
-    Duration first_begin = Duration::max();  ///< of its compute
-    Duration last_end = Duration::min();
+/// From the first begin to the last end.
+struct Extent {
+    Duration first = Duration::max();
+    Duration last = Duration::min();
 
-    Duration extent() const { return last_end > first_begin ? last_end - first_begin : Duration{}; }
+    void add(const Span& span) {
+        first = std::min(first, span.begin);
+        last = std::max(last, span.end);
+    }
+    void add(const Extent& other) {
+        first = std::min(first, other.first);
+        last = std::max(last, other.last);
+    }
+    Duration length() const { return first > last ? Duration{} : last - first; }
 };
 
-RankWork work_of(const std::vector<Span>& row) {
+/// What one rank did, and how far its spans reach.
+struct RankTimes {
     RankWork work;
+    Extent pipeline;
+    Extent step;
+};
+
+Duration extent(const RankWork& work) {
+    return work.last_end > work.first_begin ? work.last_end - work.first_begin : Duration{};
+}
+
+RankTimes times_of(const std::vector<Span>& row) {
+    RankTimes times;
+    RankWork& work = times.work;
     for (const Span& span : row) {
+        times.step.add(span);
+        if (has_micro_batch(span.action.op)) {
+            times.pipeline.add(span);
+        }
         if (!is_compute(span.action.op)) {
             continue;
         }
@@ -34,7 +56,7 @@ RankWork work_of(const std::vector<Span>& row) {
         work.first_begin = std::min(work.first_begin, span.begin);
         work.last_end = std::max(work.last_end, span.end);
     }
-    return work;
+    return times;
 }
 
 /// See the definitions at `Bubble`. A timeline without time has no bubble.
@@ -47,7 +69,7 @@ Bubble bubble_of(const std::vector<RankWork>& ranks, Duration time) {
         work += rank.busy;
         recompute += rank.recompute;
         ideal = std::max(ideal, rank.busy);
-        largest_extent = std::max(largest_extent, rank.extent());
+        largest_extent = std::max(largest_extent, extent(rank));
     }
     if (ideal == Duration{}) {
         return {};
@@ -60,22 +82,52 @@ Bubble bubble_of(const std::vector<RankWork>& ranks, Duration time) {
             .span = ratio(largest_extent - ideal, largest_extent)};
 }
 
+struct Works {
+    std::vector<RankWork> ranks;
+    Extent pipeline;
+    Extent step;
+};
+
+Works works_of(const Timeline& timeline) {
+    Works works;
+    works.ranks.reserve(timeline.ranks.size());
+    for (const auto& row : timeline.ranks) {
+        const RankTimes times = times_of(row);
+        works.ranks.push_back(times.work);
+        works.pipeline.add(times.pipeline);
+        works.step.add(times.step);
+    }
+    return works;
+}
+
+TimeMetrics measure_times(const Plan& plan, const Works& works) {
+    return measure_times(plan, works.ranks, works.pipeline.length(), works.step.length());
+}
+
 }  // namespace
 
-Metrics measure(const Plan& plan, const Timeline& timeline) {
-    Metrics metrics;
-    metrics.makespan = pipeline_time(timeline);
-    metrics.step = step_time(timeline);
-    if (plan.samples() && metrics.step > Duration{}) {
-        metrics.samples_per_second =
-            static_cast<double>(*plan.samples()) / to_seconds(metrics.step);
+TimeMetrics measure_times(const Plan& plan,
+                          const std::vector<RankWork>& ranks,
+                          Duration makespan,
+                          Duration step) {
+    TimeMetrics metrics{.makespan = makespan,
+                        .step = step,
+                        .samples_per_second = std::nullopt,
+                        .bubble = bubble_of(ranks, makespan)};
+    if (plan.samples() && step > Duration{}) {
+        metrics.samples_per_second = static_cast<double>(*plan.samples()) / to_seconds(step);
     }
-    std::vector<RankWork> ranks;
-    for (const auto& row : timeline.ranks) {
-        ranks.push_back(work_of(row));
-    }
-    metrics.bubble = bubble_of(ranks, metrics.makespan);
+    return metrics;
+}
 
+TimeMetrics measure_times(const Plan& plan, const Timeline& timeline) {
+    return measure_times(plan, works_of(timeline));
+}
+
+Metrics measure(const Plan& plan, const Timeline& timeline) {
+    const Works works = works_of(timeline);
+    const std::vector<RankWork>& ranks = works.ranks;
+    Metrics metrics{measure_times(plan, works), {}};
     const std::vector<int> live = peak_live_activations(plan->schedule);
     const std::vector<PeakInTime> peaks = memory_peaks(plan, timeline);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -109,12 +161,12 @@ namespace {
 
 /// The idle time of one rank within a step that lasts from `first` to `last`.
 IdleTime idle_time_of(const std::vector<Span>& row, Duration first, Duration last) {
-    const RankWork work = work_of(row);
+    const RankWork work = times_of(row).work;
     if (work.last_end < work.first_begin) {
         return {.warm_up = last - first};
     }
     IdleTime idle{.warm_up = work.first_begin - first,
-                  .steady = work.extent() - work.busy,
+                  .steady = extent(work) - work.busy,
                   .drain = last - work.last_end};
     for (const Span& span : row) {
         const Op op = span.action.op;

@@ -21,6 +21,14 @@ struct Bubble {
     double span = 0;  ///< 1 - ideal / (largest over ranks of last end - first start). Zero-bubble
 };
 
+/// What one rank did, of one timeline.
+struct RankWork {
+    Duration busy{};  ///< F, B, I, W and R, without what they waited for
+    Duration recompute{};
+    Duration first_begin = Duration::max();  ///< of its compute
+    Duration last_end = Duration::min();
+};
+
 struct DeviceMetrics {
     int rank = 0;
     Duration busy{};  ///< F, B, I, W and R
@@ -33,17 +41,31 @@ struct DeviceMetrics {
 /// The action that reaches the device's peak; none where it is there before the first.
 std::optional<Action> peak_action(const Plan& plan, const DeviceMetrics& device);
 
-struct Metrics {
+/// What the times of a step come to.
+struct TimeMetrics {
     Duration makespan{};                       ///< pipeline time
     Duration step{};                           ///< step time
     std::optional<double> samples_per_second;  ///< from the step time
     Bubble bubble;
+};
+
+struct Metrics : TimeMetrics {
     std::vector<DeviceMetrics> devices;
 };
 
 /// Compute ends what it measures at compute spans: T runs from the first begin to the last end of
 /// the pipeline's actions (NORM, OPT and REDUCE_GRAD excluded).
 Metrics measure(const Plan& plan, const Timeline& timeline);
+
+/// The same without what concerns single devices and their memory.
+TimeMetrics measure_times(const Plan& plan, const Timeline& timeline);
+
+/// The same from what the ranks did, where that is known. `makespan` is the pipeline time, `step`
+/// the step time.
+TimeMetrics measure_times(const Plan& plan,
+                          const std::vector<RankWork>& ranks,
+                          Duration makespan,
+                          Duration step);
 
 /// Where a step's time went: the mean over ranks; the parts sum to the step time exactly (in
 /// nanoseconds, the remainder of the division by the number of ranks goes to `overhead`). Words of

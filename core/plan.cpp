@@ -82,10 +82,13 @@ double largest_interference(const Contention& contention) {
     return largest;
 }
 
-/// Both engines and every metric add times as integers, some of them over all ranks. No step lasts
-/// longer than all of its actions and messages one after the other; where that is below the limit,
-/// no sum overflows.
-void require_bounded_time(const Plan& plan) {
+double seconds_of_message(const LinkCost& link, const StageCost& sender) {
+    return to_seconds(link.latency) +
+           to_seconds(transfer_time(sender.output + link.half_bandwidth, link.bytes_per_second));
+}
+
+/// All actions and messages one after the other.
+double seconds_of_rows(const Plan& plan) {
     double seconds = 0;
     for (const auto& row : plan->schedule.ranks) {
         for (const Action& action : row) {
@@ -95,14 +98,49 @@ void require_bounded_time(const Plan& plan) {
             }
             if (is_send(action.op)) {
                 const int boundary = edge_of(action) / 2;
-                const LinkCost& link = plan->links.at(static_cast<std::size_t>(boundary));
-                const Bytes message = plan.cost(boundary, action.micro_batch).output;
-                seconds +=
-                    to_seconds(link.latency) +
-                    to_seconds(transfer_time(message + link.half_bandwidth, link.bytes_per_second));
+                seconds += seconds_of_message(plan->links.at(static_cast<std::size_t>(boundary)),
+                                              plan.cost(boundary, action.micro_batch));
             }
         }
     }
+    return seconds;
+}
+
+/// No less than the above, from costs alone: no action occurs twice on a stage but those that take
+/// no time.
+double most_seconds_of_rows(const Plan& plan) {
+    std::vector<double> of_class(plan->costs.size());
+    double seconds = 0;
+    const auto most_of = [&plan](Op op, std::size_t stage) {
+        return to_seconds(plan.duration({.op = op, .stage = static_cast<int>(stage)}));
+    };
+    for (std::size_t stage = 0; stage < plan->states.size(); ++stage) {
+        for (std::size_t number = 0; number < of_class.size(); ++number) {
+            const StageCost& cost = plan->costs[number][stage];
+            of_class[number] += 5 * to_seconds(plan->dispatch) + to_seconds(cost.forward) +
+                                to_seconds(cost.recompute) + to_seconds(cost.backward) +
+                                to_seconds(cost.backward_input) + to_seconds(cost.backward_weight);
+            if (exchanges(plan->schedule, static_cast<int>(stage))) {
+                of_class[number] += 2 * seconds_of_message(plan->links[stage], cost);
+            }
+        }
+        seconds += most_of(Op::GradientNorm, stage) + most_of(Op::Optimizer, stage) +
+                   to_seconds(plan.all_reduce_time(static_cast<int>(stage)));
+    }
+    for (const int number : plan->cost_class) {
+        seconds += of_class[static_cast<std::size_t>(number)];
+    }
+    return seconds;
+}
+
+/// Both engines and every metric add times as integers, some of them over all ranks. No step lasts
+/// longer than all of its actions and messages one after the other; where that is below the limit,
+/// no sum overflows.
+void require_bounded_time(const Plan& plan) {
+    // The sum over all rows is wanted only where it matters: rounding is far smaller than a factor
+    // of two.
+    const double most = most_seconds_of_rows(plan);
+    double seconds = most < to_seconds(longest_step) / 2 ? most : seconds_of_rows(plan);
     if (plan->host_link) {
         const LinkCost& link = *plan->host_link;
         for (const auto& row : stash_copies(plan)) {
@@ -118,10 +156,15 @@ void require_bounded_time(const Plan& plan) {
 
 }  // namespace
 
-Plan Plan::make(PlanParts parts) {
-    require_valid(parts.schedule, parts.schedule_name);
+Plan Plan::make(PlanParts parts, RowsFrom rows) {
+    const bool any_rows = rows == RowsFrom::Anywhere;
+    if (any_rows) {
+        require_valid(parts.schedule, parts.schedule_name);
+    }
     expect_sizes_agree(parts);
-    require_deadlock_free(parts.schedule, parts.channel_capacity, parts.schedule_name);
+    if (any_rows || parts.channel_capacity) {
+        require_deadlock_free(parts.schedule, parts.channel_capacity, parts.schedule_name);
+    }
     Plan plan(std::move(parts));
     require_bounded_time(plan);
     return plan;
@@ -133,14 +176,22 @@ Plan Plan::with_capacity(int capacity) const& {
 
 Plan Plan::with_capacity(int capacity) && {
     PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
-    parts_.channel_capacity = capacity;
-    require_deadlock_free(parts_.schedule, parts_.channel_capacity, parts_.schedule_name);
+    require_deadlock_free(parts_->schedule, capacity, parts_->schedule_name);
+    return std::move(*this).with_proven_capacity(capacity);
+}
+
+Plan Plan::with_proven_capacity(int capacity) && {
+    PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
+    if (parts_.use_count() > 1) {
+        parts_ = std::make_shared<PlanParts>(*parts_);
+    }
+    parts_->channel_capacity = capacity;
     return std::move(*this);
 }
 
 Plan Plan::with_costs(std::vector<std::vector<StageCost>> costs,
                       std::vector<LinkCost> links) const {
-    PlanParts parts = parts_;
+    PlanParts parts = *parts_;
     parts.costs = std::move(costs);
     parts.links = std::move(links);
     expect_sizes_agree(parts);
@@ -148,22 +199,22 @@ Plan Plan::with_costs(std::vector<std::vector<StageCost>> costs,
 }
 
 const StageCost& Plan::cost(int stage, int micro_batch) const {
-    const int cost_class = parts_.cost_class.at(static_cast<std::size_t>(micro_batch));
-    return parts_.costs.at(static_cast<std::size_t>(cost_class))
+    const int cost_class = parts_->cost_class.at(static_cast<std::size_t>(micro_batch));
+    return parts_->costs.at(static_cast<std::size_t>(cost_class))
         .at(static_cast<std::size_t>(stage));
 }
 
 Bytes Plan::handed_over(int stage) const {
-    return parts_.schedule.tied_ends ? parts_.tied_gradient
-                                     : parts_.states.at(static_cast<std::size_t>(stage)).weights;
+    return parts_->schedule.tied_ends ? parts_->tied_gradient
+                                      : parts_->states.at(static_cast<std::size_t>(stage)).weights;
 }
 
 Duration Plan::duration(const Action& action) const {
     if (uses_gradients(action.op)) {
-        const StageState& state = parts_.states.at(static_cast<std::size_t>(action.stage));
-        return parts_.dispatch + (action.op == Op::Optimizer ? state.optimizer : state.norm);
+        const StageState& state = parts_->states.at(static_cast<std::size_t>(action.stage));
+        return parts_->dispatch + (action.op == Op::Optimizer ? state.optimizer : state.norm);
     }
-    if (action.op == Op::ReduceGradient && !parts_.overlap_reduction) {
+    if (action.op == Op::ReduceGradient && !parts_->overlap_reduction) {
         return all_reduce_time(action.stage);
     }
     if (!is_compute(action.op)) {
@@ -172,35 +223,35 @@ Duration Plan::duration(const Action& action) const {
     const StageCost& stage = cost(action.stage, action.micro_batch);
     switch (action.op) {
         case Op::Forward:
-            return parts_.dispatch + stage.forward;
+            return parts_->dispatch + stage.forward;
         case Op::Backward:
-            return parts_.dispatch + stage.backward;
+            return parts_->dispatch + stage.backward;
         case Op::BackwardInput:
-            return parts_.dispatch + stage.backward_input;
+            return parts_->dispatch + stage.backward_input;
         case Op::BackwardWeight:
-            return parts_.dispatch + stage.backward_weight;
+            return parts_->dispatch + stage.backward_weight;
         default:
-            return parts_.dispatch + stage.recompute;
+            return parts_->dispatch + stage.recompute;
     }
 }
 
 Duration Plan::all_reduce_time(int stage) const {
-    return parts_.all_reduce.empty() ? Duration{}
-                                     : parts_.all_reduce.at(static_cast<std::size_t>(stage));
+    return parts_->all_reduce.empty() ? Duration{}
+                                      : parts_->all_reduce.at(static_cast<std::size_t>(stage));
 }
 
 std::optional<Bytes> Plan::memory_limit(int rank) const {
-    return parts_.memory_limits.empty() ? parts_.memory_limit
-                                        : parts_.memory_limits.at(static_cast<std::size_t>(rank));
+    return parts_->memory_limits.empty() ? parts_->memory_limit
+                                         : parts_->memory_limits.at(static_cast<std::size_t>(rank));
 }
 
 std::optional<std::int64_t> Plan::samples() const {
-    if (parts_.micro_batch_sizes.empty()) {
+    if (parts_->micro_batch_sizes.empty()) {
         return std::nullopt;
     }
-    return parts_.replicas * std::accumulate(parts_.micro_batch_sizes.begin(),
-                                             parts_.micro_batch_sizes.end(),
-                                             std::int64_t{0});
+    return parts_->replicas * std::accumulate(parts_->micro_batch_sizes.begin(),
+                                              parts_->micro_batch_sizes.end(),
+                                              std::int64_t{0});
 }
 
 namespace {
@@ -225,7 +276,7 @@ class Fnv1a {
 
 std::string Plan::hash() const {
     Fnv1a hash;
-    for (const auto& row : parts_.schedule.ranks) {
+    for (const auto& row : parts_->schedule.ranks) {
         hash.add(static_cast<int>(row.size()));
         for (const Action& action : row) {
             hash.add(static_cast<int>(action.op));

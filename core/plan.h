@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -80,27 +81,39 @@ struct PlanParts {
     std::vector<std::string> notes{};       ///< what a reader of a prediction has to know
 };
 
+/// What a plan's maker is told about its rows.
+enum class RowsFrom {
+    Anywhere,  ///< they are held to every rule of core/validate.h
+    Generator  ///< made by `generate` and `lower` alone, which tests hold to those rules
+};
+
 /// What every device will do, in order, and what each action costs. Validated; sizes agree.
 class Plan {
   public:
     /// The only way to get a plan. Throws Error(BadInput) if a step would last more than 1e6 s, so
     /// that no sum of times overflows; Error(Infeasible) with `explain` if the schedule breaks a
     /// rule or deadlocks at the stated capacity, InternalError if sizes disagree.
-    static Plan make(PlanParts parts);
+    ///
+    /// Of generated rows the rules are taken for kept, which takes half of the time; that they end
+    /// at a stated capacity is not.
+    static Plan make(PlanParts parts, RowsFrom rows = RowsFrom::Anywhere);
 
-    const PlanParts& parts() const { return parts_; }
-    const PlanParts* operator->() const { return &parts_; }
+    const PlanParts& parts() const { return *parts_; }
+    const PlanParts* operator->() const { return parts_.get(); }
 
     /// The same plan with channels of this capacity.
     Plan with_capacity(int capacity) const&;
     Plan with_capacity(int capacity) &&;
 
+    /// The same without looking: whoever asks knows that no rank waits for ever with it.
+    Plan with_proven_capacity(int capacity) &&;
+
     /// The same plan with other costs; the sizes must agree.
     Plan with_costs(std::vector<std::vector<StageCost>> costs, std::vector<LinkCost> links) const;
 
-    int rank_count() const { return parts_.schedule.rank_count(); }
-    int stage_count() const { return parts_.schedule.stage_count(); }
-    int micro_batches() const { return parts_.schedule.micro_batches; }
+    int rank_count() const { return parts_->schedule.rank_count(); }
+    int stage_count() const { return parts_->schedule.stage_count(); }
+    int micro_batches() const { return parts_->schedule.micro_batches; }
     const StageCost& cost(int stage, int micro_batch) const;
 
     /// Compute actions, NORM and OPT: their duration, dispatch included. REDUCE_GRAD: how long the
@@ -123,8 +136,11 @@ class Plan {
     std::string hash() const;
 
   private:
-    explicit Plan(PlanParts parts) : parts_(std::move(parts)) {}
-    PlanParts parts_;
+    explicit Plan(PlanParts parts) : parts_(std::make_shared<PlanParts>(std::move(parts))) {}
+
+    /// Shared by copies, as rows are large and a plan never changes; what an expiring plan alone
+    /// has may still be written.
+    std::shared_ptr<PlanParts> parts_;
 };
 
 /// Why an order can be simulated, but not trained with: it has no backward, or its gradients would
@@ -158,8 +174,9 @@ struct PlainCosts {
 };
 
 /// Throws Error(BadInput) if a list does not have one entry per stage, Error(Infeasible) as
-/// Plan::make.
-Plan make_plan(const PlainCosts& costs);
+/// Plan::make. Rows of a file, and those whose W are put off, are held to the rules whatever
+/// `rows` says.
+Plan make_plan(const PlainCosts& costs, RowsFrom rows = RowsFrom::Anywhere);
 
 /// Bytes of optimizer state per byte of weights: sgd 0, momentum 1, rmsprop 1, adam and adamw 2.
 int optimizer_slots(std::string_view optimizer);
@@ -167,7 +184,10 @@ int optimizer_slots(std::string_view optimizer);
 /// From a scenario and the costs of its layers. `partition = "auto"` is the balanced partition of
 /// forward + recompute + backward at the scenario's micro-batch size. Does not look at the memory
 /// limit: that is `check_memory` of core/footprint.h. Throws Error(BadInput) if profile and model
-/// disagree (names both), Error(Infeasible) as Plan::make.
-Plan make_plan(const Scenario& scenario, const Model& model, const Profile& profile);
+/// disagree (names both), Error(Infeasible) as Plan::make. `rows` as above.
+Plan make_plan(const Scenario& scenario,
+               const Model& model,
+               const Profile& profile,
+               RowsFrom rows = RowsFrom::Anywhere);
 
 }  // namespace pipetwin

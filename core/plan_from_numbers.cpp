@@ -131,7 +131,7 @@ int largest_stage_count_of_a_rank(const Schedule& schedule) {
 
 }  // namespace
 
-Plan make_plan(const PlainCosts& costs) {
+Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     PlanParts parts;
     parts.schedule_name = costs.schedule_name;
     parts.recompute = costs.recompute;
@@ -157,7 +157,8 @@ Plan make_plan(const PlainCosts& costs) {
     }
     parts.channel_capacity = costs.channel_capacity;
     parts.stale_gradients = has_stale_gradients(costs.schedule);
-    return Plan::make(std::move(parts));
+    const bool others = costs.schedule_from_file || costs.deferred_weights > 0;
+    return Plan::make(std::move(parts), others ? RowsFrom::Anywhere : rows);
 }
 
 }  // namespace pipetwin

@@ -417,7 +417,10 @@ int optimizer_slots(std::string_view optimizer) {
     return 2;
 }
 
-Plan make_plan(const Scenario& scenario, const Model& model, const Profile& profile) {
+Plan make_plan(const Scenario& scenario,
+               const Model& model,
+               const Profile& profile,
+               RowsFrom rows) {
     require_settled(scenario);
     require_same_layers(model, profile);
     require_devices(scenario);
@@ -455,7 +458,8 @@ Plan make_plan(const Scenario& scenario, const Model& model, const Profile& prof
     parts.recompute = lowered_recompute(parts.schedule, parts.recompute);
     require_reductions(parts);
     require_norms(scenario, parts);
-    return Plan::make(std::move(parts));
+    const bool others = has_schedule_file(scenario) || scenario.pipeline.deferred_weights > 0;
+    return Plan::make(std::move(parts), others ? RowsFrom::Anywhere : rows);
 }
 
 }  // namespace pipetwin

@@ -27,6 +27,7 @@ Schedule gpipe(const ScheduleShape& shape, BackwardOrder order) {
     const int m = shape.micro_batches;
     for (int stage = 0; stage < shape.ranks; ++stage) {
         auto& row = schedule.ranks[static_cast<std::size_t>(stage)];
+        row.reserve(2 * static_cast<std::size_t>(m));
         for (int k = 0; k < m; ++k) {
             row.push_back({.op = Op::Forward, .stage = stage, .micro_batch = k});
         }

@@ -30,6 +30,7 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
     const int m = shape.micro_batches;
     for (int stage = 0; stage < shape.ranks; ++stage) {
         auto& row = schedule.ranks[static_cast<std::size_t>(stage)];
+        row.reserve(2 * static_cast<std::size_t>(m));
         const int warm_up = std::min(m, shape.ranks - 1 - stage);
         for (int k = 0; k < warm_up; ++k) {
             row.push_back({.op = Op::Forward, .stage = stage, .micro_batch = k});

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "core/lower.h"
+#include "core/validate.h"
 #include "tests/support/builders.h"
 #include "tests/support/error_of.h"
 
@@ -229,6 +232,92 @@ TEST(Plan, RefusesARuleThatIsBrokenWithThePicture) {
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_EQ(error.place(), "gpipe");
     EXPECT_THAT(error.text(), HasSubstr("rank 1, cell 0: 1F0 stands before 1RECV_F0"));
+}
+
+// What RowsFrom::Generator leaves out has to hold for all that `generate` and `lower` can make.
+TEST(Plan, RowsOfOurGeneratorsKeepEveryRuleHoweverTheyAreLowered) {
+    int made = 0;
+    for (const ScheduleName& known : known_schedules()) {
+        for (int number = 0; number < 4 * 3 * 6 * 48; ++number) {
+            const ScheduleShape shape{.ranks = 1 + number % 4,
+                                      .chunks = 1 + number / 4 % 3,
+                                      .micro_batches = 1 + 2 * (number / 12 % 6)};
+            const int way = number / (4 * 3 * 6);
+            Schedule grid;
+            try {
+                grid = generate(known.kind, shape);
+            } catch (const Error&) {
+                continue;  // its rules forbid the shape
+            }
+            const bool replicas = way / 12 % 2 == 1;
+            grid.tied_ends = way / 24 == 1 && !twin_of(grid, 0) && piece_count(grid) > 1;
+            const Schedule rows = lower(
+                std::move(grid),
+                {.recompute = static_cast<Recompute>(way % 3),
+                 .timing = way / 3 % 2 == 1 ? RecomputeTiming::Lazy : RecomputeTiming::Eager,
+                 .messages = way / 6 % 2 == 1 ? MessageOrder::LowerRankFirst : MessageOrder::Plain,
+                 .updates = way % 4 != 0,
+                 .replicas = replicas,
+                 .norms = way % 4 == 1},
+                "");
+            ASSERT_THAT(validate(rows), ::testing::IsEmpty())
+                << known.name << " p " << shape.ranks << " v " << shape.chunks << " m "
+                << shape.micro_batches << " way " << way;
+            ASSERT_TRUE(find_deadlock(rows, shape.micro_batches * 2).deadlock_free) << known.name;
+            ++made;
+        }
+    }
+    EXPECT_GT(made, 10'000);
+}
+
+TEST(Plan, IsTheSameWhetherItsGeneratedRowsAreLookedAtOrNot) {
+    for (const ScheduleName& known : known_schedules()) {
+        for (const int chunks : {1, 2}) {
+            PlainCosts costs = uniform_costs({.kind = known.kind, .ranks = 3, .micro_batches = 6});
+            costs.shape.chunks = chunks;
+            for (std::vector<Duration>* const list : {&costs.forward, &costs.backward}) {
+                list->resize(static_cast<std::size_t>(3 * chunks), Duration{Ms(1)});
+            }
+            std::optional<Plan> checked;
+            try {
+                checked = make_plan(costs);
+            } catch (const Error& error) {
+                EXPECT_EQ(error_of([&] { make_plan(costs, RowsFrom::Generator); }).text(),
+                          error.text());
+                continue;
+            }
+            const Plan plan = make_plan(costs, RowsFrom::Generator);
+            EXPECT_EQ(plan->schedule, (*checked)->schedule) << known.name;
+            EXPECT_EQ(plan->recompute, (*checked)->recompute) << known.name;
+        }
+    }
+}
+
+TEST(Plan, RowsOfAFileAreLookedAtWhoeverSaysTheyAreGenerated) {
+    PlainCosts costs = uniform_costs({.kind = ScheduleKind::GPipe, .ranks = 2, .micro_batches = 2});
+    Schedule rows = generate(ScheduleKind::GPipe, costs.shape);
+    std::swap(rows.ranks[0].front(), rows.ranks[0].back());
+    costs.schedule_from_file = rows;
+    EXPECT_EQ(error_of([&] { make_plan(costs, RowsFrom::Generator); }).kind(),
+              ErrorKind::Infeasible);
+}
+
+TEST(Plan, RefusesADeadlockAtAStatedCapacityOfGeneratedRows) {
+    const PlainCosts costs = uniform_costs(
+        {.kind = ScheduleKind::OneFOneB, .ranks = 2, .micro_batches = 2, .capacity = 0});
+    EXPECT_THAT(error_of([&] { make_plan(costs, RowsFrom::Generator); }).text(),
+                HasSubstr("deadlock at channel capacity 0"));
+}
+
+TEST(Plan, CopiesDoNotSeeTheCapacityOfOneAnother) {
+    const Plan plan = uniform_plan(ScheduleKind::GPipe, 2, 4, Ms(1), Ms(2));
+    const Plan copy = plan;
+    const Plan other = Plan(copy).with_capacity(3);
+    EXPECT_FALSE(plan->channel_capacity);
+    EXPECT_FALSE(copy->channel_capacity);
+    EXPECT_EQ(other->channel_capacity, 3);
+    EXPECT_EQ(Plan(other).with_capacity(4)->channel_capacity, 4);
+    EXPECT_EQ(other->channel_capacity, 3);
 }
 
 TEST(Plan, RefusesADeadlockAtItsCapacityAndNamesTheSmallest) {
