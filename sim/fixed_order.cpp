@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/lower.h"
 #include "sim/fifo.h"
 #include "sim/host_copies.h"
 #include "sim/row_walk.h"
@@ -12,13 +13,6 @@ namespace pipetwin::sim {
 
 namespace {
 
-/// A row of spans, to be filled from the front; `spans` may be memory in use.
-void make_room(std::vector<Span>& spans, std::size_t count) {
-    if (spans.size() != count) {
-        spans.assign(count, Span{});
-    }
-}
-
 /// Keeps what it is told as a timeline.
 class Spans {
   public:
@@ -26,12 +20,15 @@ class Spans {
         timeline_.origin = Origin::Predicted;
         timeline_.ranks.resize(schedule.ranks.size());
         for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-            make_room(timeline_.ranks[rank], schedule.ranks[rank].size());
+            timeline_.ranks[rank].resize(schedule.ranks[rank].size());  // each is written later
         }
         timeline_.host_copies.clear();
         timeline_.links.resize(edge_count(schedule));
-        for (auto& row : timeline_.links) {
-            row.clear();
+        for (std::size_t edge = 0; edge < timeline_.links.size(); ++edge) {
+            timeline_.links[edge].clear();
+            if (exchanges(schedule, static_cast<int>(edge / 2))) {
+                timeline_.links[edge].reserve(static_cast<std::size_t>(schedule.micro_batches));
+            }
         }
     }
 
@@ -55,7 +52,10 @@ class Spans {
 
     void host_copies(HostCopies& copies) { timeline_.host_copies = copies.take_rows(); }
 
-    Timeline take() {
+    static void hand_over(const MessageEnd&, Duration) {}
+    static void take(const MessageEnd&, Duration) {}
+
+    Timeline timeline() {
         if (std::ranges::all_of(timeline_.links, [](const auto& row) { return row.empty(); })) {
             timeline_.links.clear();
         }
@@ -66,12 +66,31 @@ class Spans {
     Timeline timeline_;
 };
 
+/// The same, and how many messages wait on each edge.
+class SpansAndRoom : public Spans {
+  public:
+    SpansAndRoom(const Schedule& schedule, Timeline recycled)
+        : Spans(schedule, std::move(recycled)),
+          occupancy_(edge_count(schedule), schedule.micro_batches) {}
+
+    void hand_over(const MessageEnd& end, Duration time) {
+        occupancy_.hand_over(end.edge, end.number, time);
+    }
+    void take(const MessageEnd& end, Duration time) { occupancy_.take(end.edge, end.number, time); }
+    Occupancy::Room room() const { return occupancy_.room(); }
+
+  private:
+    Occupancy occupancy_;
+};
+
 /// Keeps nothing.
 struct NoSpans {
     static Span* of_rank(int) { return nullptr; }
     static void on_rank(Span*, std::size_t, const Action&, Duration, Duration, Duration) {}
     static void on_link(const MessageEnd&, Duration, Duration) {}
     static void host_copies(const HostCopies&) {}
+    static void hand_over(const MessageEnd&, Duration) {}
+    static void take(const MessageEnd&, Duration) {}
 };
 
 /// A visitor of the rows that knows when each rank, link and network is free; with `offloads`, also
@@ -137,6 +156,7 @@ class Times {
         state.free = blocking_ ? edge.link_free : ready;
         keeper_.on_rank(state.spans, end.cell, end.action, begin, ready, state.free);
         keeper_.on_link(end, leaves, edge.link_free);
+        keeper_.hand_over(end, ready);
     }
 
     void begin_receive(State& state, const MessageEnd& end) {
@@ -153,6 +173,7 @@ class Times {
             edge.room.push(state.free);
         }
         keeper_.on_rank(state.spans, end.cell, end.action, begin, state.free, state.free);
+        keeper_.take(end, state.free);
     }
 
     void finish() { keeper_.host_copies(host_copies_); }
@@ -235,7 +256,16 @@ Duration walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
 Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline recycled) {
     Spans spans(plan->schedule, std::move(recycled));
     walk(plan, conditions, spans);
-    return spans.take();
+    return spans.timeline();
+}
+
+Unblocked in_fixed_order_unblocked(const Plan& plan, Timeline recycled) {
+    Conditions conditions = planned_conditions(plan);
+    conditions.channel_capacity.reset();
+    SpansAndRoom spans(plan->schedule, std::move(recycled));
+    walk(plan, conditions, spans);
+    const Occupancy::Room room = spans.room();
+    return {.timeline = spans.timeline(), .room = room};
 }
 
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions) {

@@ -3,6 +3,7 @@
 #include "core/plan.h"
 #include "core/timeline.h"
 #include "sim/conditions.h"
+#include "sim/occupancy.h"
 
 /// The engine for plans whose times depend on their rows alone: every time is the largest of the
 /// times it has to wait for, the longest path through rows and messages. One visit per action, no
@@ -12,6 +13,13 @@ namespace pipetwin::sim {
 /// `recycled` is an older timeline whose memory is used again. Throws InternalError for conditions
 /// with contention, or if the rows wait for each other.
 Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline recycled = {});
+
+/// What a plan comes to where no send waits for room.
+struct Unblocked {
+    Timeline timeline;
+    Occupancy::Room room;
+};
+Unblocked in_fixed_order_unblocked(const Plan& plan, Timeline recycled = {});
 
 /// The step time of that timeline, without the timeline.
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);

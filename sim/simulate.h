@@ -36,4 +36,14 @@ int settled_capacity(const Plan& plan);
 /// The plan with that capacity, unless it has one already.
 Plan with_settled_capacity(Plan plan);
 
+/// A plan with its capacity, and its simulation.
+struct SettledStep {
+    Plan plan;
+    Timeline timeline;
+};
+
+/// `with_settled_capacity` and `simulate` of its plan; where nothing is shared in one run, as no
+/// send waits in either.
+SettledStep simulate_settled(Plan plan, Timeline recycled = {});
+
 }  // namespace pipetwin::sim

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "core/units.h"
+
+namespace pipetwin::sim {
+
+/// When the messages of every edge were handed over and taken, and how many waited in between.
+class Occupancy {
+  public:
+    /// At most `messages` on each edge.
+    Occupancy(std::size_t edges, int messages)
+        : messages_(static_cast<std::size_t>(messages)),
+          sent_(edges),
+          handed_over_(edges * messages_),
+          taken_(edges * messages_) {}
+
+    /// Each message of an edge once, and in the order of their numbers.
+    void hand_over(int edge, int number, Duration time) {
+        handed_over_[place(edge, number)] = time;
+        sent_[static_cast<std::size_t>(edge)] = number + 1;
+    }
+    void take(int edge, int number, Duration time) { taken_[place(edge, number)] = time; }
+
+    /// How much room messages took, of the edge with most.
+    struct Room {
+        int most_waiting = 0;  ///< handed over and not yet taken
+        /// The same if a message that is taken at the moment at which another is handed over does
+        /// not make room for it.
+        int most_without_ties = 0;
+    };
+
+    /// Once every message was handed over and taken.
+    Room room() const {
+        Room room;
+        for (std::size_t edge = 0; edge < sent_.size(); ++edge) {
+            const Duration* const taken = &taken_[edge * messages_];
+            int before = 0;   // taken before the hand-over
+            int at_once = 0;  // or at its moment
+            for (int number = 0; number < sent_[edge]; ++number) {
+                const Duration time =
+                    handed_over_[edge * messages_ + static_cast<std::size_t>(number)];
+                while (before <= number && taken[before] < time) {
+                    ++before;
+                }
+                at_once = std::max(at_once, before);
+                while (at_once <= number && taken[at_once] <= time) {
+                    ++at_once;
+                }
+                room.most_waiting = std::max(room.most_waiting, number + 1 - at_once);
+                room.most_without_ties = std::max(room.most_without_ties, number + 1 - before);
+            }
+        }
+        return room;
+    }
+
+  private:
+    std::size_t place(int edge, int number) const {
+        return static_cast<std::size_t>(edge) * messages_ + static_cast<std::size_t>(number);
+    }
+
+    std::size_t messages_;
+    std::vector<int> sent_;              ///< [edge]
+    std::vector<Duration> handed_over_;  ///< [edge][message]
+    std::vector<Duration> taken_;        ///< the same
+};
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/edge.h"
+#include "core/footprint.h"
+#include "core/validate.h"
+#include "sim/simulate.h"
+#include "tests/sim/random_pipeline.h"
+#include "tests/support/relation.h"
+
+/// One run settles the capacity and gives the step, and memory is told from tables: against the
+/// long way round, for random plans of every kind of schedule.
+namespace pipetwin::sim {
+namespace {
+
+using testing::expect_relation;
+
+constexpr int cases = 300;
+
+/// Also with actions that take no time, so that much happens at once.
+Pipeline with_ties(Pipeline x) {
+    for (std::vector<int>* const list :
+         {&x.forward, &x.backward_input, &x.backward_weight, &x.recompute, &x.latency}) {
+        const int most = number(0, 3);
+        for (int& value : *list) {
+            value = std::min(value, most);
+        }
+    }
+    return x;
+}
+
+/// Counts, at every hand-over, what is not taken by then.
+int most_waiting(const Timeline& timeline) {
+    int most = 0;
+    for (std::size_t edge = 0; edge < timeline.links.size(); ++edge) {
+        std::vector<Duration> handed_over;
+        std::vector<Duration> taken;
+        for (const auto& row : timeline.ranks) {
+            for (const Span& span : row) {
+                const Op op = span.action.op;
+                if ((is_send(op) || is_receive(op)) &&
+                    static_cast<std::size_t>(edge_of(span.action)) == edge) {
+                    (is_send(op) ? handed_over : taken)
+                        .push_back(is_send(op) ? span.ready : span.end);
+                }
+            }
+        }
+        for (std::size_t k = 0; k < handed_over.size(); ++k) {
+            const auto gone =
+                std::ranges::count_if(taken, [&](Duration time) { return time <= handed_over[k]; });
+            most = std::max(most, static_cast<int>(k + 1) - static_cast<int>(gone));
+        }
+    }
+    return most;
+}
+
+/// The smallest that holds what waits and does not stop the ranks.
+int expected_capacity(const Plan& plan) {
+    Conditions unblocked = planned_conditions(plan);
+    unblocked.channel_capacity.reset();
+    const Timeline timeline = replay(plan, unblocked);
+    if (std::ranges::all_of(timeline.links, [](const auto& row) { return row.empty(); })) {
+        return 0;
+    }
+    int capacity = std::max(1, most_waiting(timeline));
+    while (!find_deadlock(plan->schedule, capacity).deadlock_free) {
+        ++capacity;
+    }
+    return capacity;
+}
+
+void expect_same_as_two_runs(const Plan& plan) {
+    const int capacity = expected_capacity(plan);
+    RC_ASSERT(settled_capacity(plan) == capacity);
+    const SettledStep step = simulate_settled(plan);
+    RC_ASSERT(step.plan->channel_capacity == capacity);
+    RC_ASSERT(step.timeline == simulate(plan.with_capacity(capacity)));
+    RC_ASSERT(!plan->channel_capacity.has_value());
+}
+
+TEST(SettledStep, IsTheOneOfItsCapacity) {
+    expect_relation(
+        cases, [] { expect_same_as_two_runs(plan_with_updates(with_ties(random_pipeline()))); });
+}
+
+TEST(SettledStep, IsTheOneOfItsCapacityWhereStashesAreOffloaded) {
+    expect_relation(cases, [] {
+        expect_same_as_two_runs(with_offload(plan_with_updates(with_ties(random_pipeline()))));
+    });
+}
+
+TEST(SettledStep, IsTheOneOfItsCapacityWhereRanksShareCores) {
+    expect_relation(cases / 3, [] {
+        PlanParts parts = plan_with_updates(with_ties(random_pipeline())).parts();
+        parts.contention.cores = number(1, 2);
+        expect_same_as_two_runs(Plan::make(std::move(parts)));
+    });
+}
+
+TEST(SettledStep, AStatedCapacityStays) {
+    expect_relation(cases, [] {
+        const int capacity = number(4, 12);
+        const Pipeline x = random_pipeline(ScheduleKind::OneFOneB);
+        const Plan plan = plan_of(x, capacity);
+        const SettledStep step = simulate_settled(plan);
+        RC_ASSERT(step.plan->channel_capacity == capacity);
+        RC_ASSERT(step.timeline == simulate(plan));
+    });
+}
+
+TEST(SettledStep, TakesTheMemoryOfAnyOtherTimeline) {
+    expect_relation(cases, [] {
+        const Plan plan = plan_of(random_pipeline());
+        Timeline other = simulate(with_offload(plan_of(random_pipeline())));
+        RC_ASSERT(simulate_settled(plan, std::move(other)).timeline ==
+                  simulate_settled(plan).timeline);
+    });
+}
+
+// --- Memory by tables. ---
+
+/// Two sizes of micro-batches, and stashes that stay.
+Plan with_bytes(const Plan& plan) {
+    PlanParts parts = with_offload(plan).parts();
+    parts.host_link.reset();
+    parts.costs.push_back(parts.costs.front());
+    for (StageCost& cost : parts.costs.back()) {
+        for (Bytes* const bytes : {&cost.saved, &cost.forward_drop_peak, &cost.backward_peak}) {
+            *bytes += Bytes{number(0, 3) * 1'000'000LL};
+        }
+        cost.split = Bytes{number(0, 3) * 1'000'000LL};
+    }
+    for (int& cost_class : parts.cost_class) {
+        cost_class = number(0, 1);
+    }
+    const int room = 2 * parts.schedule.micro_batches;
+    return Plan::make(std::move(parts)).with_capacity(room);
+}
+
+TEST(MemoryTotals, AreThoseOfTheCurve) {
+    expect_relation(cases, [] {
+        const Plan plan = with_bytes(plan_with_updates(random_pipeline()));
+        const std::vector<MemoryCurve> curves = footprint(plan, simulate(plan));
+        const std::vector<std::vector<Bytes>> totals = memory_totals(plan);
+        RC_ASSERT(totals.size() == curves.size());
+        for (std::size_t rank = 0; rank < curves.size(); ++rank) {
+            std::vector<Bytes> expected;
+            for (const MemoryPoint& point : curves[rank]) {
+                expected.push_back(point.use.total());
+            }
+            RC_ASSERT(totals[rank] == expected);
+        }
+    });
+}
+
+TEST(MemoryPeaks, AreTheFirstHighestPointsOfTheCurve) {
+    expect_relation(cases, [] {
+        const Plan plan = with_bytes(plan_with_updates(random_pipeline()));
+        const Timeline timeline = simulate(plan);
+        const std::vector<MemoryCurve> curves = footprint(plan, timeline);
+        const std::vector<MemoryPeak> peaks = memory_peaks(plan);
+        RC_ASSERT(peaks.size() == curves.size());
+        for (std::size_t rank = 0; rank < curves.size(); ++rank) {
+            MemoryPeak expected{.use = resident_memory(plan, static_cast<int>(rank))};
+            for (std::size_t event = 0; event < curves[rank].size(); ++event) {
+                const MemoryUse& use = curves[rank][event].use;
+                if (use.total() > expected.use.total()) {
+                    expected = {
+                        .use = use, .cell = static_cast<int>(event / 2), .after = event % 2 == 1};
+                }
+            }
+            RC_ASSERT(peaks[rank].use == expected.use);
+            RC_ASSERT(peaks[rank].cell == expected.cell);
+            RC_ASSERT(peaks[rank].after == expected.after);
+            RC_ASSERT(peak_totals(plan, timeline)[rank] == expected.use.total());
+        }
+    });
+}
+
+TEST(MemoryPeaks, TotalsAreThoseOfThePeaksWhereStashesAreOffloaded) {
+    expect_relation(cases, [] {
+        const Plan plan = with_offload(plan_with_updates(random_pipeline()));
+        const Timeline timeline = simulate(plan);
+        std::vector<Bytes> expected;
+        for (const MemoryUse& use : peak_memory(plan, timeline)) {
+            expected.push_back(use.total());
+        }
+        RC_ASSERT(peak_totals(plan, timeline) == expected);
+    });
+}
+
+}  // namespace
+}  // namespace pipetwin::sim
