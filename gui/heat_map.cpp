@@ -18,17 +18,17 @@ constexpr int most_columns = 32;
 HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings, Timeline& recycled) {
     HeatCell cell;
     try {
-        const Plan plan = source.plan(settings);
-        recycled = sim::simulate(plan, std::move(recycled));
-        const Metrics metrics = measure(plan, recycled);
+        sim::SettledStep step = source.step(settings, std::move(recycled));
+        const Plan& plan = step.plan;
+        recycled = std::move(step.timeline);
+        const TimeMetrics metrics = measure_times(plan, recycled);
         cell.bubble = metrics.bubble.total;
         cell.per_second = metrics.samples_per_second.value_or(
             metrics.step > Duration{} ? plan.micro_batches() / to_seconds(metrics.step) : 0);
         if (plan->partition) {
-            for (const DeviceMetrics& device : metrics.devices) {
-                cell.peak = std::max(cell.peak, device.peak.use.total());
-            }
-            cell.reason = over_limit(plan, metrics.devices);
+            const std::vector<Bytes> peaks = peak_totals(plan, recycled);
+            cell.peak = std::ranges::max(peaks);
+            cell.reason = over_limit(plan, peaks);
         }
     } catch (const std::exception& error) {
         cell.reason = sentence_of(error);

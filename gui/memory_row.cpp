@@ -1,13 +1,14 @@
 #include "gui/memory_row.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pipetwin::gui {
 
 MemoryRow::MemoryRow(const MemoryCurve& curve, int cells) {
     totals_.reserve(curve.size());
     for (const MemoryPoint& point : curve) {
-        add_total(point.use.total());
+        totals_.push_back(point.use.total());
     }
     if (curve.size() != 2 * static_cast<std::size_t>(cells)) {
         times_.reserve(curve.size());
@@ -15,23 +16,25 @@ MemoryRow::MemoryRow(const MemoryCurve& curve, int cells) {
             times_.push_back(point.time);
         }
     }
+    add_ranges();
 }
 
-MemoryRow::MemoryRow(const std::vector<Bytes>& totals) {
-    totals_.reserve(totals.size());
-    for (const Bytes total : totals) {
-        add_total(total);
-    }
+MemoryRow::MemoryRow(std::vector<Bytes> totals) : totals_(std::move(totals)) {
+    add_ranges();
 }
 
-void MemoryRow::add_total(Bytes total) {
-    if (totals_.size() % block == 0) {
-        of_block_.push_back({.least = total, .most = total});
+void MemoryRow::add_ranges() {
+    of_block_.reserve(totals_.size() / block + 1);
+    for (std::size_t first = 0; first < totals_.size(); first += block) {
+        ByteRange range{.least = totals_[first], .most = totals_[first]};
+        const std::size_t end = std::min(first + block, totals_.size());
+        for (std::size_t i = first; i < end; ++i) {
+            range.least = std::min(range.least, totals_[i]);
+            range.most = std::max(range.most, totals_[i]);
+        }
+        of_block_.push_back(range);
+        peak_ = std::max(peak_, range.most);
     }
-    ByteRange& range = of_block_.back();
-    range = {.least = std::min(range.least, total), .most = std::max(range.most, total)};
-    peak_ = std::max(peak_, total);
-    totals_.push_back(total.count);
 }
 
 /// The place of the last value that has begun by then; of those that have not, the first. `near` is
@@ -51,16 +54,15 @@ std::size_t MemoryRow::last_until(const RowIndex& row, Duration time, std::size_
 }
 
 Bytes MemoryRow::at(const RowIndex& row, Duration time) const {
-    return empty() ? Bytes{} : Bytes{totals_[last_until(row, time)]};
+    return empty() ? Bytes{} : totals_[last_until(row, time)];
 }
 
 ByteRange MemoryRow::of_values(std::size_t first, std::size_t last) const {
-    ByteRange range{.least = Bytes{totals_[first]}, .most = Bytes{totals_[first]}};
+    ByteRange range{.least = totals_[first], .most = totals_[first]};
     for (std::size_t i = first; i <= last;) {
         const bool whole = i % block == 0 && i + block <= last + 1;
         const ByteRange next =
-            whole ? of_block_[i / block]
-                  : ByteRange{.least = Bytes{totals_[i]}, .most = Bytes{totals_[i]}};
+            whole ? of_block_[i / block] : ByteRange{.least = totals_[i], .most = totals_[i]};
         range = {.least = std::min(range.least, next.least),
                  .most = std::max(range.most, next.most)};
         i += whole ? block : 1;

@@ -30,7 +30,7 @@ class MemoryRow {
     MemoryRow(const MemoryCurve& curve, int cells);
 
     /// From a rank's `memory_totals`.
-    explicit MemoryRow(const std::vector<Bytes>& totals);
+    explicit MemoryRow(std::vector<Bytes> totals);
 
     bool empty() const { return totals_.empty(); }
     Bytes peak() const { return peak_; }
@@ -51,11 +51,11 @@ class MemoryRow {
   private:
     static constexpr std::size_t block = 16;
 
-    void add_total(Bytes total);
+    void add_ranges();
     std::size_t last_until(const RowIndex& row, Duration time, std::size_t near = 0) const;
     ByteRange of_values(std::size_t first, std::size_t last) const;
 
-    std::vector<std::int64_t> totals_;
+    std::vector<Bytes> totals_;
     std::vector<Duration> times_;  ///< empty: begin and end of each cell
     std::vector<ByteRange> of_block_;
     Bytes peak_;

@@ -1,6 +1,7 @@
 #include "gui/row_index.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/error.h"
@@ -15,7 +16,9 @@ constexpr std::int64_t full = 65'280;  // a bin that is filled, while levels are
 
 }  // namespace
 
-RowPart part_of(Op op) {
+namespace {
+
+constexpr RowPart slow_part_of(Op op) {
     switch (op) {
         case Op::Forward:
             return RowPart::Forward;
@@ -30,6 +33,20 @@ RowPart part_of(Op op) {
         default:
             return is_send(op) || is_receive(op) ? RowPart::Message : RowPart::Update;
     }
+}
+
+constexpr std::array<RowPart, op_count> parts = [] {
+    std::array<RowPart, op_count> table{};
+    for (int op = 0; op < op_count; ++op) {
+        table[static_cast<std::size_t>(op)] = slow_part_of(static_cast<Op>(op));
+    }
+    return table;
+}();
+
+}  // namespace
+
+RowPart part_of(Op op) {
+    return parts[static_cast<std::size_t>(op)];
 }
 
 Op op_of(RowPart part) {
@@ -53,37 +70,59 @@ Duration compute_of(const PartTimes& times) {
     return sum;
 }
 
-RowIndex::RowIndex(std::span<const Span> row) {
-    begins_.reserve(row.size());
-    lengths_.reserve(row.size());
-    waits_.reserve(row.size());
-    ops_.reserve(row.size());
-    places_.reserve(row.size());
-    for (const Span& span : row) {
-        add(span);
-    }
+RowIndex::RowIndex(std::span<const Span> row, Duration zero)
+    : begins_(row.size()),
+      lengths_(row.size()),
+      waits_(row.size()),
+      ops_(row.size()),
+      places_(row.size()) {
+    add_spans(row, zero);
     add_sums();
     add_levels();
 }
 
-void RowIndex::add(const Span& span) {
-    PIPETWIN_EXPECT(span.ready >= span.begin && span.end >= span.ready, "a span goes forward");
-    PIPETWIN_EXPECT(begins_.empty() || span.begin >= last_end(), "spans follow each other");
-    const std::size_t cell = begins_.size();
-    begins_.push_back(span.begin.count());
-    lengths_.push_back(shortened((span.end - span.begin).count(), 2 * cell));
-    waits_.push_back(shortened((span.ready - span.begin).count(), 2 * cell + 1));
-    const Action& action = span.action;
-    ops_.push_back(static_cast<std::uint8_t>(static_cast<unsigned>(action.op) |
-                                             (action.with_next ? with_next_bit : 0U)));
-    const auto known = std::ranges::find(stages_, action.stage);
-    const auto number = static_cast<std::uint32_t>(known - stages_.begin());
-    if (known == stages_.end()) {
-        stages_.push_back(action.stage);
+void RowIndex::add_spans(std::span<const Span> row, Duration zero) {
+    if (row.empty()) {
+        return;
     }
+    // A byte may be written over anything, so the compiler would read where the vectors are anew.
+    std::int64_t* const begins = begins_.data();
+    std::uint32_t* const lengths = lengths_.data();
+    std::uint32_t* const waits = waits_.data();
+    std::uint8_t* const ops = ops_.data();
+    std::uint32_t* const places = places_.data();
+    Duration last = Duration::min();
+    int stage = row.front().action.stage;
+    std::uint32_t number = number_of(stage);
+    for (std::size_t cell = 0; cell < row.size(); ++cell) {
+        const Span& span = row[cell];
+        PIPETWIN_EXPECT(span.ready >= span.begin && span.end >= span.ready, "a span goes forward");
+        PIPETWIN_EXPECT(span.begin >= last, "spans follow each other");
+        last = span.end;
+        begins[cell] = (span.begin - zero).count();
+        lengths[cell] = shortened((span.end - span.begin).count(), 2 * cell);
+        waits[cell] = shortened((span.ready - span.begin).count(), 2 * cell + 1);
+        const Action& action = span.action;
+        ops[cell] = static_cast<std::uint8_t>(static_cast<unsigned>(action.op) |
+                                              (action.with_next ? with_next_bit : 0U));
+        if (action.stage != stage) {
+            stage = action.stage;
+            number = number_of(stage);
+        }
+        places[cell] = number << static_cast<unsigned>(micro_batch_bits) |
+                       (static_cast<std::uint32_t>(action.micro_batch) & micro_batch_mask);
+    }
+}
+
+/// In the order in which they come.
+std::uint32_t RowIndex::number_of(int stage) {
+    const auto known = std::ranges::find(stages_, stage);
+    const auto number = static_cast<std::uint32_t>(known - stages_.begin());
     PIPETWIN_EXPECT(number <= micro_batch_mask, "at most 65536 stages on a rank");
-    places_.push_back(number << static_cast<unsigned>(micro_batch_bits) |
-                      (static_cast<std::uint32_t>(action.micro_batch) & micro_batch_mask));
+    if (known == stages_.end()) {
+        stages_.push_back(stage);
+    }
+    return number;
 }
 
 std::uint32_t RowIndex::shortened(std::int64_t length, std::size_t place) {
@@ -138,12 +177,13 @@ void RowIndex::add_to(Sums& sums, int cell) const {
 }
 
 void RowIndex::add_sums() {
+    sums_.reserve(at(size() / block + 2));
     Sums sums;
-    for (int cell = 0; cell < size(); ++cell) {
-        if (cell % block == 0) {
-            sums_.push_back(sums);
+    for (int first = 0; first < size(); first += block) {
+        sums_.push_back(sums);
+        for (int cell = first; cell < std::min(first + block, size()); ++cell) {
+            add_to(sums, cell);
         }
-        add_to(sums, cell);
     }
     sums_.push_back(sums);
 }
@@ -198,20 +238,24 @@ namespace {
 /// Shares of bins while they are made, in parts of `full`.
 using WideBin = PerPart<std::uint16_t>;
 
+/// `value` is not negative; halves away from zero, as std::lround.
+std::uint16_t rounded(double value) {
+    const auto whole = static_cast<std::uint16_t>(value);
+    return static_cast<std::uint16_t>(whole + (value - whole >= 0.5 ? 1 : 0));
+}
+
 /// Hands the time of one part out to the bins that it covers.
 class BinFiller {
   public:
-    BinFiller(std::size_t bins, std::int64_t bin) : bin_(bin), bins_(bins) {}
+    BinFiller(std::size_t bins, std::int64_t bin) : bin_(bin), until_(bin), bins_(bins) {}
 
+    /// Of times that follow each other.
     void add(RowPart part, std::int64_t begin, std::int64_t end) {
         begin = std::max<std::int64_t>(begin, 0);
-        while (begin < end) {
-            const std::int64_t number = begin / bin_;
-            go_to(static_cast<std::size_t>(number));
-            const std::int64_t until = std::min(end, (number + 1) * bin_);
-            time_[part] += until - begin;
-            begin = until;
+        if (begin < end && end > until_) {
+            begin = fill(part, begin, end);
         }
+        time_[part] += std::max<std::int64_t>(0, end - begin);
     }
 
     std::vector<WideBin> finish() {
@@ -220,26 +264,37 @@ class BinFiller {
     }
 
   private:
-    void go_to(std::size_t number) {
-        if (number != current_) {
+    /// Up to the bin in which the time ends; returns where that begins.
+    std::int64_t fill(RowPart part, std::int64_t begin, std::int64_t end) {
+        while (end > until_) {
+            if (begin < until_) {
+                time_[part] += until_ - begin;
+                begin = until_;
+            }
             flush();
-            current_ = number;
+            const std::int64_t number = begin / bin_;
+            current_ = static_cast<std::size_t>(number);
+            until_ = (number + 1) * bin_;
         }
+        return begin;
     }
 
     void flush() {
         if (current_ < bins_.size()) {
             for (std::size_t part = 0; part < time_.of.size(); ++part) {
-                const double share =
-                    static_cast<double>(time_.of[part]) / static_cast<double>(bin_);
-                bins_[current_].of[part] = static_cast<std::uint16_t>(
-                    std::lround(static_cast<double>(full) * std::min(1.0, share)));
+                if (time_.of[part] != 0) {
+                    const double share =
+                        static_cast<double>(time_.of[part]) / static_cast<double>(bin_);
+                    bins_[current_].of[part] =
+                        rounded(static_cast<double>(full) * std::min(1.0, share));
+                }
             }
         }
         time_ = {};
     }
 
     std::int64_t bin_;
+    std::int64_t until_;  ///< the end of the current one
     std::vector<WideBin> bins_;
     std::size_t current_ = 0;
     PerPart<std::int64_t> time_;
@@ -267,9 +322,15 @@ void RowIndex::add_levels() {
     const std::int64_t bin = std::max<std::int64_t>(1, length / (size() / spans_per_bin));
     BinFiller filler(static_cast<std::size_t>(length / bin + 1), bin);
     for (int cell = 0; cell < size(); ++cell) {
+        const std::int64_t begin_at = begins_[at(cell)];
         const std::int64_t ready_at = ready(cell).count();
-        filler.add(RowPart::Wait, begins_[at(cell)], ready_at);
-        filler.add(part_of(op(cell)), ready_at, end(cell).count());
+        const std::int64_t end_at = end(cell).count();
+        if (ready_at > begin_at) {
+            filler.add(RowPart::Wait, begin_at, ready_at);
+        }
+        if (end_at > ready_at) {
+            filler.add(part_of(op(cell)), ready_at, end_at);
+        }
     }
     std::vector<WideBin> bins = filler.finish();
     for (std::int64_t width = bin;; width *= 2, bins = halved(bins)) {

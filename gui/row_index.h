@@ -59,8 +59,9 @@ class RowIndex {
   public:
     RowIndex() = default;
 
-    /// Spans follow each other and do not overlap, as core/timeline.h says.
-    explicit RowIndex(std::span<const Span> row);
+    /// Spans follow each other and do not overlap, as core/timeline.h says; their times are taken
+    /// from `zero` on.
+    explicit RowIndex(std::span<const Span> row, Duration zero = Duration{0});
 
     int size() const { return static_cast<int>(begins_.size()); }
     bool empty() const { return begins_.empty(); }
@@ -149,7 +150,8 @@ class RowIndex {
     static constexpr std::uint32_t micro_batch_mask = 0xffff;
 
     static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
-    void add(const Span& span);
+    void add_spans(std::span<const Span> row, Duration zero);
+    std::uint32_t number_of(int stage);
     void add_sums();
     void add_levels();
     void add_slots();

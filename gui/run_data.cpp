@@ -348,24 +348,39 @@ std::vector<RankSummary> summaries_of(const StepRows& step) {
 
 }  // namespace
 
+namespace {
+
+/// All but the memory.
+SideData data_of(const std::vector<StepRows>& steps, int median) {
+    const StepRows& step = steps[static_cast<std::size_t>(median)];
+    return {.origin = step.origin,
+            .steps = static_cast<int>(steps.size()),
+            .median_step = median,
+            .step = step.length,
+            .pipeline = step.pipeline,
+            .ranks = summaries_of(step)};
+}
+
+}  // namespace
+
 DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve>& memory) {
     DrawnSide side;
-    const Timeline* const median = &median_step(timelines);
+    const auto median = &median_step(timelines) - timelines.steps.data();
     for (const Timeline& step : timelines.steps) {
-        if (&step == median) {
-            side.data.median_step = static_cast<int>(side.steps.size());
-        }
         side.steps.emplace_back(step);
     }
+    side.data = data_of(side.steps, static_cast<int>(median));
     const StepRows& step = side.steps[static_cast<std::size_t>(side.data.median_step)];
-    side.data.origin = step.origin;
-    side.data.steps = static_cast<int>(side.steps.size());
-    side.data.step = step.length;
-    side.data.pipeline = step.pipeline;
-    side.data.ranks = summaries_of(step);
     for (std::size_t rank = 0; rank < memory.size() && rank < step.ranks.size(); ++rank) {
         side.data.memory.emplace_back(memory[rank], step.ranks[rank].size());
     }
+    return side;
+}
+
+DrawnSide drawn_side(StepRows step) {
+    DrawnSide side;
+    side.steps.push_back(std::move(step));
+    side.data = data_of(side.steps, 0);
     return side;
 }
 

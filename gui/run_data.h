@@ -84,4 +84,7 @@ struct DrawnSide {
 };
 DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve>& memory = {});
 
+/// The same of one step.
+DrawnSide drawn_side(StepRows step);
+
 }  // namespace pipetwin::gui

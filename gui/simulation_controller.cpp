@@ -20,11 +20,12 @@ double actions_of(const WhatIf& settings) {
 
 WhatIfResult simulate_what_if(const WhatIfSource& source, const WhatIf& settings) {
     const auto begin = std::chrono::steady_clock::now();
-    WhatIfResult result{.settings = settings, .outcome = apply(source, settings), .run = nullptr};
+    WhatIfSimulation simulation = apply(source, settings);
+    WhatIfResult result{.settings = settings, .outcome = simulation.outcome, .run = nullptr};
     if (settings == source.settings()) {
         result.run = source.share_run();
     } else if (result.outcome.step != nullptr) {
-        result.run = what_if_run(source, settings, *result.outcome.step);
+        result.run = what_if_run(source, settings, std::move(simulation));
     }
     result.took = std::chrono::steady_clock::now() - begin;
     return result;

@@ -8,6 +8,33 @@ namespace pipetwin::gui {
 
 namespace {
 
+/// From the first begin to the last end.
+class Extent {
+  public:
+    void add(const Span& first, const Span& last) {
+        first_ = std::min(first_, first.begin);
+        last_ = std::max(last_, last.end);
+    }
+    Duration length() const { return first_ > last_ ? Duration{} : last_ - first_; }
+
+    /// What the times of a step are taken from.
+    Duration zero() const { return first_ == Duration::max() ? Duration{} : first_; }
+
+  private:
+    Duration first_ = Duration::max();
+    Duration last_ = Duration::min();
+};
+
+void subtract(Duration zero, std::vector<std::vector<Span>>& rows) {
+    for (auto& row : rows) {
+        for (Span& span : row) {
+            span.begin -= zero;
+            span.ready -= zero;
+            span.end -= zero;
+        }
+    }
+}
+
 /// How far `time` lies outside the span; zero inside.
 Duration distance(const RowIndex& row, int cell, Duration time) {
     return std::max({Duration{0}, row.begin(cell) - time, time - row.end(cell)});
@@ -89,11 +116,45 @@ Mode next(Mode mode) {
 }
 
 StepRows::StepRows(const Timeline& timeline)
-    : origin(timeline.origin), length(step_time(timeline)), pipeline(pipeline_time(timeline)) {
-    Timeline moved = aligned(timeline);
-    ranks = std::vector<RowIndex>(moved.ranks.begin(), moved.ranks.end());
-    links = std::move(moved.links);
-    host_copies = std::move(moved.host_copies);
+    : origin(timeline.origin), links(timeline.links), host_copies(timeline.host_copies) {
+    take_rows(timeline);
+}
+
+StepRows StepRows::taking_messages(Timeline& timeline) {
+    StepRows rows;
+    rows.origin = timeline.origin;
+    rows.links = std::exchange(timeline.links, {});
+    rows.host_copies = std::exchange(timeline.host_copies, {});
+    rows.take_rows(timeline);
+    return rows;
+}
+
+/// Spans of a row follow each other, so the first and the last tell how far it goes.
+void StepRows::take_rows(const Timeline& timeline) {
+    Extent whole;
+    Extent with_micro_batch;
+    for (const auto& row : timeline.ranks) {
+        if (row.empty()) {
+            continue;
+        }
+        whole.add(row.front(), row.back());
+        const auto counts = [](const Span& span) { return has_micro_batch(span.action.op); };
+        const auto first = std::ranges::find_if(row, counts);
+        if (first != row.end()) {
+            with_micro_batch.add(*first, *std::find_if(row.rbegin(), row.rend(), counts));
+        }
+    }
+    length = whole.length();
+    pipeline = with_micro_batch.length();
+    const Duration zero = whole.zero();
+    ranks.reserve(timeline.ranks.size());
+    for (const auto& row : timeline.ranks) {
+        ranks.emplace_back(row, zero);
+    }
+    if (zero != Duration{}) {
+        subtract(zero, links);
+        subtract(zero, host_copies);
+    }
 }
 
 Timeline StepRows::timeline() const {

@@ -335,12 +335,14 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     return costs;
 }
 
-Plan WhatIfSource::plan(const WhatIf& settings) const {
+sim::SettledStep WhatIfSource::step(const WhatIf& settings, Timeline recycled) const {
     PIPETWIN_EXPECT(why_not_.empty(), "a source without what-ifs has no plans");
-    Plan plan = plain_
-                    ? make_plan(costs(settings))
-                    : make_plan(scenario(settings), run_->planned->model, run_->planned->profile);
-    return sim::with_settled_capacity(with_scale(std::move(plan), settings));
+    Plan plan = plain_ ? make_plan(costs(settings), RowsFrom::Generator)
+                       : make_plan(scenario(settings),
+                                   run_->planned->model,
+                                   run_->planned->profile,
+                                   RowsFrom::Generator);
+    return sim::simulate_settled(with_scale(std::move(plan), settings), std::move(recycled));
 }
 
 std::shared_ptr<const PlannedRun> WhatIfSource::planned(const WhatIf& settings,
@@ -380,14 +382,23 @@ std::vector<LayerTime> WhatIfSource::layer_times(const WhatIf& settings) const {
     return times;
 }
 
-std::string over_limit(const Plan& plan, const std::vector<DeviceMetrics>& devices) {
-    for (const DeviceMetrics& device : devices) {
-        const std::optional<Bytes> limit = plan.memory_limit(device.rank);
-        const Bytes peak = device.peak.use.total();
-        if (limit && peak > *limit) {
+Timeline WhatIfSource::take_spare() const {
+    const std::scoped_lock lock(spare_mutex_);
+    return std::exchange(spare_, {});
+}
+
+void WhatIfSource::leave_spare(Timeline timeline) const {
+    const std::scoped_lock lock(spare_mutex_);
+    std::swap(spare_, timeline);
+}
+
+std::string over_limit(const Plan& plan, const std::vector<Bytes>& peaks) {
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+        const std::optional<Bytes> limit = plan.memory_limit(static_cast<int>(rank));
+        if (limit && peaks[rank] > *limit) {
             return fmt::format("rank {} needs {}, but has {}",
-                               device.rank,
-                               format_bytes(peak),
+                               rank,
+                               format_bytes(peaks[rank]),
                                format_bytes(*limit));
         }
     }
@@ -399,32 +410,87 @@ std::string sentence_of(const std::exception& error) {
     return joined_lines(own == nullptr ? error.what() : own->text());
 }
 
-WhatIfOutcome apply(const WhatIfSource& source, const WhatIf& settings) {
+namespace {
+
+std::vector<MemoryRow> memory_rows(const Plan& plan, const Timeline& timeline) {
+    std::vector<MemoryRow> rows;
+    if (!plan->partition) {
+        return rows;  // plain numbers know no bytes
+    }
+    if (!plan->host_link) {
+        for (std::vector<Bytes>& totals : memory_totals(plan)) {
+            rows.emplace_back(std::move(totals));
+        }
+        return rows;
+    }
+    const std::vector<MemoryCurve> curves = footprint(plan, timeline);
+    for (std::size_t rank = 0; rank < curves.size(); ++rank) {
+        rows.emplace_back(curves[rank], static_cast<int>(timeline.ranks[rank].size()));
+    }
+    return rows;
+}
+
+/// What a rank begins with can be all that it ever has.
+std::vector<Bytes> peaks_of(const Plan& plan, const std::vector<MemoryRow>& memory) {
+    std::vector<Bytes> peaks;
+    for (const MemoryRow& row : memory) {
+        const Bytes resident = resident_memory(plan, static_cast<int>(peaks.size())).total();
+        peaks.push_back(std::max(resident, row.peak()));
+    }
+    return peaks;
+}
+
+/// From the sums that the rows have, without a look at their spans.
+std::vector<RankWork> works_of(const StepRows& rows) {
+    std::vector<RankWork> works;
+    for (const RowIndex& row : rows.ranks) {
+        RankWork& work = works.emplace_back();
+        const PartTimes times = row.between(Duration{0}, row.last_end());
+        work.busy = compute_of(times);
+        work.recompute = times[RowPart::Recompute];
+        const auto computes = [&row](int cell) {
+            return pipetwin::is_compute(row.action(cell).op);
+        };
+        int first = 0;
+        while (first < row.size() && !computes(first)) {
+            ++first;
+        }
+        int last = row.size() - 1;
+        while (last > first && !computes(last)) {
+            --last;
+        }
+        if (first < row.size()) {
+            work.first_begin = row.begin(first);
+            work.last_end = row.end(last);
+        }
+    }
+    return works;
+}
+
+}  // namespace
+
+WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings) {
     if (!source.why_not().empty()) {
-        return {.step = nullptr, .reason = source.why_not()};
+        return {.outcome = {.step = nullptr, .reason = source.why_not()}, .rows = {}, .memory = {}};
     }
     try {
-        Plan plan = source.plan(settings);
-        Timeline timeline = sim::simulate(plan);
-        Metrics metrics = measure(plan, timeline);
-        const Breakdown breakdown = sim::breakdown(plan, timeline);
-        std::vector<MemoryUse> peaks;
-        std::string over;
-        if (plan->partition) {
-            for (const DeviceMetrics& device : metrics.devices) {
-                peaks.push_back(device.peak.use);
-            }
-            over = over_limit(plan, metrics.devices);
-        }
-        return {.step = std::make_shared<const WhatIfStep>(std::move(plan),
-                                                           std::move(timeline),
-                                                           std::move(metrics),
-                                                           breakdown,
-                                                           std::move(peaks),
-                                                           std::move(over)),
-                .reason = ""};
+        auto [plan, timeline] = source.step(settings, source.take_spare());
+        std::vector<MemoryRow> memory = memory_rows(plan, timeline);
+        StepRows rows = StepRows::taking_messages(timeline);
+        source.leave_spare(std::move(timeline));
+        std::vector<Bytes> peaks = peaks_of(plan, memory);
+        std::string over = over_limit(plan, peaks);
+        auto step = std::make_shared<const WhatIfStep>(
+            plan,
+            measure_times(plan, works_of(rows), rows.pipeline, rows.length),
+            std::move(peaks),
+            std::move(over));
+        return {.outcome = {.step = std::move(step), .reason = ""},
+                .rows = std::move(rows),
+                .memory = std::move(memory)};
     } catch (const std::exception& error) {
-        return {.step = nullptr, .reason = sentence_of(error)};
+        return {
+            .outcome = {.step = nullptr, .reason = sentence_of(error)}, .rows = {}, .memory = {}};
     }
 }
 
@@ -460,72 +526,53 @@ Duration total_of(const Timeline& timeline, Op op) {
 }
 
 /// What was measured was measured: only the predicted side of the comparison is another.
-Comparison with_predicted(Comparison comparison, const WhatIfStep& step) {
+Comparison with_predicted(Comparison comparison, const WhatIfStep& step, const Timeline& timeline) {
     comparison.makespan.predicted = step.metrics.makespan;
     comparison.step.predicted = step.metrics.step;
     comparison.predicted_bubble_total = step.metrics.bubble.total;
     for (PeakDelta& peak : comparison.peaks) {
         peak.predicted =
-            step.metrics.devices.at(static_cast<std::size_t>(peak.rank)).peak.use.total();
+            step.peaks.empty() ? Bytes{} : step.peaks.at(static_cast<std::size_t>(peak.rank));
     }
     for (Comparison::ByOp& op : comparison.by_op) {
-        op.total.predicted = total_of(step.timeline, op.op);
+        op.total.predicted = total_of(timeline, op.op);
     }
     for (ActionDelta& delta : comparison.actions) {
         const Span& span =
-            step.timeline
+            timeline
                 .ranks[static_cast<std::size_t>(delta.rank)][static_cast<std::size_t>(delta.cell)];
         delta.duration.predicted = span.end - span.begin;
         delta.begin.predicted = span.begin;
     }
-    comparison.predicted_breakdown = step.breakdown;
+    comparison.predicted_breakdown = sim::breakdown(step.plan, timeline);
     return comparison;
-}
-
-std::vector<MemoryRow> memory_rows(const WhatIfStep& step) {
-    std::vector<MemoryRow> rows;
-    if (!step.plan->partition) {
-        return rows;  // plain numbers know no bytes
-    }
-    if (!step.plan->host_link) {
-        for (const std::vector<Bytes>& totals : memory_totals(step.plan)) {
-            rows.emplace_back(totals);
-        }
-        return rows;
-    }
-    const std::vector<MemoryCurve> curves = footprint(step.plan, step.timeline);
-    for (std::size_t rank = 0; rank < curves.size(); ++rank) {
-        rows.emplace_back(curves[rank], static_cast<int>(step.timeline.ranks[rank].size()));
-    }
-    return rows;
 }
 
 }  // namespace
 
 std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
                                            const WhatIf& settings,
-                                           const WhatIfStep& step) {
+                                           WhatIfSimulation simulation) {
+    const WhatIfStep& step = *simulation.outcome.step;
     const RunData& from = source.run();
     RunData run;
     run.path = from.path;
     run.schedule_name = step.plan->schedule_name;
     run.micro_batches = step.plan.micro_batches();
     run.planned = source.planned(settings, step.plan);
-    TimelineSet predicted;
-    predicted.steps = {step.timeline};
-    DrawnSide drawn = drawn_side(predicted);
-    drawn.data.memory = memory_rows(step);
-    run.twin.predicted = std::move(drawn.steps);
-    run.predicted = std::move(drawn.data);
     const bool same = from.measured && !from.twin.measured.empty() &&
                       has_same_rows(from.twin.measured.front(), step.plan->schedule);
     if (same) {
         run.twin.measured = from.twin.measured;
         run.measured = from.measured;
         if (from.comparison) {
-            run.comparison = with_predicted(*from.comparison, step);
+            run.comparison = with_predicted(*from.comparison, step, simulation.rows.timeline());
         }
     }
+    DrawnSide drawn = drawn_side(std::move(simulation.rows));
+    drawn.data.memory = std::move(simulation.memory);
+    run.twin.predicted = std::move(drawn.steps);
+    run.predicted = std::move(drawn.data);
     return std::make_shared<const RunData>(std::move(run));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "core/plan.h"
 #include "core/recompute.h"
 #include "gui/run_data.h"
+#include "sim/simulate.h"
 
 /// What a run would be if it were planned otherwise.
 namespace pipetwin::gui {
@@ -49,20 +51,25 @@ struct LayerTime {
     Duration time{};  ///< forward, recompute where there is one, and backward of a micro-batch
 };
 
-/// What the simulator says about a plan.
+/// What the simulator says about a plan, in figures.
 struct WhatIfStep {
     Plan plan;
-    Timeline timeline;
-    Metrics metrics;
-    Breakdown breakdown;
-    std::vector<MemoryUse> peaks;  ///< [rank]; empty where bytes are not known
-    std::string over_limit;        ///< which rank needs more memory than it has; "" where none does
+    TimeMetrics metrics;
+    std::vector<Bytes> peaks;  ///< [rank]; empty where bytes are not known
+    std::string over_limit;    ///< which rank needs more memory than it has; "" where none does
 };
 
 /// A step, or one sentence on why there is none.
 struct WhatIfOutcome {
     std::shared_ptr<const WhatIfStep> step;
     std::string reason;
+};
+
+/// A step, and what is drawn of it.
+struct WhatIfSimulation {
+    WhatIfOutcome outcome;
+    StepRows rows;                  ///< empty where there is no step
+    std::vector<MemoryRow> memory;  ///< [rank]; empty where bytes are not known
 };
 
 /// What what-ifs of a run are made from: its scenario, model and profile, or, of a trace alone, the
@@ -92,7 +99,13 @@ class WhatIfSource {
     WhatIfRanges ranges(const WhatIf& settings) const;
 
     /// Settled and validated; of unchanged settings the run's own. Throws what `make_plan` throws.
-    Plan plan(const WhatIf& settings) const;
+    /// `recycled` as of `simulate`.
+    sim::SettledStep step(const WhatIf& settings, Timeline recycled = {}) const;
+
+    /// The memory of an older timeline, or nothing, for a simulation; and a timeline whose memory
+    /// is no longer needed. Of two at a time one is lost.
+    Timeline take_spare() const;
+    void leave_spare(Timeline timeline) const;
 
     /// What the plan of `settings` was made from; null for a trace alone.
     std::shared_ptr<const PlannedRun> planned(const WhatIf& settings, const Plan& plan) const;
@@ -113,25 +126,27 @@ class WhatIfSource {
     std::optional<LinkCost> link_;
     std::string why_not_;
     std::string note_;
+    mutable std::mutex spare_mutex_;
+    mutable Timeline spare_;
 };
 
 /// Those of the run's scenario; its partition is written down in layers, or balanced.
 WhatIf settings_of(const PlannedRun& planned);
 
 /// Plans, simulates and measures. Never throws: what cannot be planned is a reason.
-WhatIfOutcome apply(const WhatIfSource& source, const WhatIf& settings);
+WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings);
 
 /// The run with the step as its predicted side. What was measured stays, and is compared, where the
-/// rows are those of the step.
+/// rows are those of the step. There is a step.
 std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
                                            const WhatIf& settings,
-                                           const WhatIfStep& step);
+                                           WhatIfSimulation simulation);
 
 /// The schedules to choose from, in the order of the command line.
 std::vector<std::string> schedule_choices(const WhatIfSource& source);
 
 /// Which rank needs more than its limit, and how much; "" where none does.
-std::string over_limit(const Plan& plan, const std::vector<DeviceMetrics>& devices);
+std::string over_limit(const Plan& plan, const std::vector<Bytes>& peaks);
 
 /// What went wrong in one line, without its place.
 std::string sentence_of(const std::exception& error);

@@ -531,8 +531,8 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
                            : tr("Does not fit: %1.").arg(text_of(step.over_limit)));
     sentence_->setVisible(!sentence_->text().isEmpty());
     results_->setVisible(true);
-    const Metrics& now = step.metrics;
-    const Metrics& before = own_ == nullptr ? now : own_->metrics;
+    const TimeMetrics& now = step.metrics;
+    const TimeMetrics& before = own_ == nullptr ? now : own_->metrics;
     step_.value->setText(text_of(format_duration(now.step)));
     step_.change->setText(change_text(to_seconds(now.step), to_seconds(before.step)));
     pipeline_.value->setText(text_of(format_duration(now.makespan)));
@@ -552,15 +552,15 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
     QStringList peaks;
     QStringList limits;
     for (std::size_t rank = 0; rank < step.peaks.size() && rank < most_ranks; ++rank) {
-        peaks += tr("rank %1: %2").arg(rank).arg(text_of(format_bytes(step.peaks[rank].total())));
+        peaks += tr("rank %1: %2").arg(rank).arg(text_of(format_bytes(step.peaks[rank])));
         const std::optional<Bytes> limit = step.plan.memory_limit(static_cast<int>(rank));
         limits += limit ? tr("of %1").arg(text_of(format_bytes(*limit))) : QString();
     }
     if (step.peaks.size() > most_ranks) {
-        const auto most = std::ranges::max_element(step.peaks, {}, &MemoryUse::total);
+        const auto most = std::ranges::max_element(step.peaks);
         peaks += tr("most, rank %1: %2")
                      .arg(most - step.peaks.begin())
-                     .arg(text_of(format_bytes(most->total())));
+                     .arg(text_of(format_bytes(*most)));
     }
     memory_.value->setText(peaks.isEmpty() ? tr("not known") : peaks.join(QLatin1Char('\n')));
     memory_.change->setText(limits.join(QLatin1Char('\n')));

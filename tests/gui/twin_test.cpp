@@ -170,5 +170,34 @@ TEST(Navigation, AReceiveKnowsItsSendAndBack) {
     EXPECT_EQ(partner_of(run.twin, find(run, Side::Measured, f0_of_1)), std::nullopt);
 }
 
+// A step that begins late, with messages: drawn from 0 on, whoever keeps the timeline.
+TEST(StepRows, AreMovedToZeroWhetherTheTimelineIsTakenOrNot) {
+    using Us = std::chrono::microseconds;
+    const auto at = [](Op op, int begin, int ready, int end) {
+        return Span{{.op = op}, Us(begin), Us(ready), Us(end)};
+    };
+    Timeline timeline{
+        .origin = Origin::Measured,
+        .ranks = {{at(Op::RecvForward, 120, 150, 160), at(Op::Forward, 160, 160, 200)},
+                  {},
+                  {at(Op::Forward, 100, 100, 130),
+                   at(Op::SendForward, 130, 140, 140),
+                   at(Op::Optimizer, 250, 250, 260)}},
+        .links = {{at(Op::SendForward, 140, 140, 150)}, {}},
+        .host_copies = {{at(Op::Forward, 130, 130, 170)}}};
+    const StepRows kept(timeline);
+    EXPECT_EQ(kept.timeline(), aligned(timeline));
+    EXPECT_EQ(kept.length, step_time(timeline));
+    EXPECT_EQ(kept.pipeline, pipeline_time(timeline));
+    EXPECT_EQ(kept.length, Us(160));
+    EXPECT_EQ(kept.pipeline, Us(100));
+    const std::vector<std::vector<Span>> ranks = timeline.ranks;
+    const StepRows taken = StepRows::taking_messages(timeline);
+    EXPECT_EQ(taken.timeline(), kept.timeline());
+    EXPECT_EQ(timeline.ranks, ranks) << "they are left";
+    EXPECT_TRUE(timeline.links.empty() && timeline.host_copies.empty());
+    EXPECT_EQ(StepRows(Timeline{}).timeline(), Timeline{});
+}
+
 }  // namespace
 }  // namespace pipetwin::gui

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/footprint.h"
+#include "sim/breakdown.h"
 #include "sim/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
@@ -47,10 +48,26 @@ TEST(WhatIf, UnchangedSettingsGiveThePredictionOfTheRun) {
                                  "cluster.link_latency_us = 20"});
         const WhatIfSource source(run);
         ASSERT_EQ(source.why_not(), "");
-        const WhatIfOutcome outcome = apply(source, source.settings());
+        const WhatIfSimulation simulation = apply(source, source.settings());
+        const WhatIfOutcome& outcome = simulation.outcome;
         ASSERT_NE(outcome.step, nullptr) << schedule << ": " << outcome.reason;
-        EXPECT_EQ(outcome.step->timeline, sim::simulate(run->planned->plan)) << schedule;
-        const auto shown = what_if_run(source, source.settings(), *outcome.step);
+        const Timeline expected = sim::simulate(run->planned->plan);
+        EXPECT_EQ(simulation.rows.timeline(), expected) << schedule;
+        const Metrics metrics = measure(run->planned->plan, expected);
+        EXPECT_EQ(outcome.step->metrics.makespan, metrics.makespan);
+        EXPECT_EQ(outcome.step->metrics.step, metrics.step);
+        EXPECT_EQ(outcome.step->metrics.samples_per_second, metrics.samples_per_second);
+        EXPECT_EQ(outcome.step->metrics.bubble.total, metrics.bubble.total);
+        EXPECT_EQ(outcome.step->metrics.bubble.total_without_recompute,
+                  metrics.bubble.total_without_recompute);
+        EXPECT_EQ(outcome.step->metrics.bubble.ideal, metrics.bubble.ideal);
+        EXPECT_EQ(outcome.step->metrics.bubble.span, metrics.bubble.span);
+        ASSERT_EQ(outcome.step->peaks.size(), metrics.devices.size());
+        for (const DeviceMetrics& device : metrics.devices) {
+            EXPECT_EQ(outcome.step->peaks[static_cast<std::size_t>(device.rank)],
+                      device.peak.use.total());
+        }
+        const auto shown = what_if_run(source, source.settings(), simulation);
         EXPECT_EQ(timeline_of(*shown), timeline_of(*run)) << schedule;
     }
 }
@@ -60,9 +77,9 @@ TEST(WhatIf, AWrittenPartitionIsKeptAsItIs) {
     const WhatIfSource source(run);
     ASSERT_TRUE(source.settings().partition);
     EXPECT_THAT(*source.settings().partition, ElementsAre(3, 9));
-    const WhatIfOutcome outcome = apply(source, source.settings());
-    ASSERT_NE(outcome.step, nullptr) << outcome.reason;
-    EXPECT_EQ(outcome.step->timeline, sim::simulate(run->planned->plan));
+    const WhatIfSimulation simulation = apply(source, source.settings());
+    ASSERT_NE(simulation.outcome.step, nullptr) << simulation.outcome.reason;
+    EXPECT_EQ(simulation.rows.timeline(), sim::simulate(run->planned->plan));
 }
 
 // GPipe, section 2.3: K - 1 of M + K - 1 parts of the pipeline time are idle, for equal stages and
@@ -75,7 +92,7 @@ TEST(WhatIf, BubblesOfEqualStagesHaveTheirClosedForm) {
                 WhatIf settings = with_pieces(source.settings(), stages, 1);
                 settings.micro_batches = micro_batches;
                 settings.schedule = schedule;
-                const WhatIfOutcome outcome = apply(source, settings);
+                const WhatIfOutcome outcome = apply(source, settings).outcome;
                 ASSERT_NE(outcome.step, nullptr) << outcome.reason;
                 EXPECT_DOUBLE_EQ(outcome.step->metrics.bubble.total,
                                  (stages - 1.0) / (micro_batches + stages - 1.0))
@@ -89,8 +106,8 @@ TEST(WhatIf, CostsOfAllStagesTwiceAsHighMakeThePipelineTwiceAsLong) {
     const WhatIfSource source(uniform_run());
     WhatIf settings = source.settings();
     settings.cost_scale = {2, 2};
-    const WhatIfOutcome doubled = apply(source, settings);
-    const WhatIfOutcome as_known = apply(source, source.settings());
+    const WhatIfOutcome doubled = apply(source, settings).outcome;
+    const WhatIfOutcome as_known = apply(source, source.settings()).outcome;
     ASSERT_NE(doubled.step, nullptr) << doubled.reason;
     EXPECT_EQ(doubled.step->metrics.makespan, 2 * as_known.step->metrics.makespan);
 }
@@ -100,10 +117,10 @@ TEST(WhatIf, LinksCostTheirLatencyAndTheirBandwidth) {
     const WhatIfSource source(uniform_run());
     WhatIf settings = source.settings();
     settings.micro_batches = 1;
-    const Duration free = apply(source, settings).step->metrics.makespan;
+    const Duration free = apply(source, settings).outcome.step->metrics.makespan;
     settings.gigabytes_per_second = 1;  // 8 MB take 8 ms
     settings.latency_us = 500;
-    const WhatIfOutcome slower = apply(source, settings);
+    const WhatIfOutcome slower = apply(source, settings).outcome;
     ASSERT_NE(slower.step, nullptr) << slower.reason;
     EXPECT_EQ(slower.step->metrics.makespan - free, 2 * Duration{8'500'000});
 }
@@ -114,12 +131,12 @@ TEST(WhatIf, MoreMemoryThanThereIsIsAResultThatSaysSo) {
     settings = with_pieces(settings, 12, 1);
     settings.micro_batches = 8;
     settings.schedule = "1f1b";
-    const WhatIfOutcome fits = apply(source, settings);
+    const WhatIfOutcome fits = apply(source, settings).outcome;
     ASSERT_NE(fits.step, nullptr) << fits.reason;
     EXPECT_EQ(fits.step->over_limit, "");
     settings = with_pieces(settings, 1, 1);
     settings.schedule = "gpipe";
-    const WhatIfOutcome over = apply(source, settings);
+    const WhatIfOutcome over = apply(source, settings).outcome;
     ASSERT_NE(over.step, nullptr) << over.reason;
     EXPECT_THAT(over.step->over_limit, HasSubstr("rank 0 needs "));
     EXPECT_THROW(check_memory(over.step->plan), std::exception);
@@ -129,15 +146,15 @@ TEST(WhatIf, WhatCannotBePlannedIsAReason) {
     const WhatIfSource source(uniform_run());
     WhatIf too_many = source.settings();
     too_many.stages = 13;
-    EXPECT_THAT(apply(source, too_many).reason, HasSubstr("13"));
+    EXPECT_THAT(apply(source, too_many).outcome.reason, HasSubstr("13"));
     WhatIf one_chunk = source.settings();
     one_chunk.schedule = "zb-v";
-    EXPECT_THAT(apply(source, one_chunk).reason, HasSubstr("two chunks"));
+    EXPECT_THAT(apply(source, one_chunk).outcome.reason, HasSubstr("two chunks"));
     WhatIf scales = source.settings();
     scales.cost_scale = {1, 2, 3};
-    EXPECT_THAT(apply(source, scales).reason, HasSubstr("3 scales"));
-    EXPECT_EQ(apply(source, scales).step, nullptr);
-    EXPECT_THAT(apply(source, scales).reason.find('\n'), std::string::npos);
+    EXPECT_THAT(apply(source, scales).outcome.reason, HasSubstr("3 scales"));
+    EXPECT_EQ(apply(source, scales).outcome.step, nullptr);
+    EXPECT_THAT(apply(source, scales).outcome.reason.find('\n'), std::string::npos);
 }
 
 // There are samples up to 8: 16 can be scaled, 32 cannot.
@@ -145,12 +162,12 @@ TEST(WhatIf, SizesWithoutSamplesAreScaledOrRefusedAsTheProfileHasIt) {
     const WhatIfSource source(uniform_run({"training.batch = 32"}));
     WhatIf settings = source.settings();
     settings.micro_batches = 2;
-    const WhatIfOutcome scaled = apply(source, settings);
+    const WhatIfOutcome scaled = apply(source, settings).outcome;
     ASSERT_NE(scaled.step, nullptr) << scaled.reason;
     ASSERT_FALSE(scaled.step->plan->notes.empty());
     EXPECT_THAT(scaled.step->plan->notes.front(), HasSubstr("no costs at micro-batch size 16"));
     settings.micro_batches = 1;
-    EXPECT_THAT(apply(source, settings).reason, HasSubstr("32"));
+    EXPECT_THAT(apply(source, settings).outcome.reason, HasSubstr("32"));
 }
 
 TEST(WhatIf, RangesAreThoseOfModelBatchAndSchedule) {
@@ -178,10 +195,10 @@ TEST(WhatIf, EveryChunkCountOffersAPlanSomewhere) {
             bool any = false;
             for (const int micro_batches : {1, 2, 4, 8}) {
                 chosen.micro_batches = micro_batches;
-                any = any || apply(source, chosen).step != nullptr;
+                any = any || apply(source, chosen).outcome.step != nullptr;
             }
             EXPECT_TRUE(any) << schedule << ", " << chunks
-                             << " chunks: " << apply(source, chosen).reason;
+                             << " chunks: " << apply(source, chosen).outcome.reason;
         }
     }
 }
@@ -192,21 +209,28 @@ TEST(WhatIfRun, WhatWasMeasuredStaysWhereTheRowsAreTheSame) {
     WhatIf settings = source.settings();
     settings.gigabytes_per_second = 0.5;
     settings.cost_scale = {1.5, 1};
-    const WhatIfOutcome outcome = apply(source, settings);
+    const WhatIfSimulation simulation = apply(source, settings);
+    const WhatIfOutcome& outcome = simulation.outcome;
     ASSERT_NE(outcome.step, nullptr) << outcome.reason;
-    const auto shown = what_if_run(source, settings, *outcome.step);
+    TimelineSet predicted;
+    predicted.steps = {simulation.rows.timeline()};
+    predicted.breakdown = sim::breakdown(outcome.step->plan, predicted.steps.front());
+    const auto shown = what_if_run(source, settings, simulation);
     ASSERT_TRUE(shown->comparison);
     EXPECT_EQ(shown->twin.measured.size(), 3U);
 
-    TimelineSet predicted;
-    predicted.steps = {outcome.step->timeline};
-    predicted.breakdown = outcome.step->breakdown;
     TimelineSet measured;
     for (const StepRows& step : run->twin.measured) {
         measured.steps.push_back(step.timeline());
     }
     const Comparison expected = compare(predicted, measured);
     const Comparison& found = *shown->comparison;
+    ASSERT_TRUE(found.predicted_breakdown);
+    for (const BreakdownPart& part : breakdown_parts) {
+        EXPECT_EQ((*found.predicted_breakdown).*part.value,
+                  (*expected.predicted_breakdown).*part.value)
+            << part.word;
+    }
     EXPECT_EQ(found.step.predicted, expected.step.predicted);
     EXPECT_EQ(found.step.measured, expected.step.measured);
     EXPECT_EQ(found.makespan.predicted, expected.makespan.predicted);
@@ -227,7 +251,7 @@ TEST(WhatIfRun, WhatWasMeasuredGoesWhereTheRowsDiffer) {
     const WhatIfSource source(uniform_run({}, 2));
     WhatIf settings = source.settings();
     settings.micro_batches = 8;
-    const auto shown = what_if_run(source, settings, *apply(source, settings).step);
+    const auto shown = what_if_run(source, settings, apply(source, settings));
     EXPECT_FALSE(shown->measured);
     EXPECT_FALSE(shown->comparison);
     EXPECT_THAT(shown->twin.measured, IsEmpty());
@@ -238,8 +262,9 @@ TEST(WhatIfRun, WhatWasMeasuredGoesWhereTheRowsDiffer) {
 
 TEST(WhatIfRun, MemoryIsThatOfThePlan) {
     const WhatIfSource source(uniform_run());
-    const WhatIfOutcome outcome = apply(source, source.settings());
-    const auto shown = what_if_run(source, source.settings(), *outcome.step);
+    const WhatIfSimulation simulation = apply(source, source.settings());
+    const WhatIfOutcome& outcome = simulation.outcome;
+    const auto shown = what_if_run(source, source.settings(), simulation);
     const std::vector<MemoryUse> peaks = peak_memory(outcome.step->plan);
     ASSERT_EQ(shown->predicted->memory.size(), peaks.size());
     for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
@@ -254,16 +279,16 @@ TEST(WhatIf, ATraceAloneIsPlannedFromItsOwnMedians) {
     ASSERT_EQ(source.why_not(), "");
     EXPECT_EQ(source.settings().stages, 3);
     EXPECT_THAT(source.note(), HasSubstr("medians"));
-    const WhatIfOutcome same = apply(source, source.settings());
+    const WhatIfOutcome same = apply(source, source.settings()).outcome;
     ASSERT_NE(same.step, nullptr) << same.reason;
     EXPECT_EQ(same.step->metrics.makespan, run->predicted->pipeline);
     WhatIf more = source.settings();
     more.micro_batches = 9;
-    const WhatIfOutcome outcome = apply(source, more);
+    const WhatIfOutcome outcome = apply(source, more).outcome;
     ASSERT_NE(outcome.step, nullptr) << outcome.reason;
     EXPECT_DOUBLE_EQ(outcome.step->metrics.bubble.total, 2.0 / 11);
     more.stages = 2;
-    EXPECT_THAT(apply(source, more).reason, HasSubstr("its own 3 stages"));
+    EXPECT_THAT(apply(source, more).outcome.reason, HasSubstr("its own 3 stages"));
 }
 
 TEST(WhatIf, AnUnknownOrderWithoutItsScenarioHasNone) {
@@ -271,7 +296,7 @@ TEST(WhatIf, AnUnknownOrderWithoutItsScenarioHasNone) {
     run.schedule_name = "mine.csv";
     const WhatIfSource source(std::make_shared<const RunData>(std::move(run)));
     EXPECT_THAT(source.why_not(), HasSubstr("mine.csv"));
-    EXPECT_EQ(apply(source, {}).reason, source.why_not());
+    EXPECT_EQ(apply(source, {}).outcome.reason, source.why_not());
 }
 
 }  // namespace
