@@ -23,9 +23,13 @@ enum class Kept { Everything, Input, Nothing };
 /// where no backward follows.
 class KeptByForward {
   public:
-    explicit KeptByForward(const Schedule& schedule)
-        : micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
-          usual_(is_forward_only(schedule) ? Kept::Nothing : Kept::Everything) {
+    explicit KeptByForward(const Plan& plan)
+        : micro_batches_(static_cast<std::size_t>(plan.micro_batches())),
+          usual_(is_forward_only(plan->schedule) ? Kept::Nothing : Kept::Everything) {
+        if (plan->recompute == Recompute::None) {
+            return;  // its rows are as it says
+        }
+        const Schedule& schedule = plan->schedule;
         for (const auto& row : schedule.ranks) {
             for (const Action& action : row) {
                 if (action.op == Op::Recompute) {
@@ -391,7 +395,7 @@ Bytes MemoryUse::total() const {
 }
 
 MemoryChange memory_change(const Plan& plan, const Action& action) {
-    return change_of(plan, action, KeptByForward(plan->schedule));
+    return change_of(plan, action, KeptByForward(plan));
 }
 
 MemoryUse resident_memory(const Plan& plan, int rank) {
@@ -423,7 +427,7 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
 std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
     PIPETWIN_EXPECT(timeline.ranks.size() == plan->schedule.ranks.size(),
                     "the timeline is one of this plan");
-    const KeptByForward kept(plan->schedule);
+    const KeptByForward kept(plan);
     auto copies =
         timeline.host_copies.empty() ? std::vector<std::vector<StashCopy>>{} : stash_copies(plan);
     std::vector<MemoryCurve> curves;
@@ -441,7 +445,7 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
 }
 
 std::vector<std::vector<Bytes>> memory_totals(const Plan& plan) {
-    const KeptByForward kept(plan->schedule);
+    const KeptByForward kept(plan);
     const Changes changes(plan, kept);
     std::vector<std::vector<Bytes>> totals;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
@@ -460,7 +464,7 @@ std::vector<std::vector<Bytes>> memory_totals(const Plan& plan) {
 }
 
 std::vector<MemoryPeak> memory_peaks(const Plan& plan) {
-    const KeptByForward kept(plan->schedule);
+    const KeptByForward kept(plan);
     const Changes changes(plan, kept);
     std::vector<MemoryPeak> peaks;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
@@ -488,7 +492,7 @@ std::vector<PeakInTime> memory_peaks(const Plan& plan, const Timeline& timeline)
         }
         return peaks;
     }
-    const KeptByForward kept(plan->schedule);
+    const KeptByForward kept(plan);
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         PeakInTime& highest = peaks.emplace_back();
         highest.peak.use = resident_memory(plan, rank);
@@ -513,7 +517,7 @@ std::vector<Bytes> peak_totals(const Plan& plan, const Timeline& timeline) {
         }
         return peaks;
     }
-    const KeptByForward kept(plan->schedule);
+    const KeptByForward kept(plan);
     const Changes changes(plan, kept);
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         peaks.push_back(highest_of(plan->schedule.ranks[static_cast<std::size_t>(rank)],
@@ -541,7 +545,7 @@ std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline) {
 }
 
 StagePeaks::StagePeaks(const Plan& plan)
-    : plan_(plan), kept_(std::make_unique<KeptByForward>(plan->schedule)) {
+    : plan_(plan), kept_(std::make_unique<KeptByForward>(plan)) {
     PIPETWIN_EXPECT(plan.stage_count() == plan.rank_count(), "each rank has one stage");
 }
 

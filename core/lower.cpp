@@ -365,8 +365,10 @@ Schedule lower_messages(Schedule schedule, const Lowering& how) {
         return schedule;
     }
     schedule = add_communication(std::move(schedule), how.timing);
-    return how.messages == MessageOrder::Plain ? schedule
-                                               : lower_rank_receives_first(std::move(schedule));
+    if (how.messages != MessageOrder::Plain) {
+        schedule = lower_rank_receives_first(std::move(schedule));
+    }
+    return schedule;
 }
 
 }  // namespace
@@ -381,7 +383,10 @@ Schedule lower(Schedule schedule, const Lowering& how, std::string_view place) {
                                  how.replicas);  // before the messages, which then go first
     }
     schedule = lower_messages(std::move(schedule), how);
-    return updates ? add_optimizer(std::move(schedule), how.norms) : schedule;
+    if (updates) {
+        schedule = add_optimizer(std::move(schedule), how.norms);
+    }
+    return schedule;
 }
 
 }  // namespace pipetwin

@@ -68,6 +68,9 @@ void expect_sizes_agree(const PlanParts& parts) {
                                                      piece_count(parts.schedule);
     PIPETWIN_EXPECT(partitioned, "one piece of the partition per stage with weights of its own");
     PIPETWIN_EXPECT(parts.channel_capacity.value_or(0) >= 0, "capacity is not negative");
+}
+
+void expect_recompute_agrees(const PlanParts& parts) {
     PIPETWIN_EXPECT(
         recompute_of(parts.schedule) == parts.recompute.at(parts.schedule.micro_batches),
         "the rows recompute as the plan says");
@@ -160,6 +163,7 @@ Plan Plan::make(PlanParts parts, RowsFrom rows) {
     const bool any_rows = rows == RowsFrom::Anywhere;
     if (any_rows) {
         require_valid(parts.schedule, parts.schedule_name);
+        expect_recompute_agrees(parts);
     }
     expect_sizes_agree(parts);
     if (any_rows || parts.channel_capacity) {
