@@ -26,14 +26,19 @@ MemoryRow::MemoryRow(std::vector<Bytes> totals) : totals_(std::move(totals)) {
 void MemoryRow::add_ranges() {
     of_block_.reserve(totals_.size() / block + 1);
     for (std::size_t first = 0; first < totals_.size(); first += block) {
-        ByteRange range{.least = totals_[first], .most = totals_[first]};
         const std::size_t end = std::min(first + block, totals_.size());
-        for (std::size_t i = first; i < end; ++i) {
-            range.least = std::min(range.least, totals_[i]);
-            range.most = std::max(range.most, totals_[i]);
+        ByteRange even{.least = totals_[first], .most = totals_[first]};
+        ByteRange odd = even;
+        // Two at a time, as each comparison waits for the one before it.
+        for (std::size_t i = first; i + 1 < end; i += 2) {
+            even.add(totals_[i]);
+            odd.add(totals_[i + 1]);
         }
-        of_block_.push_back(range);
-        peak_ = std::max(peak_, range.most);
+        even.add(totals_[end - 1]);
+        even.add(odd.least);
+        even.add(odd.most);
+        of_block_.push_back(even);
+        peak_ = std::max(peak_, even.most);
     }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,10 @@ struct ByteRange {
     Bytes least;
     Bytes most;
 
+    void add(Bytes bytes) {
+        least = std::min(least, bytes);
+        most = std::max(most, bytes);
+    }
     bool operator==(const ByteRange&) const = default;
 };
 

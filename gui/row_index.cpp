@@ -125,10 +125,7 @@ std::uint32_t RowIndex::number_of(int stage) {
     return number;
 }
 
-std::uint32_t RowIndex::shortened(std::int64_t length, std::size_t place) {
-    if (length < too_long) {
-        return static_cast<std::uint32_t>(length);
-    }
+std::uint32_t RowIndex::remembered(std::int64_t length, std::size_t place) {
     long_ones_.emplace(place, length);
     return too_long;
 }

@@ -160,7 +160,10 @@ class RowIndex {
 
     /// A length that is too long for 32 bits stands in `long_ones_`, by its place.
     static constexpr std::uint32_t too_long = 0xffffffffU;
-    std::uint32_t shortened(std::int64_t length, std::size_t place);
+    std::uint32_t shortened(std::int64_t length, std::size_t place) {
+        return length < too_long ? static_cast<std::uint32_t>(length) : remembered(length, place);
+    }
+    std::uint32_t remembered(std::int64_t length, std::size_t place);
     std::int64_t length_at(std::uint32_t shortened, std::size_t place) const {
         return shortened != too_long ? shortened : long_ones_.at(place);
     }

@@ -2,14 +2,17 @@
 //
 //   build/release/bench/gui_what_if [repetitions]
 //
-// Processor time of one thread, medians of the repetitions, and what that is of the bar. The bar of
-// a what-if holds with painting, which is not in it.
+// Processor time, medians of the repetitions, and what that is of the bar. A run is all that is
+// drawn and said of a what-if: rows, memory and figures. The bar holds with painting, which is not
+// in it. What the other panels say of waits and of the critical path comes after it, from a worker.
 #include "bench/clocks.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,6 +20,7 @@
 #include "core/error.h"
 #include "gui/heat_map.h"
 #include "gui/simulation_controller.h"
+#include "gui/step_analysis.h"
 #include "sim/simulate.h"
 
 namespace {
@@ -63,7 +67,17 @@ gui::WhatIfSource source_of(int stages, int micro_batches, int batch) {
     return gui::WhatIfSource(std::move(run));
 }
 
-void print(const char* what, double bar, int repetitions, const std::function<void(int)>& once) {
+std::shared_ptr<const gui::RunData> run_of(const gui::WhatIfSource& source,
+                                           const gui::WhatIf& settings) {
+    const gui::WhatIfResult result = gui::simulate_what_if(source, settings);
+    PIPETWIN_EXPECT(result.run != nullptr, result.outcome.reason);
+    return result.run;
+}
+
+void print(const std::string& what,
+           std::optional<double> bar,
+           int repetitions,
+           const std::function<void(int)>& once) {
     std::vector<double> seconds;
     once(0);  // memory is touched for the first time
     for (int repetition = 1; repetition <= repetitions; ++repetition) {
@@ -73,11 +87,14 @@ void print(const char* what, double bar, int repetitions, const std::function<vo
     }
     std::ranges::sort(seconds);
     const double median = seconds[seconds.size() / 2];
-    fmt::print("{:<44} {:8.2f} ms, {:5.2f} of the bar of {:.0f} ms\n",
+    fmt::print("{:<46} {:8.2f} ms (from {:.2f} to {:.2f})",
                what,
                1e3 * median,
-               median / bar,
-               1e3 * bar);
+               1e3 * seconds.front(),
+               1e3 * seconds.back());
+    fmt::print(
+        "{}\n",
+        bar ? fmt::format(", {:.2f} of the bar of {:.0f} ms", median / *bar, 1e3 * *bar) : "");
 }
 
 void print_all(int repetitions) {
@@ -85,13 +102,24 @@ void print_all(int repetitions) {
     constexpr double map = 0.050;
     for (const auto& [stages, micro_batches] : {std::pair(8, 32), {16, 128}, {64, 1024}}) {
         const gui::WhatIfSource source = source_of(stages, micro_batches, micro_batches);
-        const std::string what =
-            fmt::format("slider to run, K = {}, M = {}", stages, micro_batches);
-        print(what.c_str(), frame, repetitions, [&](int repetition) {
+        const std::string size = fmt::format("K = {}, M = {}", stages, micro_batches);
+        const auto latency_of = [&source](int repetition) {
             gui::WhatIf settings = source.settings();
             settings.latency_us = 1 + repetition;
-            const gui::WhatIfResult result = gui::simulate_what_if(source, settings);
-            PIPETWIN_EXPECT(result.run != nullptr, result.outcome.reason);
+            return settings;
+        };
+        print("slider of a latency to run, " + size, frame, repetitions, [&](int repetition) {
+            run_of(source, latency_of(repetition));
+        });
+        print("slider of M to run, " + size, frame, repetitions, [&](int repetition) {
+            gui::WhatIf settings = source.settings();
+            settings.micro_batches -= 1 + repetition % 4;
+            run_of(source, settings);
+        });
+        print("slider to all panels, " + size, std::nullopt, repetitions, [&](int repetition) {
+            const auto run = run_of(source, latency_of(repetition));
+            const gui::StepAnalysis analysis(run, gui::Side::Predicted, 0);
+            PIPETWIN_EXPECT(analysis.has_causes(), analysis.note());
         });
     }
     const gui::WhatIfSource source = source_of(16, 32, 32);
