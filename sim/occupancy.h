@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "core/units.h"
@@ -15,8 +16,8 @@ class Occupancy {
     Occupancy(std::size_t edges, int messages)
         : messages_(static_cast<std::size_t>(messages)),
           sent_(edges),
-          handed_over_(edges * messages_),
-          taken_(edges * messages_) {}
+          handed_over_(std::make_unique_for_overwrite<Duration[]>(edges * messages_)),
+          taken_(std::make_unique_for_overwrite<Duration[]>(edges * messages_)) {}
 
     /// Each message of an edge once, and in the order of their numbers.
     void hand_over(int edge, int number, Duration time) {
@@ -63,9 +64,9 @@ class Occupancy {
     }
 
     std::size_t messages_;
-    std::vector<int> sent_;              ///< [edge]
-    std::vector<Duration> handed_over_;  ///< [edge][message]
-    std::vector<Duration> taken_;        ///< the same
+    std::vector<int> sent_;                    ///< [edge]
+    std::unique_ptr<Duration[]> handed_over_;  ///< [edge][message], each written before it is read
+    std::unique_ptr<Duration[]> taken_;        ///< the same
 };
 
 }  // namespace pipetwin::sim
