@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 
@@ -77,7 +78,6 @@ RowIndex::RowIndex(std::span<const Span> row, Duration zero)
       ops_(row.size()),
       places_(row.size()) {
     add_spans(row, zero);
-    add_sums();
     add_levels();
 }
 
@@ -173,18 +173,6 @@ void RowIndex::add_to(Sums& sums, int cell) const {
     sums.compute += pipetwin::is_compute(op) ? length : Duration{0};
 }
 
-void RowIndex::add_sums() {
-    sums_.reserve(at(size() / block + 2));
-    Sums sums;
-    for (int first = 0; first < size(); first += block) {
-        sums_.push_back(sums);
-        for (int cell = first; cell < std::min(first + block, size()); ++cell) {
-            add_to(sums, cell);
-        }
-    }
-    sums_.push_back(sums);
-}
-
 PartTimes RowIndex::before(Duration time) const {
     if (empty()) {
         return {};
@@ -241,62 +229,6 @@ std::uint16_t rounded(double value) {
     return static_cast<std::uint16_t>(whole + (value - whole >= 0.5 ? 1 : 0));
 }
 
-/// Hands the time of one part out to the bins that it covers.
-class BinFiller {
-  public:
-    BinFiller(std::size_t bins, std::int64_t bin) : bin_(bin), until_(bin), bins_(bins) {}
-
-    /// Of times that follow each other.
-    void add(RowPart part, std::int64_t begin, std::int64_t end) {
-        begin = std::max<std::int64_t>(begin, 0);
-        if (begin < end && end > until_) {
-            begin = fill(part, begin, end);
-        }
-        time_[part] += std::max<std::int64_t>(0, end - begin);
-    }
-
-    std::vector<WideBin> finish() {
-        flush();
-        return std::move(bins_);
-    }
-
-  private:
-    /// Up to the bin in which the time ends; returns where that begins.
-    std::int64_t fill(RowPart part, std::int64_t begin, std::int64_t end) {
-        while (end > until_) {
-            if (begin < until_) {
-                time_[part] += until_ - begin;
-                begin = until_;
-            }
-            flush();
-            const std::int64_t number = begin / bin_;
-            current_ = static_cast<std::size_t>(number);
-            until_ = (number + 1) * bin_;
-        }
-        return begin;
-    }
-
-    void flush() {
-        if (current_ < bins_.size()) {
-            for (std::size_t part = 0; part < time_.of.size(); ++part) {
-                if (time_.of[part] != 0) {
-                    const double share =
-                        static_cast<double>(time_.of[part]) / static_cast<double>(bin_);
-                    bins_[current_].of[part] =
-                        rounded(static_cast<double>(full) * std::min(1.0, share));
-                }
-            }
-        }
-        time_ = {};
-    }
-
-    std::int64_t bin_;
-    std::int64_t until_;  ///< the end of the current one
-    std::vector<WideBin> bins_;
-    std::size_t current_ = 0;
-    PerPart<std::int64_t> time_;
-};
-
 std::vector<WideBin> halved(const std::vector<WideBin>& bins) {
     std::vector<WideBin> result((bins.size() + 1) / 2);
     for (std::size_t i = 0; i < bins.size(); ++i) {
@@ -311,23 +243,117 @@ std::vector<WideBin> halved(const std::vector<WideBin>& bins) {
 
 }  // namespace
 
+/// Adds up how long each part has lasted, and hands it out to the bins that it covers: what lies in
+/// a bin is what was added since its begin.
+class RowIndex::BinFiller {
+  public:
+    /// Of no bins: sums alone.
+    BinFiller(std::size_t bins, std::int64_t bin, bool from_zero)
+        : bin_(bin), until_(bins == 0 ? never : 0), current_(bins), bins_(bins) {
+        if (bins > 0 && from_zero) {
+            current_ = 0;
+            until_ = bin;
+        }
+    }
+
+    /// From `begin` to `ready` a wait, then the part. Of times that follow each other.
+    void add(RowPart part, std::int64_t begin, std::int64_t ready, std::int64_t end) {
+        if (end > until_) {
+            add_across(RowPart::Wait, begin, ready);
+            add_across(part, ready, end);
+            return;
+        }
+        times_[RowPart::Wait] += ready - begin;
+        times_[part] += end - ready;
+    }
+
+    PartTimes times() const {
+        PartTimes times;
+        for (std::size_t part = 0; part < times.of.size(); ++part) {
+            times.of[part] = Duration{times_.of[part]};
+        }
+        return times;
+    }
+
+    std::vector<WideBin> finish() {
+        flush();
+        return std::move(bins_);
+    }
+
+  private:
+    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+    void add_across(RowPart part, std::int64_t begin, std::int64_t end) {
+        if (begin >= end) {
+            return;
+        }
+        while (end > until_) {
+            if (begin < until_) {
+                times_[part] += until_ - begin;
+                begin = until_;
+            }
+            flush();
+            const std::int64_t number = begin / bin_;
+            current_ = static_cast<std::size_t>(number);
+            until_ = (number + 1) * bin_;
+        }
+        times_[part] += end - begin;
+    }
+
+    void flush() {
+        if (current_ < bins_.size()) {
+            for (std::size_t part = 0; part < times_.of.size(); ++part) {
+                if (const std::int64_t time = times_.of[part] - before_.of[part]; time != 0) {
+                    const double share = static_cast<double>(time) / static_cast<double>(bin_);
+                    bins_[current_].of[part] =
+                        rounded(static_cast<double>(full) * std::min(1.0, share));
+                }
+            }
+        }
+        before_ = times_;
+    }
+
+    std::int64_t bin_;
+    std::int64_t until_;   ///< the end of the current bin
+    std::size_t current_;  ///< beyond the bins: before time 0
+    std::vector<WideBin> bins_;
+    PerPart<std::int64_t> times_;
+    PerPart<std::int64_t> before_;  ///< at the begin of the current bin
+};
+
+void RowIndex::add_sums(BinFiller& bins) {
+    sums_.reserve(at(size() / block + 2));
+    Duration waits_to_compute{0};  // which are in the sum of compute, and else in no part of it
+    const auto sums = [&] {
+        const PartTimes times = bins.times();
+        return Sums{.parts = times, .compute = compute_of(times) + waits_to_compute};
+    };
+    for (int first = 0; first < size(); first += block) {
+        sums_.push_back(sums());
+        for (int cell = first; cell < std::min(first + block, size()); ++cell) {
+            const Op done = op(cell);
+            const std::int64_t begins = begins_[at(cell)];
+            const std::int64_t wait = length_at(waits_[at(cell)], 2 * at(cell) + 1);
+            const std::int64_t length = length_at(lengths_[at(cell)], 2 * at(cell));
+            bins.add(part_of(done), begins, begins + wait, begins + length);
+            if (wait > 0 && pipetwin::is_compute(done)) {
+                waits_to_compute += Duration{wait};
+            }
+        }
+    }
+    sums_.push_back(sums());
+}
+
 void RowIndex::add_levels() {
     const std::int64_t length = last_end().count();
-    if (size() < fewest_spans || length <= 0) {
+    const bool any = size() >= fewest_spans && length > 0;
+    const std::int64_t bin = any ? std::max<std::int64_t>(1, length / (size() / spans_per_bin)) : 1;
+    BinFiller filler(any ? static_cast<std::size_t>(length / bin + 1) : 0,
+                     bin,
+                     !empty() && begins_.front() >= 0);
+    add_sums(filler);
+    if (!any) {
         return;
-    }
-    const std::int64_t bin = std::max<std::int64_t>(1, length / (size() / spans_per_bin));
-    BinFiller filler(static_cast<std::size_t>(length / bin + 1), bin);
-    for (int cell = 0; cell < size(); ++cell) {
-        const std::int64_t begin_at = begins_[at(cell)];
-        const std::int64_t ready_at = ready(cell).count();
-        const std::int64_t end_at = end(cell).count();
-        if (ready_at > begin_at) {
-            filler.add(RowPart::Wait, begin_at, ready_at);
-        }
-        if (end_at > ready_at) {
-            filler.add(part_of(op(cell)), ready_at, end_at);
-        }
     }
     std::vector<WideBin> bins = filler.finish();
     for (std::int64_t width = bin;; width *= 2, bins = halved(bins)) {

@@ -152,7 +152,8 @@ class RowIndex {
     static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
     void add_spans(std::span<const Span> row, Duration zero);
     std::uint32_t number_of(int stage);
-    void add_sums();
+    class BinFiller;
+    void add_sums(BinFiller& bins);
     void add_levels();
     void add_slots();
     void add_to(Sums& sums, int cell) const;
