@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/formats/profile_json.h"
+#include "core/memory_limits.h"
 #include "core/offload.h"
 #include "sim/breakdown.h"
 #include "sim/replay_error.h"

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/footprint.h"
 #include "core/stage_costs.h"
 
 namespace pipetwin {
@@ -25,17 +25,56 @@ Duration total(const CalibrationRun& run) {
     return sum / std::ssize(run.cores);
 }
 
-/// The bytes of stash that all ranks keep, in stashes of the whole model for one micro-batch.
+/// The most micro-batches that are between their forward and the end of their backward, over all
+/// ranks, in stashes of the whole model: what is kept of them where nothing is recomputed.
 double stashes_of(const Plan& plan) {
-    std::int64_t kept = 0;
-    for (const MemoryUse& peak : peak_memory(plan)) {
-        kept += peak[MemoryKind::Stash].count;
+    Bytes most{};
+    for (const std::vector<Action>& row : plan->schedule.ranks) {
+        const bool splits = std::ranges::find(row, Op::BackwardWeight, &Action::op) != row.end();
+        Bytes kept{};
+        Bytes peak{};
+        for (const Action& action : row) {
+            if (action.op == Op::Forward) {
+                kept += plan.cost(action.stage, 0).saved;
+                peak = std::max(peak, kept);
+            } else if (action.op == (splits ? Op::BackwardWeight : Op::Backward)) {
+                kept -= plan.cost(action.stage, 0).saved;
+            }
+        }
+        most += peak;
     }
-    std::int64_t one = 0;
+    Bytes one{};
     for (const int stage : plan->schedule.weights_of_stage) {
-        one += plan.cost(stage, 0).saved.count;
+        one += plan.cost(stage, 0).saved;
     }
-    return one > 0 ? static_cast<double>(kept) / static_cast<double>(one) : 1;
+    return one > Bytes{} ? static_cast<double>(most.count) / static_cast<double>(one.count) : 1;
+}
+
+using Held = std::vector<std::vector<CalibrationSetting::Piece>>;
+
+/// What a worker has to hold that stands for a rank; empty where that is all the model, or where
+/// what a rank has is no chain of layers.
+Held held_by_ranks(const Plan& plan, const Model& model) {
+    const Schedule& schedule = plan->schedule;
+    Held held(static_cast<std::size_t>(plan.rank_count()));
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        const auto index = static_cast<std::size_t>(stage);
+        if (schedule.weights_of_stage[index] != stage) {
+            return {};  // held twice
+        }
+        std::vector<CalibrationSetting::Piece>& pieces =
+            held[static_cast<std::size_t>(schedule.rank_of_stage[index])];
+        const CalibrationSetting::Piece piece{plan->partition->first_layer(stage),
+                                              plan->partition->layers_in(stage)};
+        if (!pieces.empty()) {
+            const int last = pieces.back().first + pieces.back().count - 1;
+            if (!(model.layer(last).output == model.layer(piece.first).input)) {
+                return {};
+            }
+        }
+        pieces.push_back(piece);
+    }
+    return plan.stage_count() > 1 ? held : Held{};
 }
 
 /// The kind of setting that a part of a cost comes from.
@@ -47,8 +86,23 @@ struct Kind {
 /// Which kinds a plan has, and what is nearest to it of each.
 class Needs {
   public:
-    explicit Needs(const Plan& plan)
-        : plan_(plan), workers_(plan.rank_count() > 1 ? 2 : 1), stashes_(stashes_of(plan)) {}
+    Needs(const Plan& plan, const Model& model)
+        : plan_(plan),
+          workers_(plan.rank_count() > 1 ? 2 : 1),
+          stashes_(stashes_of(plan)),
+          held_(held_by_ranks(plan, model)) {}
+
+    /// The candidates as a plan like this has them.
+    std::vector<CalibrationSetting> with_held(std::vector<CalibrationSetting> candidates) const {
+        for (CalibrationSetting& candidate : candidates) {
+            const bool takes_turns = !held_.empty() && held_.front().size() > 1;
+            if (std::cmp_equal(candidate.workers, held_.size()) &&
+                !(candidate.splits && takes_turns)) {
+                candidate.held = held_;
+            }
+        }
+        return candidates;
+    }
 
     bool splits() const {
         return std::ranges::any_of(plan_->schedule.ranks, [](const std::vector<Action>& row) {
@@ -82,13 +136,16 @@ class Needs {
                                       int size,
                                       Kind kind) const {
         const CalibrationSetting* best = nullptr;
-        double least = std::numeric_limits<double>::infinity();
+        // Whether it holds other layers, then how far it is.
+        std::pair least{true, std::numeric_limits<double>::infinity()};
         for (const CalibrationSetting& candidate : candidates) {
             const bool fits =
                 candidate.micro_batch_size == size && candidate.recomputes == kind.recomputes &&
-                candidate.splits == kind.splits && (candidate.workers > 1) == (workers_ > 1);
-            const double kept = candidate.live_stashes * candidate.workers;
-            const double far = std::abs(std::log(kept / stashes_));
+                candidate.splits == kind.splits && (candidate.workers > 1) == (workers_ > 1) &&
+                (candidate.held.empty() || candidate.held == held_);
+            const int models = candidate.held.empty() ? candidate.workers : 1;
+            const std::pair far{candidate.held != held_,
+                                std::abs(std::log(candidate.live_stashes * models / stashes_))};
             if (fits && far < least) {
                 best = &candidate;
                 least = far;
@@ -112,14 +169,15 @@ class Needs {
     const Plan& plan_;
     int workers_;
     double stashes_;
+    Held held_;
 };
 
 class CalibratedCosts {
   public:
-    CalibratedCosts(const Plan& plan, const Calibration& calibration)
+    CalibratedCosts(const Plan& plan, const Model& model, const Calibration& calibration)
         : plan_(plan),
           calibration_(calibration),
-          needs_(plan),
+          needs_(plan, model),
           factor_(plan.rank_count() > 1 ? 1 / (1 + calibration.interference) : 1) {
         for (const CalibrationRun& run : calibration.runs) {
             settings_.push_back(run.setting);
@@ -232,13 +290,14 @@ std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
                                                 const Profile& bytes,
                                                 const std::vector<CalibrationSetting>& candidates) {
     const Plan plan = make_plan(scenario, model, bytes);
-    const Needs needs(plan);
+    const Needs needs(plan, model);
+    const std::vector<CalibrationSetting> held = needs.with_held(candidates);
     std::set<CalibrationSetting> needed;
     for (const int size :
          std::set(plan->micro_batch_sizes.begin(), plan->micro_batch_sizes.end())) {
         for (int stage = 0; stage < plan.stage_count(); ++stage) {
             for (const Kind kind : needs.kinds(stage)) {
-                needed.insert(needs.nearest(candidates, size, kind));
+                needed.insert(needs.nearest(held, size, kind));
             }
         }
     }
@@ -247,7 +306,7 @@ std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
 
 Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibration& calibration) {
     const Plan plain = make_plan(scenario, model, calibration.bytes);
-    const CalibratedCosts costs(plain, calibration);
+    const CalibratedCosts costs(plain, model, calibration);
     PlanParts parts = plain.parts();
     parts.costs = costs.costs();
     const int slots = optimizer_slots(to_string(scenario.training.optimizer));

@@ -183,8 +183,8 @@ int optimizer_slots(std::string_view optimizer);
 
 /// From a scenario and the costs of its layers. `partition = "auto"` is the balanced partition of
 /// forward + recompute + backward at the scenario's micro-batch size. Does not look at the memory
-/// limit: that is `check_memory` of core/footprint.h. Throws Error(BadInput) if profile and model
-/// disagree (names both), Error(Infeasible) as Plan::make. `rows` as above.
+/// limit: that is `check_memory` of core/memory_limits.h. Throws Error(BadInput) if profile and
+/// model disagree (names both), Error(Infeasible) as Plan::make. `rows` as above.
 Plan make_plan(const Scenario& scenario,
                const Model& model,
                const Profile& profile,

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/memory_limits.h"
 #include "exec/rehearsal.h"
 
 namespace pipetwin::exec {

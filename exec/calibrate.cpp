@@ -23,35 +23,104 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int micro_batches_of_one_stash = 3;
 
-Scenario scenario_of(const CalibrationSetting& setting, const CalibrateOptions& options) {
+/// What a worker trains.
+struct Share {
+    Model model;
+    std::vector<int> layers;  ///< [layer] its index in the whole model, below 0 for an added loss
+    std::vector<int> pieces;  ///< layers of each
+    bool begins = true;       ///< with the first layer of the whole model
+};
+
+/// Without weights in common with another layer, which may be held elsewhere.
+LayerSpec untied(LayerSpec spec) {
+    spec.tied = false;
+    for (LayerSpec& inner : spec.inner) {
+        inner = untied(std::move(inner));
+    }
+    return spec;
+}
+
+/// The pieces one behind the other, with a loss of their own where they are not the model's last.
+Share share_of(const Model& model, const std::vector<CalibrationSetting::Piece>& pieces) {
+    std::vector<LayerSpec> specs;
+    std::vector<int> layers;
+    std::vector<int> counts;
+    for (const CalibrationSetting::Piece& piece : pieces) {
+        for (int layer = piece.first; layer < piece.first + piece.count; ++layer) {
+            specs.push_back(model.layer(layer).spec);
+            layers.push_back(layer);
+        }
+        counts.push_back(piece.count);
+    }
+    if (std::cmp_less(layers.size(), model.layer_count())) {
+        std::ranges::transform(specs, specs.begin(), untied);
+    }
+    if (layers.back() + 1 < model.layer_count()) {
+        specs.push_back({.name = "calibration_loss", .type = LayerType::CrossEntropy});
+        layers.push_back(-1);
+        ++counts.back();
+    }
+    const int first = layers.front();
+    return {.model = Model::chain(model.layer(first).input, std::move(specs)),
+            .layers = std::move(layers),
+            .pieces = std::move(counts),
+            .begins = first == 0};
+}
+
+std::vector<CalibrationSetting::Piece> held_by(const CalibrationSetting& setting,
+                                               int worker,
+                                               const Model& model) {
+    return setting.held.empty() ? std::vector{CalibrationSetting::Piece{0, model.layer_count()}}
+                                : setting.held.at(static_cast<std::size_t>(worker));
+}
+
+/// Several pieces take turns of as many micro-batches as there are ranks, or of all of them.
+Scenario scenario_of(const CalibrationSetting& setting,
+                     const std::vector<int>& pieces,
+                     const CalibrateOptions& options) {
     Scenario scenario;
+    const int turn = pieces.size() > 1 ? setting.workers : 1;
     const int micro_batches =
-        setting.live_stashes > 1 ? setting.live_stashes : micro_batches_of_one_stash;
+        setting.live_stashes > 1 ? setting.live_stashes : micro_batches_of_one_stash * turn;
     scenario.training.batch = setting.micro_batch_size * micro_batches;
     scenario.training.precision = options.precision;
     scenario.training.optimizer = options.optimizer;
     scenario.pipeline.stages = 1;
     scenario.pipeline.micro_batches = micro_batches;
-    scenario.pipeline.schedule = setting.splits             ? "zb-h1"
-                                 : setting.live_stashes > 1 ? "gpipe"
-                                                            : "1f1b";
+    if (pieces.size() > 1) {
+        PIPETWIN_EXPECT(!setting.splits, "of pieces that take turns no backward is split");
+        scenario.pipeline.chunks = static_cast<int>(pieces.size());
+        scenario.pipeline.group_size = turn;
+        scenario.pipeline.schedule = setting.live_stashes > 1 ? "looped-bfs" : "interleaved-1f1b";
+    } else {
+        scenario.pipeline.schedule = setting.splits             ? "zb-h1"
+                                     : setting.live_stashes > 1 ? "gpipe"
+                                                                : "1f1b";
+    }
+    scenario.pipeline.partition = pieces;
     scenario.pipeline.recompute = setting.recomputes ? Recompute::Always : Recompute::None;
     return scenario;
 }
 
-/// The mean of what the steps of one core took.
-std::vector<LayerTimes> mean_layers(const Samples& steps) {
-    std::vector<LayerTimes> layers;
-    for (std::size_t layer = 0; layer < steps.front().layers.size(); ++layer) {
+/// The mean of what the steps of one core took, of the layers of the whole model.
+std::vector<LayerTimes> mean_layers(const Samples& steps,
+                                    const std::vector<int>& held,
+                                    int layer_count) {
+    std::vector<LayerTimes> layers(static_cast<std::size_t>(layer_count));
+    for (std::size_t layer = 0; layer < held.size(); ++layer) {
+        if (held[layer] < 0) {
+            continue;
+        }
         const auto mean = [&](Duration LayerClock::Laps::*part) {
             return mean_over(steps,
                              [&](const StepSample& step) { return step.layers[layer].*part; });
         };
-        layers.push_back({.forward = mean(&LayerClock::Laps::forward),
-                          .recompute = mean(&LayerClock::Laps::recompute),
-                          .backward_input = mean(&LayerClock::Laps::backward_input),
-                          .backward_weight = mean(&LayerClock::Laps::backward_weight),
-                          .optimizer = mean(&LayerClock::Laps::optimizer)});
+        layers[static_cast<std::size_t>(held[layer])] = {
+            .forward = mean(&LayerClock::Laps::forward),
+            .recompute = mean(&LayerClock::Laps::recompute),
+            .backward_input = mean(&LayerClock::Laps::backward_input),
+            .backward_weight = mean(&LayerClock::Laps::backward_weight),
+            .optimizer = mean(&LayerClock::Laps::optimizer)};
     }
     return layers;
 }
@@ -100,19 +169,24 @@ Duration time_of_message(Bytes bytes) {
 /// The same training on so many cores at once.
 class CalibrationRounds::Cores {
   public:
-    Cores(const CalibrationSetting& setting,
-          const Model& model,
-          const Profile& bytes,
-          const CalibrateOptions& options)
-        : setting_(setting) {
-        const Plan plan = make_plan(scenario_of(setting, options), model, bytes);
+    Cores(const CalibrationSetting& setting, const Model& model, const CalibrateOptions& options)
+        : setting_(setting), layer_count_(model.layer_count()) {
         const std::vector<int> cores = allowed_cores();
+        ProfilerOptions sizes;
+        sizes.precision = options.precision;
+        sizes.micro_batch_sizes = {setting.micro_batch_size};
         for (int worker = 0; worker < setting.workers; ++worker) {
+            const Share share = share_of(model, held_by(setting, worker, model));
+            const Plan plan = make_plan(scenario_of(setting, share.pieces, options),
+                                        share.model,
+                                        unmeasured_profile(share.model, sizes));
             const MeasuredPipeline::Options own{.precision = options.precision,
                                                 .optimizer = options.optimizer,
                                                 .seed = options.seed,
-                                                .cores = {cores[static_cast<std::size_t>(worker)]}};
-            pipelines_.push_back(std::make_unique<MeasuredPipeline>(plan, model, own));
+                                                .cores = {cores[static_cast<std::size_t>(worker)]},
+                                                .input_gradient = !share.begins};
+            pipelines_.push_back(std::make_unique<MeasuredPipeline>(plan, share.model, own));
+            layers_.push_back(share.layers);
         }
         constexpr int warm_up = 2;
         for (int step = 0; step < warm_up; ++step) {
@@ -174,7 +248,7 @@ class CalibrationRounds::Cores {
             for (const std::size_t step : steps) {
                 own.push_back(steps_[step][core]);
             }
-            run.cores.push_back(mean_layers(own));
+            run.cores.push_back(mean_layers(own, layers_[core], layer_count_));
             run.dispatch += mean_over(own, [](const StepSample& step) { return step.dispatch; }) /
                             std::ssize(pipelines_);
         }
@@ -182,13 +256,13 @@ class CalibrationRounds::Cores {
     }
 
     CalibrationSetting setting_;
+    int layer_count_;
     std::vector<std::unique_ptr<MeasuredPipeline>> pipelines_;  // [core]
+    std::vector<std::vector<int>> layers_;                      // [core], as Share::layers
     std::vector<Samples> steps_;                                // [step][core]
 };
 
-CalibrationRounds::CalibrationRounds(const Model& model,
-                                     const Profile& bytes,
-                                     const CalibrateOptions& options) {
+CalibrationRounds::CalibrationRounds(const Model& model, const CalibrateOptions& options) {
     PIPETWIN_EXPECT(!options.settings.empty(), "a setting to measure");
     const std::size_t cores = allowed_cores().size();
     for (const CalibrationSetting& setting : options.settings) {
@@ -198,7 +272,7 @@ CalibrationRounds::CalibrationRounds(const Model& model,
                         fmt::format("{} workers on {} cores", setting.workers, cores),
                         "calibrate with a core for every worker");
         }
-        measured_.push_back(std::make_unique<Cores>(setting, model, bytes, options));
+        measured_.push_back(std::make_unique<Cores>(setting, model, options));
     }
 }
 
@@ -231,8 +305,11 @@ std::vector<CalibrationSetting> calibration_settings(const std::vector<int>& mic
                                                 {.micro_batch_size = size, .splits = true}};
         for (const int share : {1, 2}) {
             const int live = 3 * batch / (4 * share * size);
-            if (live > 1) {
-                of_size.push_back({.micro_batch_size = size, .live_stashes = live});
+            for (const bool recomputes : {false, true}) {
+                if (live > 1) {
+                    of_size.push_back(
+                        {.micro_batch_size = size, .live_stashes = live, .recomputes = recomputes});
+                }
             }
         }
         for (CalibrationSetting& setting : of_size) {
@@ -252,7 +329,7 @@ Calibration calibrate(const Model& model, const CalibrateOptions& options) {
         sizes.micro_batch_sizes.push_back(setting.micro_batch_size);
     }
     calibration.bytes = unmeasured_profile(model, sizes);
-    CalibrationRounds rounds(model, calibration.bytes, options);
+    CalibrationRounds rounds(model, options);
     calibration.bytes.links = {fitted_link(transfer_ladder())};
     const auto is_short_of_clean_ones = [&](const CalibrationRun& run) {
         return run.clean_steps < options.fewest_clean;

@@ -23,23 +23,26 @@ struct CalibrateOptions {
 
 /// The settings that the plans of a mini-batch of so many samples can need, in as many cores as
 /// `workers`: of each size one stash alive, about three quarters of those that the whole mini-batch
-/// makes and of those that half of it makes; with recompute; with a split backward.
+/// makes and of those that half of it makes, without recompute and with it; one with a split
+/// backward.
 std::vector<CalibrationSetting> calibration_settings(const std::vector<int>& micro_batch_sizes,
                                                      int batch,
                                                      int workers);
 
-/// Settings that are measured side by side, by training copies of the model with random data: one
-/// rank, 1f1b of 3 micro-batches where one stash is alive, gpipe of as many as are alive where
-/// there are more, zb-h1 of 3 for a split backward; on as many cores at once as there are workers.
+/// Settings that are measured side by side, by training with random data: on as many cores at once
+/// as there are workers, each one rank by itself with the model or with what the setting has it
+/// hold. 1f1b of 3 micro-batches where one stash is alive, gpipe of as many as are alive where
+/// there are more, zb-h1 of 3 for a split backward; where pieces take turns interleaved-1f1b of
+/// three turns, and looped-bfs.
 ///
 /// A round takes one step of each. So all of them have the same machine, and so has whatever the
 /// caller measures between two rounds: where cores get faster and slower from second to second, as
 /// other guests of a host come and go, it shows in all alike.
 class CalibrationRounds {
   public:
-    /// Takes the options' settings, precision, optimizer and seed; `bytes` as
-    /// Calibration::bytes. Throws Error(Unavailable) if there are fewer cores than workers.
-    CalibrationRounds(const Model& model, const Profile& bytes, const CalibrateOptions& options);
+    /// Takes the options' settings, precision, optimizer and seed. Throws Error(Unavailable) if
+    /// there are fewer cores than workers.
+    CalibrationRounds(const Model& model, const CalibrateOptions& options);
     ~CalibrationRounds();
 
     struct Round {

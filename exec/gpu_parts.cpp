@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/footprint.h"
+#include "core/memory_limits.h"
 #include "exec/cuda_module.h"
 #include "exec/profiler.h"
 

@@ -5,43 +5,32 @@
 #include "core/edge.h"
 #include "core/validate.h"
 #include "sim/fixed_order.h"
+#include "sim/occupancy.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::sim {
 
 namespace {
 
-/// The most messages that were ever handed over and not yet taken on one edge. A message that is
-/// taken at the moment at which another is handed over makes room for it.
-int most_waiting(const std::vector<Duration>& handed_over, const std::vector<Duration>& taken) {
-    int most = 0;
-    for (std::size_t k = 0; k < handed_over.size(); ++k) {
-        const auto gone =
-            std::upper_bound(taken.begin(), taken.end(), handed_over[k]) - taken.begin();
-        most = std::max(most, static_cast<int>(k) + 1 - static_cast<int>(gone));
-    }
-    return most;
-}
-
-/// On any edge; 0 where there are no messages.
-int most_waiting(const Timeline& timeline) {
+/// How much room messages took, from when they were handed over and taken.
+Occupancy::Room room_of(const Timeline& timeline, int micro_batches) {
     const std::size_t edges = timeline.links.size();
-    std::vector<std::vector<Duration>> handed_over(edges);
-    std::vector<std::vector<Duration>> taken(edges);
+    Occupancy occupancy(edges, micro_batches);
+    std::vector<int> handed_over(edges);
+    std::vector<int> taken(edges);
     for (const auto& row : timeline.ranks) {
         for (const Span& span : row) {
             if (is_send(span.action.op)) {
-                handed_over[static_cast<std::size_t>(edge_of(span.action))].push_back(span.ready);
+                const int edge = edge_of(span.action);
+                occupancy.hand_over(
+                    edge, handed_over[static_cast<std::size_t>(edge)]++, span.ready);
             } else if (is_receive(span.action.op)) {
-                taken[static_cast<std::size_t>(edge_of(span.action))].push_back(span.end);
+                const int edge = edge_of(span.action);
+                occupancy.take(edge, taken[static_cast<std::size_t>(edge)]++, span.end);
             }
         }
     }
-    int most = 0;
-    for (std::size_t edge = 0; edge < edges; ++edge) {
-        most = std::max(most, most_waiting(handed_over[edge], taken[edge]));
-    }
-    return most;
+    return occupancy.room();
 }
 
 Unblocked unblocked(const Plan& plan, Timeline recycled) {
@@ -51,10 +40,10 @@ Unblocked unblocked(const Plan& plan, Timeline recycled) {
     Conditions conditions = planned_conditions(plan);
     conditions.channel_capacity.reset();
     Timeline timeline = replay(plan, conditions, std::move(recycled));
-    const int most = most_waiting(timeline);
-    constexpr int unknown = std::numeric_limits<int>::max();
-    return {.timeline = std::move(timeline),
-            .room = {.most_waiting = most, .most_without_ties = unknown}};
+    Occupancy::Room room = room_of(timeline, plan.micro_batches());
+    // Where ranks share what they compute with, times do not follow from what is waited for alone.
+    room.most_without_ties = std::numeric_limits<int>::max();
+    return {.timeline = std::move(timeline), .room = room};
 }
 
 int capacity_of(const Plan& plan, const Unblocked& run) {

@@ -145,6 +145,67 @@ TEST_F(Calibrated, NeedsTheNearestOfEveryKindThatAPlanHas) {
               Duration(microseconds(400)));
 }
 
+/// Layers of equal widths: any of them can follow any other.
+TEST_F(Calibrated, NeedsWorkersThatHoldWhatThePlansRanksHold) {
+    using Held = std::vector<std::vector<CalibrationSetting::Piece>>;
+    const std::vector<CalibrationSetting> candidates{
+        {.micro_batch_size = 2},
+        {.micro_batch_size = 2, .live_stashes = 6},
+        {.micro_batch_size = 2, .workers = 2},
+        {.micro_batch_size = 2, .live_stashes = 6, .workers = 2},
+        {.micro_batch_size = 2, .splits = true, .workers = 2}};
+    const auto needed = [&](const Scenario& scenario) {
+        return settings_needed(scenario, model, calibration.bytes, candidates);
+    };
+    Scenario two = scenario_of(2, 8, "gpipe", Recompute::None);
+    two.pipeline.partition = std::vector<int>{1, 3};
+    ASSERT_EQ(needed(two).size(), 1U);
+    EXPECT_EQ(needed(two).front().held, (Held{{{0, 1}}, {{1, 3}}}));
+    EXPECT_EQ(needed(two).front().live_stashes, 6);  // 8 are on their way, on both ranks together
+    two.pipeline.schedule = "zb-h1";
+    EXPECT_EQ(needed(two).front().held, (Held{{{0, 1}}, {{1, 3}}}));
+
+    Scenario turns = scenario_of(2, 8, "interleaved-1f1b", Recompute::None);
+    turns.pipeline.chunks = 2;
+    turns.pipeline.partition = std::vector<int>{1, 1, 1, 1};
+    EXPECT_EQ(needed(turns).front().held, (Held{{{0, 1}, {2, 1}}, {{1, 1}, {3, 1}}}));
+    turns.pipeline.stages = 1;
+    turns.pipeline.partition = std::vector<int>{1, 3};
+    EXPECT_EQ(needed(turns).front().held, (Held{{{0, 1}, {1, 3}}}));
+    EXPECT_EQ(needed(scenario_of(1, 8, "gpipe", Recompute::None)).front().held, Held{});
+}
+
+TEST_F(Calibrated, ManyForwardsInARowAreNotThoseOfOneAtATimeWhereTheyRecompute) {
+    add({.micro_batch_size = 2, .live_stashes = 6, .recomputes = true}, 50);
+    EXPECT_EQ(plan(scenario_of(1, 8, "gpipe", Recompute::Always)).cost(0, 0).forward,
+              Duration(microseconds(500)));
+    EXPECT_EQ(plan(scenario_of(1, 8, "1f1b", Recompute::Always)).cost(0, 0).forward,
+              Duration(microseconds(300)));
+}
+
+TEST_F(Calibrated, WhatWorkersMeasuredThatHeldTheSameComesFirst) {
+    Scenario two = scenario_of(2, 8, "gpipe", Recompute::None);
+    two.pipeline.partition = std::vector<int>{1, 3};
+    add({.micro_batch_size = 2, .live_stashes = 6, .workers = 2}, 70);
+    EXPECT_EQ(plan(two).cost(0, 0).forward, Duration(microseconds(70)));
+    add({.micro_batch_size = 2, .live_stashes = 6, .workers = 2, .held = {{{0, 2}}, {{2, 2}}}}, 80);
+    EXPECT_EQ(plan(two).cost(0, 0).forward, Duration(microseconds(70)));
+    add({.micro_batch_size = 2, .workers = 2, .held = {{{0, 1}}, {{1, 3}}}}, 90);
+    EXPECT_EQ(plan(two).cost(0, 0).forward, Duration(microseconds(90)));
+}
+
+/// Between them lies one that makes numbers of another width.
+TEST(SettingsNeeded, AreOfTheWholeModelWhereARanksPiecesDoNotFitTogether) {
+    const Model model = mlp_model({4, 4, 8, 4, 4});
+    Scenario turns = scenario_of(2, 8, "interleaved-1f1b", Recompute::None);
+    turns.pipeline.chunks = 2;
+    turns.pipeline.partition = std::vector<int>{1, 1, 1, 1};
+    const auto needed =
+        settings_needed(turns, model, bytes_of(model), {{.micro_batch_size = 2, .workers = 2}});
+    ASSERT_EQ(needed.size(), 1U);
+    EXPECT_TRUE(needed.front().held.empty());
+}
+
 /// Of sgd: the norm reads a gradient, the update also reads and writes the weight.
 TEST_F(Calibrated, ANormTakesAThirdOfTheMeasuredUpdateOfSgd) {
     Scenario scenario = scenario_of(1, 8, "1f1b", Recompute::None);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/memory_limits.h"
 #include "tests/support/error_of.h"
 #include "tests/support/plain_plan.h"
 

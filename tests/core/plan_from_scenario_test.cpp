@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/footprint.h"
+#include "core/memory_limits.h"
 #include "core/plan_order.h"
 #include "tests/support/builders.h"
 #include "tests/support/error_of.h"

@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "exec/cores.h"
-#include "exec/profiler.h"
 #include "exec/quiet.h"
 #include "tests/support/small_training.h"
 
@@ -60,14 +59,61 @@ TEST(Calibrate, OtherCoresAreBusyMeanwhile) {
     }
 }
 
+/// Each worker trains by itself what a rank of a plan has, and no other layer.
+TEST(Calibrate, AWorkerMeasuresTheLayersThatItHolds) {
+    if (allowed_cores().size() < 2) {
+        GTEST_SKIP() << "there is no other core: one is all that this thread may use";
+    }
+    const Model model = test::small_gpt();
+    const int last = model.layer_count() - 1;
+    const CalibrationSetting halves{
+        .micro_batch_size = 1, .workers = 2, .held = {{{0, 2}}, {{2, last - 1}}}};
+    CalibrationSetting turns{
+        .micro_batch_size = 1, .workers = 2, .held = {{{0, 1}, {2, 1}}, {{1, 1}, {3, last - 2}}}};
+    CalibrationSetting many = turns;
+    many.live_stashes = 3;
+    CalibrationSetting split = halves;
+    split.splits = true;
+    turns.recomputes = true;
+    const Calibration calibration = quick(model, {halves, turns, many, split});
+    for (const CalibrationRun& run : calibration.runs) {
+        ASSERT_EQ(run.cores.size(), 2U);
+        for (int layer = 0; layer <= last; ++layer) {
+            for (std::size_t worker = 0; worker < run.cores.size(); ++worker) {
+                const bool holds = std::ranges::any_of(
+                    run.setting.held[worker], [layer](const CalibrationSetting::Piece& piece) {
+                        return layer >= piece.first && layer < piece.first + piece.count;
+                    });
+                const LayerTimes& times = run.cores[worker].at(static_cast<std::size_t>(layer));
+                EXPECT_EQ(times.forward > Duration{}, holds) << layer;
+                EXPECT_EQ(times.backward_input + times.backward_weight > Duration{}, holds);
+                EXPECT_EQ(times.optimizer > Duration{}, holds);
+                EXPECT_EQ(times.recompute > Duration{}, holds && run.setting.recomputes);
+            }
+        }
+    }
+}
+
+/// The head's matrix is the embedding's: a worker that holds only one of them has its own.
+TEST(Calibrate, TiedWeightsCanBeHeldApart) {
+    if (allowed_cores().size() < 2) {
+        GTEST_SKIP() << "there is no other core: one is all that this thread may use";
+    }
+    const Model model = gpt_model(
+        {.layers = 1, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 11, .tied = true});
+    const Calibration calibration =
+        quick(model,
+              {{.micro_batch_size = 1},
+               {.micro_batch_size = 1, .workers = 2, .held = {{{0, 2}}, {{2, 2}}}}});
+    EXPECT_GT(calibration.runs.back().cores.back().back().forward, Duration{});
+}
+
 /// A round is one step of each setting; what counts in the end is the mean over the rounds.
 TEST(Calibrate, MeansAreOverTheRounds) {
     const Model model = test::small_mlp();
     CalibrateOptions options;
     options.settings = {{.micro_batch_size = 1}, {.micro_batch_size = 2, .recomputes = true}};
-    ProfilerOptions sizes;
-    sizes.micro_batch_sizes = {1, 2};
-    CalibrationRounds rounds(model, unmeasured_profile(model, sizes), options);
+    CalibrationRounds rounds(model, options);
     const auto forward = [](const CalibrationRun& run) {
         return run.cores.front().front().forward;
     };

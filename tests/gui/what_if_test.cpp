@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/footprint.h"
+#include "core/memory_limits.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 #include "tests/gui/canned.h"

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "core/memory_limits.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scenario_plans.h"
 #include "tests/support/soak.h"

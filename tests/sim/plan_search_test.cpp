@@ -15,6 +15,7 @@
 #include "core/cluster.h"
 #include "core/error.h"
 #include "core/footprint.h"
+#include "core/memory_limits.h"
 #include "core/schedule.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/step_bound.h"

@@ -103,7 +103,7 @@ Rounds measured_rounds(const Scenario& scenario,
         model,
         base.bytes,
         exec::calibration_settings(sizes_of(options), options.batch, grid_workers()));
-    exec::CalibrationRounds costs(model, base.bytes, how);
+    exec::CalibrationRounds costs(model, how);
     const auto plan_with = [&](std::vector<CalibrationRun> runs) {
         Calibration calibration = base;
         calibration.runs = std::move(runs);
