@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <QHeaderView>
 #include <QLabel>
 #include <QSplitter>
 #include <QTreeView>
@@ -27,6 +26,13 @@ QString text_of(const std::string& text) {
 
 QString time_text(Duration time) {
     return text_of(format_duration(time));
+}
+
+/// "Predicted", "Measured", "Emulated".
+QString heading_of(const RunData& run, Side side) {
+    QString name = text_of(side_name(run, side));
+    name[0] = name[0].toUpper();
+    return name;
 }
 
 /// A line of the table of shares: a heading, or a part on both sides.
@@ -79,6 +85,7 @@ CriticalPathPanel::CriticalPathPanel(Selection* selection, QWidget* parent)
     : QWidget(parent),
       selection_(selection),
       sentence_(new QLabel(this)),
+      splitter_(splitter_of_lists(this)),
       shares_(new TextTable(this)),
       shares_view_(table_view(shares_, tr("Shares of the critical path"), this)) {
     setAccessibleName(tr("Critical path"));
@@ -87,18 +94,16 @@ CriticalPathPanel::CriticalPathPanel(Selection* selection, QWidget* parent)
     sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);
     sentence_->setContentsMargins(margin, 0, margin, 0);
     shares_view_->setSelectionMode(QAbstractItemView::SingleSelection);
-    auto* const splitter = new QSplitter(this);
-    splitter->setChildrenCollapsible(false);
-    splitter->addWidget(shares_view_);
+    splitter_->addWidget(shares_view_);
     for (const Side side : both_sides) {
         auto* const model = new TextTable(this);
         QTreeView* const view = table_view(
             model,
             side == Side::Predicted ? tr("Predicted critical path") : tr("Measured critical path"),
-            splitter);
+            splitter_);
         actions_[place(side)] = model;
         actions_views_[place(side)] = view;
-        splitter->addWidget(view);
+        splitter_->addWidget(view);
         const auto go = [this, model](const QModelIndex& index) {
             if (const auto ref = model->target(index.row())) {
                 selection_->set_span(ref);
@@ -108,15 +113,11 @@ CriticalPathPanel::CriticalPathPanel(Selection* selection, QWidget* parent)
         connect(view, &QTreeView::clicked, this, go);
         connect(view, &QTreeView::activated, this, go);
     }
-    splitter->setSizes({700, 360, 360});
-    splitter->setStretchFactor(0, 3);
-    splitter->setStretchFactor(1, 2);
-    splitter->setStretchFactor(2, 2);
     auto* const column = new QVBoxLayout(this);
     column->setContentsMargins(0, margin, 0, 0);
     column->setSpacing(margin / 2);
     column->addWidget(sentence_);
-    column->addWidget(splitter, 1);
+    column->addWidget(splitter_, 1);
     connect(selection_, &Selection::span_changed, this, &CriticalPathPanel::want);
     connect(&working_, &QFutureWatcher<Both>::finished, this, [this] {
         if (run_ != nullptr && step_ >= 0) {
@@ -178,7 +179,7 @@ QString CriticalPathPanel::sentence() const {
         if (!analysis->has_causes()) {
             return text_of(analysis->note());
         }
-        QString text = tr("%1: %2 in %3 pieces")
+        QString text = tr("%1 %2 in %3 pieces")
                            .arg(text_of(side_name(*run_, side)),
                                 time_text(analysis->length()),
                                 QString::number(analysis->critical_path().size()));
@@ -187,7 +188,7 @@ QString CriticalPathPanel::sentence() const {
         }
         parts += text;
     }
-    return tr("The longest chain of the step. %1. The last column of a side is what the step would "
+    return tr("The longest chain of the step: %1. The last column of a side is what the step would "
               "gain if all of a part took 0.9 x its time.")
         .arg(parts.join(QStringLiteral("; ")));
 }
@@ -207,6 +208,10 @@ void CriticalPathPanel::show_paths() {
             }
         }
     }
+    share_room(splitter_,
+               {fit_columns(shares_view_),
+                fit_columns(actions_views_[0]),
+                fit_columns(actions_views_[1])});
     emit critical_changed(critical);
     emit settled();
 }
@@ -222,7 +227,7 @@ void CriticalPathPanel::show_shares() {
     for (const Side side : both_sides) {
         if (paths_[place(side)].analysis != nullptr) {
             shown.push_back(place(side));
-            headers << text_of(side_name(*run_, side)) << tr("share") << tr("0.9 x gains");
+            headers << heading_of(*run_, side) << tr("Share") << tr("0.9 x gains");
         }
     }
     const int rows = static_cast<int>(lines.size());
@@ -244,11 +249,6 @@ void CriticalPathPanel::show_shares() {
              },
          .is_heading = [line](int row) { return line(row).heading; }});
     shares_view_->setVisible(rows > 0);
-    for (int column = 0; column < headers.size(); ++column) {
-        set_column_width(shares_view_,
-                         column,
-                         column == 0 ? tr("copies of stashes") : QStringLiteral("0.9 x gains"));
-    }
 }
 
 void CriticalPathPanel::show_actions(Side side) {
@@ -257,7 +257,7 @@ void CriticalPathPanel::show_actions(Side side) {
     const auto piece = [analysis](int row) -> const PathPiece& {
         return analysis->critical_path()[static_cast<std::size_t>(row)];
     };
-    const QString name = analysis == nullptr ? QString() : text_of(side_name(*run_, side));
+    const QString name = analysis == nullptr ? QString() : heading_of(*run_, side);
     actions_[place(side)]->show(
         {.headers = {name, tr("Rank"), tr("Begin"), tr("Time")},
          .rows = rows,
@@ -280,12 +280,7 @@ void CriticalPathPanel::show_actions(Side side) {
              ref.step = step;
              return ref;
          }});
-    QTreeView* const view = actions_views_[place(side)];
-    view->setVisible(rows > 0);
-    set_column_width(view, 0, QStringLiteral("88SEND_F888"));
-    set_column_width(view, 1, tr("Rank"));
-    set_column_width(view, 2, QStringLiteral("8888.888 ms"));
-    set_column_width(view, 3, QStringLiteral("8888.888 ms"));
+    actions_views_[place(side)]->setVisible(rows > 0);
 }
 
 }  // namespace pipetwin::gui

@@ -13,6 +13,7 @@
 #include "gui/text_table.h"
 
 class QLabel;
+class QSplitter;
 class QTreeView;
 
 namespace pipetwin::gui {
@@ -57,6 +58,7 @@ class CriticalPathPanel : public QWidget {
     QFutureWatcher<Both> working_;
     Both paths_;
     QLabel* sentence_;
+    QSplitter* splitter_;
     TextTable* shares_;
     QTreeView* shares_view_;
     std::array<TextTable*, 2> actions_{};

@@ -104,7 +104,7 @@ QSize HistogramView::sizeHint() const {
 }
 
 QSize HistogramView::minimumSizeHint() const {
-    return {160, least_bars_height + 2 * fontMetrics().height()};
+    return {200, least_bars_height + 2 * fontMetrics().height()};
 }
 
 void HistogramView::paintEvent(QPaintEvent* /*event*/) {
@@ -138,15 +138,23 @@ void HistogramView::paintEvent(QPaintEvent* /*event*/) {
                      tr("highest: %1").arg(most));
     const QRect axis = rect().adjusted(margin, 0, -margin, -2);
     const QString end = QString::number(histogram_.bin_percent * bins / 2) + QStringLiteral(" %");
-    painter.drawText(axis, Qt::AlignBottom | Qt::AlignLeft, tr("-%1, slower").arg(end));
-    painter.drawText(axis, Qt::AlignBottom | Qt::AlignHCenter, QStringLiteral("0"));
-    painter.drawText(axis, Qt::AlignBottom | Qt::AlignRight, tr("faster, +%1").arg(end));
+    QString left = tr("-%1, slower").arg(end);
+    QString right = tr("faster, +%1").arg(end);
+    const QString zero = QStringLiteral(" 0 ");
+    if (fontMetrics().horizontalAdvance(left + zero + right) > axis.width()) {
+        left = QStringLiteral("-") + end;
+        right = QStringLiteral("+") + end;
+    }
+    painter.drawText(axis, Qt::AlignBottom | Qt::AlignLeft, left);
+    painter.drawText(axis, Qt::AlignBottom | Qt::AlignHCenter, zero);
+    painter.drawText(axis, Qt::AlignBottom | Qt::AlignRight, right);
 }
 
 ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
     : QWidget(parent),
       selection_(selection),
       sentence_(new QLabel(this)),
+      splitter_(splitter_of_lists(this)),
       costs_(new TextTable(this)),
       costs_view_(table_view(costs_, tr("Errors by kind and stage"), this)),
       histogram_(new HistogramView(this)),
@@ -157,20 +165,16 @@ ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
     sentence_->setWordWrap(true);
     sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);
     sentence_->setContentsMargins(margin, 0, margin, 0);
-    auto* const splitter = new QSplitter(this);
-    splitter->setChildrenCollapsible(false);
-    splitter->addWidget(costs_view_);
-    splitter->addWidget(histogram_);
-    splitter->addWidget(worst_view_);
-    splitter->setSizes({760, 280, 380});
-    splitter->setStretchFactor(0, 5);
-    splitter->setStretchFactor(1, 3);
-    splitter->setStretchFactor(2, 3);
+    for (QWidget* const widget : {static_cast<QWidget*>(costs_view_),
+                                  static_cast<QWidget*>(histogram_),
+                                  static_cast<QWidget*>(worst_view_)}) {
+        splitter_->addWidget(widget);
+    }
     auto* const column = new QVBoxLayout(this);
     column->setContentsMargins(0, margin, 0, 0);
     column->setSpacing(margin / 2);
     column->addWidget(sentence_);
-    column->addWidget(splitter, 1);
+    column->addWidget(splitter_, 1);
     for (const auto& [view, model] :
          {std::pair{costs_view_, costs_}, std::pair{worst_view_, worst_}}) {
         connect(view, &QTreeView::activated, this, [this, model = model](const QModelIndex& index) {
@@ -242,31 +246,11 @@ void ErrorPanel::show_summary(const Result& summary) {
                   .target = [summary](int row) -> std::optional<SpanRef> {
                       return summary->worst[static_cast<std::size_t>(row)].ref;
                   }});
-    const QStringList widths{QStringLiteral("backward, weights"),
-                             tr("Stage"),
-                             QStringLiteral("8888.888 ms"),
-                             QStringLiteral("8888.888 ms"),
-                             QStringLiteral("+888.8 %"),
-                             tr("p95 |error|"),
-                             QStringLiteral("888.8 %"),
-                             QStringLiteral("+8888.888 ms"),
-                             QStringLiteral("888888")};
-    for (int column = 0; column < widths.size(); ++column) {
-        set_column_width(costs_view_, column, widths[column]);
-    }
-    const QStringList worst_widths{QStringLiteral("Furthest off"),
-                                   tr("Rank"),
-                                   QStringLiteral("Step8"),
-                                   QStringLiteral("+8888.888 ms"),
-                                   QStringLiteral("+888.8 %")};
-    for (int column = 0; column < worst_widths.size(); ++column) {
-        set_column_width(worst_view_, column, worst_widths[column]);
-    }
-    for (QWidget* const widget : {static_cast<QWidget*>(costs_view_),
-                                  static_cast<QWidget*>(histogram_),
-                                  static_cast<QWidget*>(worst_view_)}) {
-        widget->setVisible(any);
-    }
+    share_room(splitter_,
+               {fit_columns(costs_view_),
+                histogram_->minimumSizeHint().width(),
+                fit_columns(worst_view_)});
+    splitter_->setVisible(any);
     show_histogram(-1);
     emit settled();
 }

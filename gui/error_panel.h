@@ -11,6 +11,7 @@
 #include "gui/text_table.h"
 
 class QLabel;
+class QSplitter;
 class QTreeView;
 
 namespace pipetwin::gui {
@@ -66,6 +67,7 @@ class ErrorPanel : public QWidget {
     QFutureWatcher<Result> working_;
     Result summary_;
     QLabel* sentence_;
+    QSplitter* splitter_;
     TextTable* costs_;
     QTreeView* costs_view_;
     HistogramView* histogram_;

@@ -36,6 +36,39 @@ HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings, Timeline& r
     return cell;
 }
 
+/// Of the columns at either end in which nothing can be planned only the innermost stays: it says
+/// why, and the others would say the same. Columns of `kept` stay, too.
+void trim_columns(HeatMap& map, const std::vector<int>& kept) {
+    const std::size_t columns = map.micro_batches.size();
+    const auto stays = [&](std::size_t column) {
+        bool any = std::ranges::find(kept, map.micro_batches[column]) != kept.end();
+        for (std::size_t row = 0; row < map.stages.size(); ++row) {
+            any = any || map.at(row, column).has_plan();
+        }
+        return any;
+    };
+    std::size_t first = 0;
+    while (first < columns && !stays(first)) {
+        ++first;
+    }
+    std::size_t last = columns;
+    while (last > first && !stays(last - 1)) {
+        --last;
+    }
+    first = first == 0 || first == last ? 0 : first - 1;
+    last = std::min(columns, last + 1);
+    HeatMap trimmed = map;
+    trimmed.micro_batches.assign(map.micro_batches.begin() + static_cast<std::ptrdiff_t>(first),
+                                 map.micro_batches.begin() + static_cast<std::ptrdiff_t>(last));
+    trimmed.cells.clear();
+    for (std::size_t row = 0; row < map.stages.size(); ++row) {
+        for (std::size_t column = first; column < last; ++column) {
+            trimmed.cells.push_back(map.at(row, column));
+        }
+    }
+    map = std::move(trimmed);
+}
+
 }  // namespace
 
 double HeatCell::value(HeatValue of) const {
@@ -118,6 +151,7 @@ HeatMap heat_map(const WhatIfSource& source,
                 cell_of(source, at_cell(settings, stages, micro_batches), recycled));
         }
     }
+    trim_columns(map, {own.micro_batches, settings.micro_batches});
     return map;
 }
 

@@ -21,6 +21,8 @@ struct HeatCell {
     std::string reason;     ///< why there is no such plan, or it does not fit; "" where it does
 
     bool fits() const { return reason.empty(); }
+    /// There is one, though it may not fit.
+    bool has_plan() const { return per_second > 0; }
     double value(HeatValue of) const;
 };
 
@@ -47,8 +49,9 @@ std::vector<int> spread_numbers(int least, int last, int most, const std::vector
 WhatIf at_cell(const WhatIf& settings, int stages, int micro_batches);
 
 /// Plans and simulates every cell with the schedule of `settings`; never throws. At the most 16
-/// rows and 32 columns, among them those of the settings and of the run. An empty map if `stop` was
-/// set meanwhile, or where there are no what-ifs.
+/// rows and 32 columns, among them those of the settings and of the run; of columns at the ends in
+/// which nothing can be planned, one. An empty map if `stop` was set meanwhile, or where there are
+/// no what-ifs.
 HeatMap heat_map(const WhatIfSource& source,
                  const WhatIf& settings,
                  const std::atomic<bool>* stop = nullptr);

@@ -20,26 +20,26 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int margin = 10;
-constexpr int cell_padding = 14;
+constexpr int cell_padding = 20;  // with what a heading needs beside its text
 
 /// A heading, and a text that is as wide as any in its column.
 struct ColumnText {
     const char* heading;
     const char* widest;
 };
-constexpr std::array<ColumnText, op_column_count> column_texts{{{"Step", "Step v"},
-                                                                {"Rank", "Rank v"},
-                                                                {"Stage", "Stage v"},
+constexpr std::array<ColumnText, op_column_count> column_texts{{{"Step", "Step"},
+                                                                {"Rank", "Rank"},
+                                                                {"Stage", "Stage"},
                                                                 {"Action", "88SEND_F888"},
-                                                                {"Micro-batch", "Micro-batch v"},
+                                                                {"Micro-batch", "Micro-batch"},
                                                                 {"Begin, predicted", ""},
                                                                 {"Begin, measured", ""},
                                                                 {"Duration, predicted", ""},
                                                                 {"Duration, measured", ""},
-                                                                {"Error", "+888.8 % v"},
+                                                                {"Error", "+888.8 %"},
                                                                 {"Wait, predicted", ""},
                                                                 {"Wait, measured", ""},
-                                                                {"Critical path", ""}}};
+                                                                {"Critical", "predicted"}}};
 
 QString critical_text(double sides) {
     const std::array<QString, 4> texts{
@@ -244,11 +244,12 @@ OpTablePanel::OpTablePanel(Selection* selection, QWidget* parent)
     view_->verticalHeader()->setSectionResizeMode(QHeaderView::Fixed);
     view_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
     view_->horizontalHeader()->setHighlightSections(false);
+    view_->horizontalHeader()->setStretchLastSection(true);
     view_->horizontalHeader()->setSortIndicator(0, Qt::AscendingOrder);
     view_->setSortingEnabled(true);
     for (int column = 0; column < op_column_count; ++column) {
         const ColumnText& text = column_texts[static_cast<std::size_t>(column)];
-        const QString heading = tr(text.heading) + QStringLiteral(" v");  // of the sort indicator
+        const QString heading = tr(text.heading);
         view_->setColumnWidth(
             column,
             cell_padding + std::max(fontMetrics().horizontalAdvance(heading),

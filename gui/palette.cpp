@@ -230,8 +230,8 @@ QPalette widget_palette(const Palette& palette) {
 QString style_sheet(const Palette& palette) {
     const QString roomy =
         QStringLiteral(
-            "QTreeView::item, QTableView::item { padding: 2px 6px; }"
-            "QHeaderView::section { padding: 2px 6px; border: none;"
+            "QTreeView::item, QTableView::item { padding: 2px 6px; border: none; }"
+            "QHeaderView::section { padding: 2px 2px 2px 9px; border: none;"
             "border-bottom: 1px solid %1; background: %2; color: %3; }"
             "QHeaderView::up-arrow, QHeaderView::down-arrow { subcontrol-position: top center;"
             "width: 7px; height: 7px; }")

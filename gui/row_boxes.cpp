@@ -277,15 +277,17 @@ void add_crowded_error_bars(const RowIndex& predicted,
                             const PixelRange& pixels,
                             std::vector<ErrorBar>& bars) {
     int slot = measured.slot_at(view.time_at(pixels.left));
+    Duration before = predicted.compute_before(measured.cell_of_slot(slot));
     for (int x = pixels.left; x < pixels.right; ++x) {
         const int next = measured.slot_at(view.time_at(x + 1));
         const double length = measured.compute_of_slots(slot, next);
+        const Duration after = predicted.compute_before(measured.cell_of_slot(next));
         if (length > 0) {
-            const Duration expected =
-                predicted.compute_between(measured.cell_of_slot(slot), measured.cell_of_slot(next));
-            bars.push_back({.x = x, .width = 1, .error = (count(expected) - length) / length});
+            const double expected = count(after - before);
+            bars.push_back({.x = x, .width = 1, .error = (expected - length) / length});
         }
         slot = next;
+        before = after;
     }
 }
 

@@ -100,6 +100,12 @@ class RowIndex {
     /// The sum of end - begin over the F, B, I, W and R of the cells from `first` up to `last`.
     Duration compute_between(int first, int last) const;
 
+    /// The same of all cells before `cell`.
+    Duration compute_before(int cell) const {
+        const int whole = cell / block;
+        return sums_[at(whole)].compute + compute_between(whole * block, cell);
+    }
+
     /// Shares of a stretch of time by part, from 0 to 1, taken from the coarsest bins that are no
     /// longer than the stretch; false where even the finest are longer: then its spans are few
     /// enough to be walked.

@@ -5,6 +5,8 @@
 
 #include <QFontMetrics>
 
+#include "gui/link_load.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -351,6 +353,40 @@ void RowPainter::paint_curve(const Band& band,
     }
     const QColor& color = side == Side::Measured ? palette().memory_fill : palette().memory_line;
     canvas.bars(rect.left(), tops, bottoms, color.rgb());
+}
+
+/// Above the line what leaves for the next stages, below it for the ones before; as high as the
+/// share of the time in which messages pass.
+void RowPainter::paint_links(const Band& band) {
+    const std::optional<Side> side = linked_side(scene_.run->twin);
+    if (!side) {
+        return;
+    }
+    const QRect rect = scene_.rect_at(band.y, band.height);
+    const int middle = rect.y() + rect.height() / 2;
+    const auto width = static_cast<std::size_t>(rect.width());
+    std::vector<int> tops(width, middle);
+    std::vector<int> bottoms(width, middle);
+    const auto height_of = [&rect](double share) {
+        return static_cast<int>(std::ceil(share * (rect.height() / 2 - 1)));
+    };
+    const TimelineScene::Steps steps = scene_.steps_in_sight();
+    for (int step = steps.first; step <= steps.last; ++step) {
+        const StepRows* const rows = scene_.run->twin.step(*side, step);
+        if (rows == nullptr) {
+            continue;
+        }
+        const LinkLoad load =
+            link_load(*rows, band.rank, view_of(*side, step), scene_.time_width());
+        for (std::size_t x = 0; x < std::min(width, load.forward.size()); ++x) {
+            tops[x] = std::min(tops[x], middle - height_of(load.forward[x]));
+            bottoms[x] = std::max(bottoms[x], middle + height_of(load.backward[x]));
+        }
+    }
+    PixelCanvas canvas(painter_, rect, ground_);
+    canvas.fill(QRect(rect.x(), middle, rect.width(), 1), palette().grid);
+    canvas.bars(rect.x(), tops, bottoms, style(Op::SendForward).fill.rgb());
+    canvas.finish();
 }
 
 void paint_sample(QPainter& painter, const QRect& rect, const OpStyle& style) {

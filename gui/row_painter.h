@@ -11,7 +11,7 @@
 
 namespace pipetwin::gui {
 
-/// Paints what a rank has on the scene: its rows, its errors, its memory.
+/// Paints what a rank has on the scene: its rows, its errors, its memory, its links.
 class RowPainter {
   public:
     /// `ground`: what has been painted in the time area, the same in all lines of it.
@@ -20,6 +20,7 @@ class RowPainter {
     void paint_row(const Row& row);
     void paint_errors(const Band& strip);
     void paint_memory(const Band& curve);
+    void paint_links(const Band& band);
 
   private:
     /// A box with room for hatching.

@@ -147,6 +147,11 @@ QString RunListModel::text(const RunHeadline& run, int column) const {
     }
 }
 
+QVariant RunListModel::alignment(int column) {
+    return QVariant::fromValue(Qt::AlignVCenter |
+                               (column <= Plan ? Qt::AlignLeft : Qt::AlignRight));
+}
+
 QVariant RunListModel::data(const QModelIndex& index, int role) const {
     if (!index.isValid() || index.row() >= rowCount()) {
         return {};
@@ -158,26 +163,30 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
         case Qt::ToolTipRole:
             return QFile::decodeName(QByteArray::fromStdString(run.path.string()));
         case Qt::TextAlignmentRole:
-            return index.column() <= Plan ? QVariant(Qt::AlignLeft | Qt::AlignVCenter)
-                                          : QVariant(Qt::AlignRight | Qt::AlignVCenter);
+            return alignment(index.column());
         default:
             return {};
     }
 }
 
 QVariant RunListModel::headerData(int section, Qt::Orientation orientation, int role) const {
-    if (orientation != Qt::Horizontal || role != Qt::DisplayRole || section < 0 ||
-        section >= column_count) {
+    if (orientation != Qt::Horizontal || section < 0 || section >= column_count) {
         return {};
     }
-    const std::array<QString, column_count> names{tr("run"),
-                                                  tr("plan"),
-                                                  tr("predicted step"),
-                                                  tr("measured step"),
-                                                  tr("error"),
-                                                  tr("bubble"),
-                                                  tr("peak memory"),
-                                                  tr("step to baseline")};
+    if (role == Qt::TextAlignmentRole) {
+        return alignment(section);
+    }
+    if (role != Qt::DisplayRole) {
+        return {};
+    }
+    const std::array<QString, column_count> names{tr("Run"),
+                                                  tr("Plan"),
+                                                  tr("Predicted step"),
+                                                  tr("Measured step"),
+                                                  tr("Error"),
+                                                  tr("Bubble"),
+                                                  tr("Peak memory"),
+                                                  tr("Step to baseline")};
     return names[static_cast<std::size_t>(section)];
 }
 
@@ -191,7 +200,7 @@ CompareRunsPanel::CompareRunsPanel(QWidget* parent)
     table_->setFrameShape(QFrame::NoFrame);
     table_->verticalHeader()->hide();
     table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-    table_->horizontalHeader()->setStretchLastSection(true);
+    table_->horizontalHeader()->setHighlightSections(false);
     connect(table_, &QTableView::activated, this, [this] { open_current(); });
     auto* const buttons = new QVBoxLayout;
     const auto add = [&](const QString& text, auto act) {

@@ -58,6 +58,7 @@ class RunListModel : public QAbstractTableModel {
     QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
 
   private:
+    static QVariant alignment(int column);
     QString text(const RunHeadline& run, int column) const;
     QString difference(const RunHeadline& run) const;
 

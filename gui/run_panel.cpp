@@ -90,6 +90,7 @@ void RunPanel::build_form() {
     folder_->setPlaceholderText(tr("runs/1"));
     log_->setAccessibleName(tr("What the training says"));
     log_->setReadOnly(true);
+    log_->setPlaceholderText(tr("What the training says will stand here."));
     log_->setMaximumBlockCount(most_log_lines);
     log_->setTabChangesFocus(true);
     auto* const form = new QGridLayout;

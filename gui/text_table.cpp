@@ -1,16 +1,19 @@
 #include "gui/text_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <QFont>
 #include <QHeaderView>
+#include <QScrollBar>
+#include <QSplitter>
 #include <QTreeView>
 
 namespace pipetwin::gui {
 
 namespace {
 
-constexpr int cell_padding = 14;
+constexpr const char* border_moved = "border_moved";  // property of a splitter
 
 }  // namespace
 
@@ -82,8 +85,36 @@ QTreeView* table_view(QAbstractItemModel* model, const QString& name, QWidget* p
     return view;
 }
 
-void set_column_width(QTreeView* view, int column, const QString& like) {
-    view->setColumnWidth(column, QFontMetrics(view->font()).horizontalAdvance(like) + cell_padding);
+int fit_columns(QTreeView* view) {
+    const QAbstractItemView* const items = view;
+    QHeaderView* const header = view->header();
+    int all = view->verticalScrollBar()->sizeHint().width();
+    for (int column = 0; column < header->count(); ++column) {
+        header->setSectionResizeMode(column, QHeaderView::Interactive);
+        const int width =
+            std::max(items->sizeHintForColumn(column), header->sectionSizeHint(column));
+        header->resizeSection(column, width);
+        all += width;
+    }
+    if (header->count() > 0) {
+        header->setSectionResizeMode(0, QHeaderView::Stretch);
+    }
+    return all;
+}
+
+QSplitter* splitter_of_lists(QWidget* parent) {
+    auto* const splitter = new QSplitter(parent);
+    splitter->setChildrenCollapsible(false);
+    QObject::connect(splitter, &QSplitter::splitterMoved, splitter, [splitter] {
+        splitter->setProperty(border_moved, true);
+    });
+    return splitter;
+}
+
+void share_room(QSplitter* splitter, const QList<int>& widths) {
+    if (!splitter->property(border_moved).toBool()) {
+        splitter->setSizes(widths);
+    }
 }
 
 }  // namespace pipetwin::gui

@@ -8,6 +8,7 @@
 
 #include "gui/twin.h"
 
+class QSplitter;
 class QTreeView;
 
 namespace pipetwin::gui {
@@ -45,7 +46,14 @@ class TextTable : public QAbstractTableModel {
 /// A list that shows a table, row by row.
 QTreeView* table_view(QAbstractItemModel* model, const QString& name, QWidget* parent);
 
-/// As wide as a text in the view's font, with room around it.
-void set_column_width(QTreeView* view, int column, const QString& like);
+/// Columns as wide as what is in them, headings too; the first takes what room is left. The width
+/// in pixels that the list needs to show all of it.
+int fit_columns(QTreeView* view);
+
+/// Lists beside each other.
+QSplitter* splitter_of_lists(QWidget* parent);
+
+/// Shares the room by the widths that are needed, unless somebody has moved a border.
+void share_room(QSplitter* splitter, const QList<int>& widths);
 
 }  // namespace pipetwin::gui

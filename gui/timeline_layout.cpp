@@ -67,10 +67,11 @@ int decimals_for(std::int64_t step, std::int64_t unit) {
 
 /// The gap between ranks stays wider than the strip between the rows of a rank, so that it is seen
 /// what belongs together.
-RowMetrics metrics_for(double row_height, bool memory) {
+RowMetrics metrics_for(double row_height, const ShownBands& bands) {
     return {.row_height = row_height,
             .strip_height = std::max(12.0, std::floor(0.3 * row_height)),
-            .memory_height = memory ? std::max(16.0, std::floor(0.6 * row_height)) : 0,
+            .memory_height = bands.memory ? std::max(16.0, std::floor(0.6 * row_height)) : 0,
+            .link_height = bands.links ? std::max(14.0, std::floor(0.4 * row_height)) : 0,
             .gap = std::max(14.0, std::floor(0.5 * row_height))};
 }
 
@@ -151,7 +152,7 @@ std::optional<int> RowLayout::rank_at(double y) const {
     for (const Row& row : rows) {
         look(row.rank, row.y + row.height);
     }
-    for (const auto* const bands : {&strips, &curves}) {
+    for (const auto* const bands : {&strips, &curves, &links}) {
         for (const Band& band : *bands) {
             look(band.rank, band.y + band.height);
         }
@@ -201,6 +202,9 @@ class RowStack {
         }
         if (metrics_.memory_height > 0 && !track.folded) {
             add_band(layout_.curves, track, metrics_.memory_height);
+        }
+        if (metrics_.link_height > 0 && !track.folded) {
+            add_band(layout_.links, track, metrics_.link_height);
         }
     }
 
@@ -254,16 +258,16 @@ RowLayout layout_rows(const Twin& twin,
 RowMetrics filling(const Twin& twin,
                    Mode mode,
                    const Tracks& tracks,
-                   bool memory,
+                   const ShownBands& bands,
                    double height,
                    const RowHeights& rows) {
     for (int row = rows.most; row > rows.least; --row) {
-        const RowMetrics metrics = metrics_for(row, memory);
+        const RowMetrics metrics = metrics_for(row, bands);
         if (layout_rows(twin, mode, tracks, metrics).height <= height) {
             return metrics;
         }
     }
-    return metrics_for(rows.least, memory);
+    return metrics_for(rows.least, bands);
 }
 
 }  // namespace pipetwin::gui

@@ -58,6 +58,7 @@ struct RowMetrics {
     double row_height = 24;
     double strip_height = 12;   ///< the error strip of a rank
     double memory_height = 24;  ///< its memory curve; 0: not shown
+    double link_height = 0;     ///< its links; 0: not shown
     double gap = 16;            ///< above each rank, and below the last
     double folded_height = 8;   ///< of the rows of a folded rank
 };
@@ -86,7 +87,7 @@ struct Row {
     bool folded = false;
 };
 
-/// A part of a rank's room that holds no actions: its error strip, its memory curve.
+/// A part of a rank's room that holds no actions: its error strip, its memory curve, its links.
 struct Band {
     int rank = 0;
     double y = 0;
@@ -97,6 +98,7 @@ struct RowLayout {
     std::vector<Row> rows;     ///< top to bottom
     std::vector<Band> strips;  ///< of errors; only where both sides are there
     std::vector<Band> curves;  ///< of memory
+    std::vector<Band> links;   ///< only where messages pass over some
     double height = 0;         ///< of all of it, gaps included
     double pinned_height = 0;  ///< down to here it stays when the rest is scrolled
 
@@ -112,7 +114,7 @@ struct RowLayout {
     double on_screen(double y, double scroll) const;
 };
 
-/// Rank after rank: predicted, errors, measured, memory. What is missing takes no room.
+/// Rank after rank: predicted, errors, measured, memory, links. What is missing takes no room.
 RowLayout layout_rows(const Twin& twin, Mode mode, const Tracks& tracks, const RowMetrics& metrics);
 
 /// How high a row may be.
@@ -121,12 +123,18 @@ struct RowHeights {
     int most = 72;
 };
 
-/// The metrics with which the rows fill `height` as far as their limits allow; strip, memory and
-/// gap grow with the rows.
+/// What there is beside the rows.
+struct ShownBands {
+    bool memory = true;
+    bool links = false;
+};
+
+/// The metrics with which the rows fill `height` as far as their limits allow; strip, memory, links
+/// and gap grow with the rows.
 RowMetrics filling(const Twin& twin,
                    Mode mode,
                    const Tracks& tracks,
-                   bool memory,
+                   const ShownBands& bands,
                    double height,
                    const RowHeights& rows);
 

@@ -112,6 +112,11 @@ class ScenePainter {
                 rows.paint_memory(curve);
             }
         }
+        for (const Band& links : scene_.layout.links) {
+            if (wanted(links.y, links.height, top, bottom, pinned)) {
+                rows.paint_links(links);
+            }
+        }
         paint_step_borders();
         paint_cursor_line();
         OverlayPainter(painter_, scene_).paint();
@@ -201,6 +206,11 @@ class ScenePainter {
         for (const Band& curve : scene_.layout.curves) {
             if (curve.rank == track.rank) {
                 paint_memory_label(track.rank, add(curve.y, curve.height));
+            }
+        }
+        for (const Band& links : scene_.layout.links) {
+            if (links.rank == track.rank) {
+                paint_name(QStringLiteral("links"), add(links.y, links.height));
             }
         }
         painter_.save();

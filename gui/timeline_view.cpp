@@ -111,6 +111,11 @@ void TimelineView::set_memory(bool shown) {
     relayout();
 }
 
+void TimelineView::set_links(bool shown) {
+    links_ = shown;
+    relayout();
+}
+
 void TimelineView::set_bubbles(bool shown) {
     scene_.overlay.bubbles = shown;
     viewport()->update();
@@ -410,8 +415,13 @@ void TimelineView::relayout() {
         const auto& predicted = scene_.run->predicted;
         const bool memory = memory_ && ((predicted && !predicted->memory.empty()) ||
                                         (measured && !measured->memory.empty()));
-        const RowMetrics rows =
-            filling(twin(), scene_.mode, scene_.tracks, memory, height, heights);
+        const bool links = links_ && linked_side(twin()).has_value();
+        const RowMetrics rows = filling(twin(),
+                                        scene_.mode,
+                                        scene_.tracks,
+                                        {.memory = memory, .links = links},
+                                        height,
+                                        heights);
         scene_.layout = layout_rows(twin(), scene_.mode, scene_.tracks, rows);
     } else {
         scene_.layout = {};

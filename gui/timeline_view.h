@@ -39,6 +39,8 @@ class TimelineView : public QAbstractScrollArea {
     void set_alignment(Alignment alignment);
     bool shows_memory() const { return memory_; }
     void set_memory(bool shown);
+    bool shows_links() const { return links_; }
+    void set_links(bool shown);
     bool shows_bubbles() const { return scene_.overlay.bubbles; }
     void set_bubbles(bool shown);
 
@@ -153,6 +155,7 @@ class TimelineView : public QAbstractScrollArea {
     std::optional<Drag> drag_;
     std::optional<QPoint> mouse_;
     bool memory_ = true;
+    bool links_ = false;
     /// Keep showing all of this when the window grows: until the user moves.
     std::optional<TimeRange> kept_in_sight_;
     std::vector<ViewTransform> back_;

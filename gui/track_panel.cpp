@@ -53,6 +53,11 @@ double TrackModel::utilisation(int rank) const {
     return 0;
 }
 
+QVariant TrackModel::alignment(int column) {
+    return QVariant::fromValue(Qt::AlignVCenter |
+                               (column == Utilisation ? Qt::AlignRight : Qt::AlignLeft));
+}
+
 QVariant TrackModel::data(const QModelIndex& index, int role) const {
     if (!is_there(index)) {
         return {};
@@ -67,7 +72,7 @@ QVariant TrackModel::data(const QModelIndex& index, int role) const {
             return role == Qt::DisplayRole ? tr("rank %1").arg(track.rank) : QVariant();
         case Utilisation:
             if (role == Qt::TextAlignmentRole) {
-                return QVariant(Qt::AlignRight | Qt::AlignVCenter);
+                return alignment(Utilisation);
             }
             return role == Qt::DisplayRole
                        ? tr("%1 %").arg(100 * utilisation(track.rank), 0, 'f', 1)
@@ -115,12 +120,17 @@ Qt::ItemFlags TrackModel::flags(const QModelIndex& index) const {
 }
 
 QVariant TrackModel::headerData(int section, Qt::Orientation orientation, int role) const {
-    if (orientation != Qt::Horizontal || role != Qt::DisplayRole || section < 0 ||
-        section >= column_count) {
+    if (orientation != Qt::Horizontal || section < 0 || section >= column_count) {
+        return {};
+    }
+    if (role == Qt::TextAlignmentRole) {
+        return alignment(section);
+    }
+    if (role != Qt::DisplayRole) {
         return {};
     }
     const std::array<QString, column_count> names{
-        tr("shown"), tr("utilisation"), tr("pinned"), tr("folded")};
+        tr("Shown"), tr("Utilisation"), tr("Pinned"), tr("Folded")};
     return names[static_cast<std::size_t>(section)];
 }
 
@@ -148,6 +158,8 @@ TrackPanel::TrackPanel(TimelineView* timeline, QWidget* parent)
     table_->verticalHeader()->hide();
     table_->setShowGrid(false);
     table_->setFrameShape(QFrame::NoFrame);
+    table_->horizontalHeader()->setHighlightSections(false);
+    table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
     table_->horizontalHeader()->setStretchLastSection(true);
     auto* const buttons = new QHBoxLayout;
     const auto add = [&](const QString& text, auto act) {

@@ -31,6 +31,7 @@ class TrackModel : public QAbstractTableModel {
 
   private:
     void follow();
+    static QVariant alignment(int column);
     bool is_there(const QModelIndex& index) const;
     double utilisation(int rank) const;
 

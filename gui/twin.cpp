@@ -166,6 +166,16 @@ Timeline StepRows::timeline() const {
     return timeline;
 }
 
+std::optional<Side> linked_side(const Twin& twin) {
+    for (const Side side : {Side::Measured, Side::Predicted}) {
+        const StepRows* const rows = twin.step(side, 0);
+        if (rows != nullptr && !rows->links.empty()) {
+            return side;
+        }
+    }
+    return std::nullopt;
+}
+
 bool Twin::has(Side side) const {
     return !(side == Side::Predicted ? predicted : measured).empty();
 }

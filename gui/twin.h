@@ -122,6 +122,10 @@ struct Twin {
     Duration length(int step) const;
 };
 
+/// The side that tells when messages pass over links: measured, else predicted; none where neither
+/// does.
+std::optional<Side> linked_side(const Twin& twin);
+
 /// The rows on the screen, rank by rank.
 std::vector<RowPlace> shown_rows(const Twin& twin, Mode mode);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <utility>
 
 #include <QComboBox>
@@ -10,6 +11,7 @@
 #include <QGridLayout>
 #include <QLabel>
 #include <QPushButton>
+#include <QScrollArea>
 #include <QScrollBar>
 #include <QSignalBlocker>
 #include <QSlider>
@@ -94,41 +96,49 @@ class WhatIfCommand : public QUndoCommand {
 };
 
 WhatIfPanel::WhatIfPanel(Selection*, QWidget* parent)
-    : QScrollArea(parent),
-      controller_(new SimulationController(this)),
-      undo_(new QUndoStack(this)) {
+    : QWidget(parent), controller_(new SimulationController(this)), undo_(new QUndoStack(this)) {
     setAccessibleName(tr("What if"));
-    setWidgetResizable(true);
-    setFrameShape(QFrame::NoFrame);
-    setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-    auto* const content = new QWidget(this);
-    auto* const column = new QVBoxLayout(content);
-    column->setContentsMargins(margin, margin, margin, margin);
-    column->setSpacing(margin);
-    controls_ = build_controls();
+    build_area();
     results_ = build_results();
-    sentence_ = line_of_text(content);
+    sentence_ = line_of_text(this);
     sentence_->setAccessibleName(tr("What-if"));
-    note_ = line_of_text(content);
+    note_ = line_of_text(this);
     note_->setForegroundRole(QPalette::PlaceholderText);
-    column->addWidget(controls_);
-    column->addWidget(sentence_);
-    column->addWidget(results_);
-    column->addWidget(note_);
+    // What a turn comes to is seen without scrolling, and does not move what is being turned.
+    auto* const column = new QVBoxLayout(this);
+    column->setContentsMargins(0, 0, 0, 0);
+    column->setSpacing(0);
+    column->addWidget(area_);
+    for (QWidget* const widget : std::initializer_list<QWidget*>{sentence_, results_, note_}) {
+        widget->setContentsMargins(margin, margin / 2, margin, margin / 2);
+        column->addWidget(widget);
+    }
     column->addStretch(1);
-    // Nothing of the controls may lie beyond the edge.
-    content->setMinimumWidth(controls_->minimumSizeHint().width() + 2 * margin);
-    setMinimumWidth(content->minimumWidth() + verticalScrollBar()->sizeHint().width());
-    setWidget(content);
     connect(controller_, &SimulationController::source_changed, this, &WhatIfPanel::take_source);
     connect(controller_, &SimulationController::simulated, this, &WhatIfPanel::show_result);
     show_run(nullptr);
 }
 
+/// As high as the controls where there is room; else they are scrolled.
+void WhatIfPanel::build_area() {
+    area_ = new QScrollArea(this);
+    area_->setWidgetResizable(true);
+    area_->setFrameShape(QFrame::NoFrame);
+    area_->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+    area_->setSizeAdjustPolicy(QAbstractScrollArea::AdjustToContents);
+    area_->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Maximum);
+    controls_ = build_controls();
+    // Nothing of the controls may lie beyond the edge.
+    controls_->setMinimumWidth(controls_->minimumSizeHint().width());
+    area_->setMinimumWidth(controls_->minimumWidth() +
+                           area_->verticalScrollBar()->sizeHint().width());
+    area_->setWidget(controls_);
+}
+
 QWidget* WhatIfPanel::build_controls() {
     auto* const controls = new QWidget(this);
     auto* const grid = new QGridLayout(controls);
-    grid->setContentsMargins(0, 0, 0, 0);
+    grid->setContentsMargins(margin, margin, margin, margin / 2);
     grid->setColumnStretch(slider_column, 1);
     stages_ = add_turn(grid, tr("&Stages (K)"), &WhatIf::stages);
     micro_batches_ = add_turn(grid, tr("&Micro-batches (M)"), &WhatIf::micro_batches);
@@ -365,7 +375,7 @@ void WhatIfPanel::set_colors(const Palette& palette) {
 void WhatIfPanel::take_source() {
     const bool usable = source() != nullptr && source()->why_not().empty();
     controls_->setEnabled(usable);
-    controls_->setVisible(usable);
+    area_->setVisible(usable);
     note_->setText(usable ? text_of(source()->note()) : QString());
     if (!usable) {
         say(source() == nullptr ? tr("There is no run.") : text_of(source()->why_not()));
@@ -477,6 +487,7 @@ void WhatIfPanel::show_settings() {
     balance_->setEnabled(settings_.partition.has_value());
     reset_->setEnabled(!(settings_ == source()->settings()));
     partition_->setVisible(ranges.has_partition);
+    area_->updateGeometry();
 }
 
 /// Of a balanced one the pieces are known when it has been planned.
@@ -548,22 +559,34 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
     samples_.change->setText(has_samples && before.samples_per_second
                                  ? change_text(*now.samples_per_second, *before.samples_per_second)
                                  : QString());
-    constexpr std::size_t most_ranks = 8;
-    QStringList peaks;
-    QStringList limits;
+    show_peaks(step);
+}
+
+/// Of the rank that needs most; all of them where the mouse rests.
+void WhatIfPanel::show_peaks(const WhatIfStep& step) {
+    constexpr std::size_t most_ranks = 32;
+    QStringList all;
     for (std::size_t rank = 0; rank < step.peaks.size() && rank < most_ranks; ++rank) {
-        peaks += tr("rank %1: %2").arg(rank).arg(text_of(format_bytes(step.peaks[rank])));
         const std::optional<Bytes> limit = step.plan.memory_limit(static_cast<int>(rank));
-        limits += limit ? tr("of %1").arg(text_of(format_bytes(*limit))) : QString();
+        all += tr("rank %1: %2").arg(rank).arg(text_of(format_bytes(step.peaks[rank]))) +
+               (limit ? tr(" of %1").arg(text_of(format_bytes(*limit))) : QString());
     }
     if (step.peaks.size() > most_ranks) {
-        const auto most = std::ranges::max_element(step.peaks);
-        peaks += tr("most, rank %1: %2")
-                     .arg(most - step.peaks.begin())
-                     .arg(text_of(format_bytes(*most)));
+        all += QStringLiteral("...");
     }
-    memory_.value->setText(peaks.isEmpty() ? tr("not known") : peaks.join(QLatin1Char('\n')));
-    memory_.change->setText(limits.join(QLatin1Char('\n')));
+    memory_.value->setToolTip(all.join(QLatin1Char('\n')));
+    if (step.peaks.empty()) {
+        memory_.value->setText(tr("not known"));
+        memory_.change->clear();
+        return;
+    }
+    const auto most = std::ranges::max_element(step.peaks);
+    memory_.value->setText(
+        tr("%1, rank %2").arg(text_of(format_bytes(*most))).arg(most - step.peaks.begin()));
+    const bool can_compare = own_ != nullptr && !own_->peaks.empty();
+    const Bytes before = can_compare ? std::ranges::max(own_->peaks) : *most;
+    memory_.change->setText(
+        change_text(static_cast<double>(most->count), static_cast<double>(before.count)));
 }
 
 }  // namespace pipetwin::gui

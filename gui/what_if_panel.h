@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include <QScrollArea>
+#include <QWidget>
 
 #include "gui/palette.h"
 #include "gui/selection.h"
@@ -14,6 +14,7 @@ class QDoubleSpinBox;
 class QGridLayout;
 class QLabel;
 class QPushButton;
+class QScrollArea;
 class QSlider;
 class QSpinBox;
 class QUndoStack;
@@ -24,7 +25,7 @@ class PartitionEditor;
 
 /// What can be turned, and what would come of it. Every change can be undone; the ones of one drag
 /// are one.
-class WhatIfPanel : public QScrollArea {
+class WhatIfPanel : public QWidget {
     Q_OBJECT
 
   public:
@@ -90,6 +91,7 @@ class WhatIfPanel : public QScrollArea {
                          Range range,
                          std::optional<double> WhatIf::*value);
     QComboBox* add_choice(QGridLayout* grid, const QString& name);
+    void build_area();
     QWidget* build_controls();
     void build_choices(QGridLayout* grid);
     void build_scale(QGridLayout* grid);
@@ -109,6 +111,7 @@ class WhatIfPanel : public QScrollArea {
     void show_partition();
     void show_result(const WhatIfResult& result);
     void show_step(const WhatIfStep& step);
+    void show_peaks(const WhatIfStep& step);
     void say(const QString& text);
 
     SimulationController* controller_;
@@ -120,6 +123,7 @@ class WhatIfPanel : public QScrollArea {
     int serial_ = 0;
     bool filling_ = false;  ///< the controls follow the settings, not the other way round
 
+    QScrollArea* area_ = nullptr;  ///< shows the controls
     QWidget* controls_ = nullptr;
     Turn stages_;
     Turn micro_batches_;

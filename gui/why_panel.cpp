@@ -8,6 +8,7 @@
 #include <QTreeView>
 #include <QVBoxLayout>
 
+#include "gui/text_table.h"
 #include "gui/wait_words.h"
 
 namespace pipetwin::gui {
@@ -137,10 +138,10 @@ QVariant WaitModel::data(const QModelIndex& index, int role) const {
         case Qt::DisplayRole:
             return text(index);
         case Qt::TextAlignmentRole:
-            return QVariant::fromValue(Qt::AlignVCenter |
-                                       (index.column() >= TimeColumn || index.column() == RankColumn
-                                            ? Qt::AlignRight
-                                            : Qt::AlignLeft));
+            return QVariant::fromValue(
+                Qt::AlignVCenter |
+                (index.column() == ActionColumn || index.column() == WhyColumn ? Qt::AlignLeft
+                                                                               : Qt::AlignRight));
         default:
             return {};
     }
@@ -221,8 +222,8 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
       selection_(selection),
       sentence_(new QLabel(this)),
       note_(new QLabel(this)),
-      view_(new QTreeView(this)),
-      model_(new WaitModel(this)) {
+      model_(new WaitModel(this)),
+      view_(table_view(model_, tr("What was waited for"), this)) {
     setAccessibleName(tr("Why waiting"));
     for (QLabel* const label : {sentence_, note_}) {
         label->setTextFormat(Qt::PlainText);
@@ -230,14 +231,7 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
         label->setTextInteractionFlags(Qt::TextSelectableByMouse);
     }
     note_->setForegroundRole(QPalette::PlaceholderText);
-    view_->setModel(model_);
-    view_->setAccessibleName(tr("What was waited for"));
-    view_->setRootIsDecorated(false);
-    view_->setUniformRowHeights(true);
-    view_->setAlternatingRowColors(true);
-    view_->setFrameShape(QFrame::NoFrame);
-    view_->header()->setStretchLastSection(false);
-    view_->header()->setSectionResizeMode(WaitModel::WhyColumn, QHeaderView::Stretch);
+    view_->header()->setStretchLastSection(true);
     const QFontMetrics metrics(view_->font());
     view_->setColumnWidth(WaitModel::ActionColumn, metrics.horizontalAdvance("888SEND_F888888"));
     view_->setColumnWidth(WaitModel::RankColumn, metrics.horizontalAdvance("Rank 8888"));

@@ -23,7 +23,7 @@ class WaitModel : public QAbstractTableModel {
   public:
     using QAbstractTableModel::QAbstractTableModel;
 
-    enum Column { ActionColumn, RankColumn, WhyColumn, TimeColumn, BeginColumn, column_count };
+    enum Column { ActionColumn, RankColumn, TimeColumn, BeginColumn, WhyColumn, column_count };
 
     void clear();
     void show_chain(const std::shared_ptr<const StepAnalysis>& analysis, const SpanRef& of);
@@ -93,8 +93,8 @@ class WhyPanel : public QWidget {
     Step pending_ = Step::None;  ///< to be done when the analysis is there
     QLabel* sentence_;
     QLabel* note_;
-    QTreeView* view_;
     WaitModel* model_;
+    QTreeView* view_;
 };
 
 }  // namespace pipetwin::gui

@@ -64,8 +64,13 @@ TEST_F(CriticalPathPanelTest, ShowsBothSidesAndTellsTheTimeline) {
     const auto* const model = view("Shares of the critical path")->model();
     EXPECT_EQ(model->columnCount(), 7);
     EXPECT_EQ(model->index(0, 0).data().toString(), "By kind");
-    EXPECT_THAT(said(), HasSubstr("predicted: "));
-    EXPECT_THAT(said(), HasSubstr("measured: "));
+    EXPECT_THAT(said(), HasSubstr("step: predicted "));
+    EXPECT_THAT(said(), HasSubstr("; measured "));
+    panel_.resize(1280, 150);
+    QApplication::processEvents();
+    for (const QTreeView* const list : panel_.findChildren<QTreeView*>()) {
+        expect_whole_columns(*list);
+    }
 }
 
 TEST_F(CriticalPathPanelTest, FollowsTheStepOfTheSelection) {

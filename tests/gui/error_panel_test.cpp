@@ -48,6 +48,15 @@ TEST_F(ErrorPanelTest, SaysWhichCostIsFurthestOffAndListsTheRest) {
     EXPECT_EQ(view("Errors by kind and stage")->model()->rowCount(), 9);  // F, B, OPT; 3 stages
 }
 
+TEST_F(ErrorPanelTest, ShowsAllOfItsListsInAWindowOf1280Pixels) {
+    const Palette palette = palette_of(Theme::Light);
+    panel_.setStyleSheet(style_sheet(palette));
+    panel_.resize(1280, 150);
+    show_run(jittered());
+    expect_whole_columns(*view("Errors by kind and stage"));
+    expect_whole_columns(*view("Actions furthest off"));
+}
+
 TEST_F(ErrorPanelTest, AClickOnAWorstActionGoesThere) {
     const auto run = jittered();
     show_run(run);

@@ -66,6 +66,39 @@ TEST(HeatMap, TheRangeIsThatOfTheCellsThatFit) {
     EXPECT_FALSE(heat_map(none, none.settings()).range(HeatValue::Bubble));
 }
 
+/// The profile knows 2 to 8 samples a micro-batch at most: of 32, not all can be in 1 to 3 or in
+/// more than 16.
+TEST(HeatMap, OfTheColumnsWithoutAnyPlanOneIsLeftAtEachEnd) {
+    Profile profile = weighted_profile({1, 1, 1, 1});
+    for (LayerCost& layer : profile.layers) {
+        std::erase_if(layer.samples,
+                      [](const LayerSample& sample) { return sample.micro_batch_size != 4; });
+    }
+    const WhatIfSource source(run_of(profile,
+                                     {"training.batch = 32",
+                                      "pipeline.stages = 2",
+                                      "pipeline.micro_batches = 8",
+                                      "pipeline.schedule = \"gpipe\"",
+                                      "cluster.link_gbps = 10"}));
+    const HeatMap map = heat_map(source, source.settings());
+    const auto has_plan = [&](std::size_t column) {
+        bool any = false;
+        for (std::size_t row = 0; row < map.stages.size(); ++row) {
+            any = any || map.at(row, column).has_plan();
+        }
+        return any;
+    };
+    ASSERT_GE(map.micro_batches.size(), 3U);
+    EXPECT_LT(map.micro_batches.size(), 32U);
+    EXPECT_EQ(map.cells.size(), map.stages.size() * map.micro_batches.size());
+    EXPECT_FALSE(has_plan(0));
+    EXPECT_FALSE(has_plan(map.micro_batches.size() - 1));
+    for (std::size_t column = 1; column + 1 < map.micro_batches.size(); ++column) {
+        EXPECT_TRUE(has_plan(column)) << map.micro_batches[column];
+    }
+    EXPECT_FALSE(map.at(0, 0).reason.empty());
+}
+
 TEST(HeatMap, AStoppedMapIsEmpty) {
     const WhatIfSource source(uneven_run("150 MB"));
     const std::atomic<bool> stop = true;

@@ -201,7 +201,7 @@ TEST_F(MainWindowTest, AcceptsADroppedFolder) {
     EXPECT_TRUE(visible_text(window_).contains("neither predicted.trace.json"));
 }
 
-TEST_F(MainWindowTest, BMEAndYChangeWhatIsShown) {
+TEST_F(MainWindowTest, BMYAndKChangeWhatIsShown) {
     show_canned();
     key(Qt::Key_B);
     EXPECT_TRUE(window_.timeline().shows_bubbles());
@@ -209,6 +209,8 @@ TEST_F(MainWindowTest, BMEAndYChangeWhatIsShown) {
     EXPECT_FALSE(window_.timeline().shows_bubbles());
     key(Qt::Key_Y);
     EXPECT_FALSE(window_.timeline().shows_memory());
+    key(Qt::Key_K);
+    EXPECT_TRUE(window_.timeline().shows_links());
     key(Qt::Key_M);
     EXPECT_EQ(window_.timeline().scene().overlay.marks.size(), 1U);
     QTest::keyClick(&window_, Qt::Key_M, Qt::ShiftModifier);

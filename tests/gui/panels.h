@@ -5,6 +5,7 @@
 #include <string>
 
 #include <QApplication>
+#include <QHeaderView>
 #include <QLabel>
 #include <QSignalSpy>
 #include <QTreeView>
@@ -35,6 +36,16 @@ inline QTreeView* list_of(const QWidget& panel, const char* name) {
         }
     }
     return nullptr;
+}
+
+// No heading and no text of `view` is cut off.
+inline void expect_whole_columns(const QTreeView& view) {
+    const QAbstractItemView& items = view;
+    for (int column = 0; column < view.header()->count(); ++column) {
+        const int width = view.header()->sectionSize(column);
+        EXPECT_GE(width, view.header()->sectionSizeHint(column)) << column;
+        EXPECT_GE(width, items.sizeHintForColumn(column)) << column;
+    }
 }
 
 // What the first label of `panel` says.

@@ -149,6 +149,21 @@ TEST(Rows, PredictedStandsAboveMeasuredWithTheStripBetween) {
     EXPECT_EQ(layout.height, 126);
 }
 
+TEST(Rows, LinksStandBelowTheMemoryOfTheirRank) {
+    const RunData run = canned_run();
+    Tracks tracks = tracks_of(2);
+    tracks[1].folded = true;
+    const RowLayout layout = layout_rows(run.twin,
+                                         Mode::Predicted,
+                                         tracks,
+                                         {.row_height = 20, .memory_height = 12, .link_height = 8});
+    ASSERT_EQ(layout.links.size(), 1U);
+    EXPECT_EQ(layout.links[0].rank, 0);
+    EXPECT_EQ(layout.links[0].y, layout.curves[0].y + 12);
+    EXPECT_EQ(layout.links[0].height, 8);
+    EXPECT_EQ(layout.rank_at(layout.links[0].y + 4), 0);
+}
+
 TEST(Rows, OneSideNeedsNoStrip) {
     const RunData run = canned_run();
     for (const Mode mode : {Mode::Predicted, Mode::Measured}) {
@@ -166,8 +181,12 @@ TEST(Rows, NothingTakesNoRoom) {
 TEST(Rows, FillTheHeightBetweenTheirLimits) {
     const RunData run = canned_run({.ranks = 4});
     for (const double height : {50.0, 300.0, 500.0, 5000.0}) {
-        const RowMetrics metrics =
-            filling(run.twin, Mode::Both, tracks_of(4), false, height, {.least = 20, .most = 60});
+        const RowMetrics metrics = filling(run.twin,
+                                           Mode::Both,
+                                           tracks_of(4),
+                                           {.memory = false},
+                                           height,
+                                           {.least = 20, .most = 60});
         EXPECT_GE(metrics.row_height, 20);
         EXPECT_LE(metrics.row_height, 60);
         if (metrics.row_height > 20) {

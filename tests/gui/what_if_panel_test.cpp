@@ -69,6 +69,21 @@ class WhatIfPanelTest : public testing::Test {
     std::vector<std::shared_ptr<const RunData>> drawn;
 };
 
+/// The controls are scrolled instead.
+TEST_F(WhatIfPanelTest, WhatComesOfItIsSeenInALowWindow) {
+    panel.resize(panel.minimumSizeHint().width(), 340);
+    panel.show();
+    show(panel_run());
+    QApplication::processEvents();
+    for (const char* const name : {"Step", "Bubble (total)", "Samples/s", "Peak memory"}) {
+        const QLabel* const value = named<QLabel>(name);
+        ASSERT_NE(value, nullptr);
+        EXPECT_TRUE(value->isVisible()) << name;
+        EXPECT_TRUE(panel.rect().contains(QRect(value->mapTo(&panel, QPoint(0, 0)), value->size())))
+            << name;
+    }
+}
+
 TEST_F(WhatIfPanelTest, BeginsWithTheSettingsOfTheRunAndDrawsNothingAnew) {
     show(panel_run());
     EXPECT_EQ(named<QSpinBox>("Stages (K)")->value(), 2);
