@@ -35,9 +35,13 @@ struct Piece {
 /// Sums up the pieces of one pixel column that are too short to be seen alone.
 class Column {
   public:
-    explicit Column(int x) : x_(x) {}
-
     int x() const { return x_; }
+
+    void restart(int x) {
+        x_ = x;
+        of_part_.fill(0);
+        longest_ = 0;
+    }
 
     void add(const Piece& piece, double pixels) {
         of_part_[part_of_piece(piece)] += pixels;
@@ -68,7 +72,7 @@ class Column {
         return is_compute(piece.op) ? static_cast<std::size_t>(part_of(piece.op)) : compute_parts;
     }
 
-    int x_;
+    int x_ = -1;
     std::array<double, compute_parts + 1> of_part_{};
     double longest_ = 0;
     int longest_cell_ = 0;
@@ -127,7 +131,7 @@ class BoxBuilder {
         }
         if (x != column_.x()) {
             flush();
-            column_ = Column(x);
+            column_.restart(x);
         }
         column_.add(piece, pixels);
     }
@@ -144,11 +148,10 @@ class BoxBuilder {
         if (!column_.empty()) {
             append_alike(coalesced_, column_.box());
         }
-        column_ = Column(-1);
     }
 
     int width_;
-    Column column_{-1};
+    Column column_;
     std::vector<Box>& coalesced_;
     std::vector<Box> whole_;
 };
@@ -171,6 +174,25 @@ constexpr int crowd = 16;
 bool is_crowd(const CellRange& cells, int width) {
     return cells.last - cells.first > crowd * width;
 }
+
+/// Many cells to a pixel, though no crowd.
+bool is_dense(const CellRange& cells, int width) {
+    return cells.last - cells.first > 2 * width;
+}
+
+/// ViewTransform::x_of without its division, which takes as long as all else about a piece; what it
+/// rounds better is not seen where rows are dense.
+class NearlyPlaced {
+  public:
+    explicit NearlyPlaced(const ViewTransform& view)
+        : origin_(view.origin), pixels_per_ns_(1 / view.ns_per_pixel) {}
+
+    double operator()(Duration time) const { return count(time - origin_) * pixels_per_ns_; }
+
+  private:
+    Duration origin_;
+    double pixels_per_ns_;
+};
 
 /// The pixels that a row has something in, of those between 0 and `width`.
 struct PixelRange {
@@ -251,13 +273,23 @@ void boxes_of(const RowIndex& row, const ViewTransform& view, int width, std::ve
         return;
     }
     BoxBuilder builder(width, boxes);
-    for (int cell = cells.first; cell < cells.last; ++cell) {
-        const Op op = row.op(cell);
-        const double ready = view.x_of(row.ready(cell));
-        if (row.waits(cell)) {
-            builder.add({BoxKind::Wait, op, cell, view.x_of(row.begin(cell)), ready});
+    const auto add_cells = [&](const auto& x_of) {
+        for (int cell = cells.first; cell < cells.last; ++cell) {
+            if (!row.takes_time(cell)) {
+                continue;
+            }
+            const Op op = row.op(cell);
+            const double ready = x_of(row.ready(cell));
+            if (row.waits(cell)) {
+                builder.add({BoxKind::Wait, op, cell, x_of(row.begin(cell)), ready});
+            }
+            builder.add({BoxKind::Action, op, cell, ready, x_of(row.end(cell))});
         }
-        builder.add({BoxKind::Action, op, cell, ready, view.x_of(row.end(cell))});
+    };
+    if (is_dense(cells, width)) {
+        add_cells(NearlyPlaced(view));
+    } else {
+        add_cells([&view](Duration time) { return view.x_of(time); });
     }
     builder.finish();
 }
@@ -291,28 +323,25 @@ void add_crowded_error_bars(const RowIndex& predicted,
     }
 }
 
-}  // namespace
-
-void error_bars_of(const RowIndex& predicted,
-                   const RowIndex& measured,
-                   const ViewTransform& view,
-                   int width,
-                   std::span<const int> twins,
-                   std::vector<ErrorBar>& bars) {
-    bars.clear();
+/// A bar for every action, or for those that begin in one pixel.
+template <class Place>
+void add_error_bars(const RowIndex& predicted,
+                    const RowIndex& measured,
+                    const Place& x_of,
+                    const CellRange& cells,
+                    int width,
+                    std::span<const int> twins,
+                    std::vector<ErrorBar>& bars) {
     const auto to_pixel = [&](Duration time) {
-        return rounded(std::clamp(view.x_of(time), -1.0, width + 1.0));
+        return rounded(std::clamp(x_of(time), -1.0, width + 1.0));
     };
-    const CellRange cells = in_sight(measured, view, 0, width);
-    const PixelRange pixels = pixels_of(measured, cells, view, width);
-    const bool has_slots =
-        measured.slot_count() > 0 && count(measured.slot_length()) < view.ns_per_pixel;
-    if (is_crowd(cells, pixels.width()) && has_slots && twins.empty()) {
-        add_crowded_error_bars(predicted, measured, view, pixels, bars);
-        return;
-    }
     Duration expected{0};  // of all actions in the last bar
     Duration length{0};
+    const auto finish_bar = [&] {
+        if (length > Duration{0}) {
+            bars.back().error = count(expected - length) / count(length);
+        }
+    };
     for (int cell = cells.first; cell < cells.last; ++cell) {
         const int twin = twins.empty() ? cell : twins[static_cast<std::size_t>(cell)];
         if (!is_compute(measured.op(cell)) || twin < 0) {
@@ -322,13 +351,37 @@ void error_bars_of(const RowIndex& predicted,
         const Duration end = measured.end(cell);
         const int x = to_pixel(begin);
         if (bars.empty() || bars.back().x != x) {
+            finish_bar();
             bars.push_back({.x = x, .width = 1, .error = 0});
             expected = length = Duration{0};
         }
         expected += predicted.end(twin) - predicted.begin(twin);
         length += end - begin;
         bars.back().width = std::max(1, to_pixel(end) - x);
-        bars.back().error = length > Duration{0} ? count(expected - length) / count(length) : 0;
+    }
+    finish_bar();
+}
+
+}  // namespace
+
+void error_bars_of(const RowIndex& predicted,
+                   const RowIndex& measured,
+                   const ViewTransform& view,
+                   int width,
+                   std::span<const int> twins,
+                   std::vector<ErrorBar>& bars) {
+    bars.clear();
+    const CellRange cells = in_sight(measured, view, 0, width);
+    const PixelRange pixels = pixels_of(measured, cells, view, width);
+    const bool has_slots =
+        measured.slot_count() > 0 && count(measured.slot_length()) < view.ns_per_pixel;
+    if (is_crowd(cells, pixels.width()) && has_slots && twins.empty()) {
+        add_crowded_error_bars(predicted, measured, view, pixels, bars);
+    } else if (is_dense(cells, width)) {
+        add_error_bars(predicted, measured, NearlyPlaced(view), cells, width, twins, bars);
+    } else {
+        const auto x_of = [&view](Duration time) { return view.x_of(time); };
+        add_error_bars(predicted, measured, x_of, cells, width, twins, bars);
     }
 }
 
