@@ -61,6 +61,14 @@ QLabel* line_of_text(QWidget* parent) {
     return label;
 }
 
+/// Asks for room for all that it shows; a QScrollArea never asks for more than 24 lines.
+class WholeArea : public QScrollArea {
+  public:
+    using QScrollArea::QScrollArea;
+
+    QSize sizeHint() const override { return widget()->sizeHint(); }
+};
+
 constexpr std::array recompute_modes{Recompute::None, Recompute::Always, Recompute::ExceptLast};
 
 }  // namespace
@@ -121,11 +129,10 @@ WhatIfPanel::WhatIfPanel(Selection*, QWidget* parent)
 
 /// As high as the controls where there is room; else they are scrolled.
 void WhatIfPanel::build_area() {
-    area_ = new QScrollArea(this);
+    area_ = new WholeArea(this);
     area_->setWidgetResizable(true);
     area_->setFrameShape(QFrame::NoFrame);
     area_->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-    area_->setSizeAdjustPolicy(QAbstractScrollArea::AdjustToContents);
     area_->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Maximum);
     controls_ = build_controls();
     // Nothing of the controls may lie beyond the edge.
@@ -487,7 +494,6 @@ void WhatIfPanel::show_settings() {
     balance_->setEnabled(settings_.partition.has_value());
     reset_->setEnabled(!(settings_ == source()->settings()));
     partition_->setVisible(ranges.has_partition);
-    area_->updateGeometry();
 }
 
 /// Of a balanced one the pieces are known when it has been planned.
@@ -500,6 +506,8 @@ void WhatIfPanel::show_partition() {
         partition_->show_partition(source()->layer_times(settings_), pieces);
     }
     partition_text_->setText(partition_->summary());
+    controls_->layout()->activate();
+    area_->updateGeometry();
 }
 
 void WhatIfPanel::say(const QString& text) {
