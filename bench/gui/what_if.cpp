@@ -1,10 +1,11 @@
 // How long a what-if takes from the slider to the run that is drawn, and a heat map.
 //
-//   build/release/bench/gui_what_if [repetitions]
+//   build/release/bench/gui_what_if [repetitions] [part of the name of what is measured]
 //
 // Processor time, medians of the repetitions, and what that is of the bar. A run is all that is
-// drawn and said of a what-if: rows, memory and figures. The bar holds with painting, which is not
-// in it. What the other panels say of waits and of the critical path comes after it, from a worker.
+// drawn and said of a what-if: rows, memory and figures; to the frame, with the timeline painted at
+// 1920 x 1080. What the other panels say of waits and of the critical path comes after it, from a
+// worker.
 #include "bench/clocks.h"
 
 #include <algorithm>
@@ -15,12 +16,16 @@
 #include <string>
 #include <vector>
 
+#include <QGuiApplication>
+#include <QImage>
+#include <QPainter>
 #include <fmt/format.h>
 
 #include "core/error.h"
 #include "gui/heat_map.h"
 #include "gui/simulation_controller.h"
 #include "gui/step_analysis.h"
+#include "gui/timeline_painter.h"
 #include "sim/simulate.h"
 
 namespace {
@@ -74,13 +79,38 @@ std::shared_ptr<const gui::RunData> run_of(const gui::WhatIfSource& source,
     return result.run;
 }
 
+/// The whole step, with as many ranks as possible in sight.
+void paint(const gui::RunData& run, QImage& image) {
+    gui::TimelineScene scene;
+    scene.run = &run;
+    scene.palette = gui::palette_of(gui::Theme::Light);
+    scene.tracks = gui::tracks_of(run.twin.rank_count());
+    scene.places = gui::StepPlaces(run.twin, scene.alignment);
+    scene.size = image.size();
+    scene.label_width = gui::label_width_for(run, QGuiApplication::font());
+    scene.ruler_height = gui::ruler_height_for(&run, QGuiApplication::font());
+    const gui::RowMetrics metrics = gui::filling(run.twin, scene.mode, scene.tracks, {}, 1, {});
+    scene.layout = gui::layout_rows(run.twin, scene.mode, scene.tracks, metrics);
+    scene.view = gui::fitted(Duration{0}, scene.places.length(), scene.time_width());
+    QPainter painter(&image);
+    gui::paint_timeline(painter, scene);
+}
+
+struct Wanted {
+    int repetitions = 11;
+    std::string name;  ///< a part of it
+};
+
 void print(const std::string& what,
            std::optional<double> bar,
-           int repetitions,
+           const Wanted& wanted,
            const std::function<void(int)>& once) {
+    if (what.find(wanted.name) == std::string::npos) {
+        return;
+    }
     std::vector<double> seconds;
     once(0);  // memory is touched for the first time
-    for (int repetition = 1; repetition <= repetitions; ++repetition) {
+    for (int repetition = 1; repetition <= wanted.repetitions; ++repetition) {
         const double begin = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
         once(repetition);
         seconds.push_back(seconds_of(CLOCK_PROCESS_CPUTIME_ID) - begin);
@@ -97,7 +127,7 @@ void print(const std::string& what,
         bar ? fmt::format(", {:.2f} of the bar of {:.0f} ms", median / *bar, 1e3 * *bar) : "");
 }
 
-void print_all(int repetitions) {
+void print_all(const Wanted& wanted) {
     constexpr double frame = 0.016;
     constexpr double map = 0.050;
     for (const auto& [stages, micro_batches] : {std::pair(8, 32), {16, 128}, {64, 1024}}) {
@@ -108,22 +138,26 @@ void print_all(int repetitions) {
             settings.latency_us = 1 + repetition;
             return settings;
         };
-        print("slider of a latency to run, " + size, frame, repetitions, [&](int repetition) {
+        print("slider of a latency to run, " + size, std::nullopt, wanted, [&](int repetition) {
             run_of(source, latency_of(repetition));
         });
-        print("slider of M to run, " + size, frame, repetitions, [&](int repetition) {
+        print("slider of M to run, " + size, std::nullopt, wanted, [&](int repetition) {
             gui::WhatIf settings = source.settings();
             settings.micro_batches -= 1 + repetition % 4;
             run_of(source, settings);
         });
-        print("slider to all panels, " + size, std::nullopt, repetitions, [&](int repetition) {
+        QImage image(1920, 1080, QImage::Format_ARGB32_Premultiplied);
+        print("slider to frame, " + size, frame, wanted, [&](int repetition) {
+            paint(*run_of(source, latency_of(repetition)), image);
+        });
+        print("slider to all panels, " + size, std::nullopt, wanted, [&](int repetition) {
             const auto run = run_of(source, latency_of(repetition));
             const gui::StepAnalysis analysis(run, gui::Side::Predicted, 0);
             PIPETWIN_EXPECT(analysis.has_causes(), analysis.note());
         });
     }
     const gui::WhatIfSource source = source_of(16, 32, 32);
-    print("heat map, 16 x 32", map, repetitions, [&](int) {
+    print("heat map, 16 x 32", map, wanted, [&](int) {
         const gui::HeatMap cells = gui::heat_map(source, source.settings());
         PIPETWIN_EXPECT(cells.cells.size() == std::size_t{16} * 32, "the map is 16 x 32");
     });
@@ -133,7 +167,9 @@ void print_all(int repetitions) {
 
 int main(int argc, char** argv) {
     try {
-        print_all(std::max(1, argc > 1 ? std::atoi(argv[1]) : 11));
+        const QGuiApplication application(argc, argv);
+        print_all({.repetitions = std::max(1, argc > 1 ? std::atoi(argv[1]) : 11),
+                   .name = argc > 2 ? argv[2] : ""});
     } catch (const std::exception& error) {
         fmt::print(stderr, "error: {}\n", error.what());
         return 1;
