@@ -52,6 +52,10 @@ constexpr bool is_send(Op op) {
 constexpr bool is_receive(Op op) {
     return op == Op::RecvForward || op == Op::RecvBackward;
 }
+/// What an evaluation does of a row.
+constexpr bool is_of_forward(Op op) {
+    return op == Op::Forward || op == Op::SendForward || op == Op::RecvForward;
+}
 /// False for REDUCE_GRAD, UNSHARD, RESHARD, NORM and OPT.
 constexpr bool has_micro_batch(Op op) {
     return op < Op::ReduceGradient;

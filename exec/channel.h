@@ -46,6 +46,13 @@ class Channel {
     /// Blocks until a message is there and available. Throws ChannelClosed.
     virtual Received receive() = 0;
 
+    /// Where the receiver is to have the next message of which nothing was said yet. Only between
+    /// processes: messages arrive there while the receiver does something else.
+    virtual void expect(Tensor place);
+
+    /// Returns when nobody reads what was sent any more, where the sender still has it.
+    virtual void settle() {}
+
     /// One end stops. Ends a blocked send and every later one with ChannelClosed; a receiver still
     /// gets what was sent before, then ChannelClosed. Any thread, any number of times.
     virtual void close() = 0;

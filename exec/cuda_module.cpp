@@ -1,7 +1,5 @@
 #include "exec/cuda_module.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -17,6 +15,7 @@
 #include "core/error.h"
 #include "exec/cuda/module.h"
 #include "exec/device_failure.h"
+#include "exec/run_time_module.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -30,37 +29,6 @@ constexpr const char* module_file = "pipetwin_cuda.so";
 constexpr int no_error = 0;
 constexpr int insufficient_driver = 35;
 constexpr int no_device = 100;
-
-std::vector<fs::path> module_folders() {
-    std::vector<fs::path> folders;
-    // Read before any worker starts, and nothing in the program sets it.
-    if (const char* path = std::getenv("PIPETWIN_MODULE_PATH")) {  // NOLINT(concurrency-mt-unsafe)
-        std::istringstream entries(path);
-        for (std::string folder; std::getline(entries, folder, ':');) {
-            if (!folder.empty()) {
-                folders.emplace_back(folder);
-            }
-        }
-    }
-    std::error_code error;
-    const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-    if (!error) {
-        const fs::path folder = executable.parent_path();
-        folders.push_back(folder);
-        folders.push_back(folder.parent_path() / "lib" / "pipetwin");
-    }
-    return folders;
-}
-
-std::optional<fs::path> find_module() {
-    for (const fs::path& folder : module_folders()) {
-        std::error_code error;
-        if (fs::is_regular_file(folder / module_file, error)) {
-            return folder / module_file;
-        }
-    }
-    return std::nullopt;
-}
 
 std::string not_found() {
     return fmt::format("no {} beside the program or in PIPETWIN_MODULE_PATH", module_file);
@@ -80,37 +48,16 @@ struct Module {
     decltype(&pipetwin_cuda_measure) measure = nullptr;
 };
 
-std::string loader_message() {
-    const char* text = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it per thread
-    return text == nullptr ? "unknown loader error" : text;
-}
-
-template <class Function>
-void look_up(void* library, const char* name, Function& function) {
-    // POSIX guarantees that the address of a function fits into void* and back.
-    function = reinterpret_cast<Function>(dlsym(library, name));
-    if (function == nullptr) {
-        throw std::runtime_error(loader_message());
-    }
-}
-
 /// Throws std::runtime_error with the loader's message.
 Module load_module(const fs::path& file) {
     // Streams that share one of the default's eight queues wait for each other, whatever parts of
     // the GPU they belong to. Read when CUDA starts.
     // NOLINTNEXTLINE(concurrency-mt-unsafe): before there are threads
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-        throw std::runtime_error(loader_message());
-    }
+    void* const library = load_library(file);
     Module module;
     look_up(library, "pipetwin_cuda_interface_version", module.interface_version);
-    const int version = module.interface_version();
-    if (version != pipetwin_cuda_interface) {
-        throw std::runtime_error(file.string() + ": interface version " + std::to_string(version) +
-                                 ", this program needs " + std::to_string(pipetwin_cuda_interface));
-    }
+    expect_interface(file, module.interface_version(), pipetwin_cuda_interface);
     look_up(library, "pipetwin_cuda_versions", module.versions);
     look_up(library, "pipetwin_cuda_device_count", module.device_count);
     look_up(library, "pipetwin_cuda_describe", module.describe);
@@ -176,7 +123,7 @@ void probe_devices(const Module& module, CudaProbe& probe) {
 
 CudaProbe probe_cuda() {
     CudaProbe probe;
-    const std::optional<fs::path> file = find_module();
+    const std::optional<fs::path> file = find_module(module_file);
     if (!file) {
         probe.detail = not_found();
         return probe;
@@ -245,7 +192,7 @@ Error unavailable(const DeviceFailure& failure) {
 
 CudaMemory cuda_memory(int device) {
     require_cuda(device);
-    const Module module = load_module(find_module().value());
+    const Module module = load_module(find_module(module_file).value());
     CudaMemory memory;
     const int error = module.memory(device, &memory.free.count, &memory.total.count);
     if (error != no_error) {
@@ -259,7 +206,7 @@ CudaMemory cuda_memory(int device) {
 
 CudaRates measure_cuda(int device, const CudaRateSizes& sizes) {
     require_cuda(device);
-    const Module module = load_module(find_module().value());
+    const Module module = load_module(find_module(module_file).value());
     const PipetwinCudaSizes wanted{
         .matrix = sizes.matrix, .copy_bytes = sizes.copy.count, .repeats = sizes.repeats};
     PipetwinCudaRates rates{};
@@ -281,7 +228,7 @@ void require_cuda(int device) {
 
 std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request) {
     require_cuda(request.device);
-    const Module module = load_module(find_module().value());
+    const Module module = load_module(find_module(module_file).value());
     const PipetwinCudaRequest wanted{
         .device = request.device,
         .gpus = request.gpus,
@@ -305,7 +252,7 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
 }
 
 std::vector<CudaCheck> self_test_cuda(int device) {
-    const std::optional<fs::path> file = find_module();
+    const std::optional<fs::path> file = find_module(module_file);
     if (!file) {
         return {{.name = "load module", .passed = false, .detail = not_found()}};
     }

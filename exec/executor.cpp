@@ -46,22 +46,18 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
 }
 
-/// All that an evaluation does of a row.
-bool is_of_forward(Op op) {
-    return op == Op::Forward || op == Op::SendForward || op == Op::RecvForward;
-}
-
-/// One for each rank.
+/// One for each rank; of those that other processes have, none.
 std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
                                                   const ExecutorOptions& options) {
     if (options.backend == Backend::Cuda) {
         return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
     }
-    std::vector<std::unique_ptr<Device>> devices;
-    for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        devices.push_back(options.make_device                 ? options.make_device(rank)
-                          : options.backend == Backend::Paced ? make_paced_device()
-                                                              : make_cpu_device());
+    std::vector<std::unique_ptr<Device>> devices(static_cast<std::size_t>(plan.rank_count()));
+    for (const int rank : ranks_here(plan, options)) {
+        devices[static_cast<std::size_t>(rank)] = options.make_device ? options.make_device(rank)
+                                                  : options.backend == Backend::Paced
+                                                      ? make_paced_device()
+                                                      : make_cpu_device();
     }
     return devices;
 }
@@ -74,25 +70,29 @@ Executor::Impl::Impl(Plan plan_to_walk,
     : plan(std::move(plan_to_walk)),
       model(trained_model),
       options(std::move(executor_options)),
-      at(static_cast<std::size_t>(plan.rank_count())),
-      cells(at.size()),
-      all_ready(plan.rank_count(), BeginTogether{this}),
+      here(ranks_here(plan, options)),
+      workers(static_cast<std::size_t>(plan.rank_count())),
+      at(workers.size()),
+      cells(workers.size()),
+      all_ready(std::ssize(here), BeginTogether{this}),
       watchdog(plan, options.hang_limits),
-      crew(at.size()) {
+      crew(here.size()) {
     refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
-    const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
-    const bool own_core = options.backend != Backend::Paced &&
-                          static_cast<std::size_t>(plan.rank_count()) <= cores.size();
+    // The processes of one machine were given their cores by whoever started them.
+    const std::vector<int> cores =
+        options.cores.empty() && options.world == nullptr ? allowed_cores() : options.cores;
+    const bool own_core = options.backend != Backend::Paced && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
     connect();
     const Worker::Settings settings{.options = &options,
                                     .cores = own_core ? cores : std::vector<int>{}};
     std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options);
-    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+    for (const int rank : here) {
         add_worker(rank, std::move(devices[static_cast<std::size_t>(rank)]), settings);
     }
     connect_memories();
     connect_twins();
+    connect_replicas();
     plan_memory();
     order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
 }
@@ -101,8 +101,8 @@ void Executor::Impl::add_worker(int rank,
                                 std::unique_ptr<Device> device,
                                 const Worker::Settings& settings) {
     try {
-        workers.push_back(
-            std::make_unique<Worker>(plan, model, rank, edges, std::move(device), settings));
+        workers[static_cast<std::size_t>(rank)] =
+            std::make_unique<Worker>(plan, model, rank, edges, std::move(device), settings);
     } catch (const Error& error) {
         throw error.at(fmt::format("rank {}, setting up its stages", rank));
     }
@@ -110,28 +110,46 @@ void Executor::Impl::add_worker(int rank,
 
 void Executor::Impl::connect() {
     std::ptrdiff_t norms = 0;
-    for (const auto& row : plan->schedule.ranks) {
-        norms += std::ranges::count(row, Op::GradientNorm, &Action::op);
+    for (const int rank : here) {
+        norms += std::ranges::count(
+            plan->schedule.ranks[static_cast<std::size_t>(rank)], Op::GradientNorm, &Action::op);
     }
     if (norms > 0) {
         edges.norm = std::make_unique<GradientNorm>(
             static_cast<int>(norms), piece_count(plan->schedule), spin);
+        if (options.world != nullptr) {
+            edges.norm->exchange_with(
+                [this](GradientNorm::Squares& squares) { exchange_squares(squares); });
+        }
     }
     for (std::size_t boundary = 0; boundary + 1 < plan->schedule.rank_of_stage.size(); ++boundary) {
         for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
             Edge& edge = direction->emplace_back();
             edge.link = plan->links[boundary];
             if (exchanges(plan->schedule, static_cast<int>(boundary))) {
-                edge.channel = make_local_channel(plan->channel_capacity, spin);
+                const int stage = static_cast<int>(boundary);
+                connect(edge,
+                        direction == &edges.forward ? stage : stage + 1,
+                        direction == &edges.forward ? stage + 1 : stage);
             }
         }
+    }
+}
+
+/// Two ranks of this process, or one of them with one of another. Edges between others stay empty.
+void Executor::Impl::connect(Edge& edge, int sender, int receiver) {
+    if (is_here(sender) && is_here(receiver)) {
+        edge.channel = make_local_channel(plan->channel_capacity, spin);
+    } else if (is_here(sender) || is_here(receiver)) {
+        edge.is_remote = true;
+        edge.channel = open_remote(sender, receiver, 0, plan->channel_capacity);
     }
 }
 
 /// Between ranks whose devices have memories of their own, messages are copied.
 void Executor::Impl::connect_memories() {
     for (int stage = 0; stage + 1 < plan.stage_count(); ++stage) {
-        if (!share_memory(stage, stage + 1)) {
+        if (is_here(stage) && is_here(stage + 1) && !share_memory(stage, stage + 1)) {
             const auto boundary = static_cast<std::size_t>(stage);
             edges.forward[boundary].room = &worker_of(stage + 1).room();
             edges.backward[boundary].room = &worker_of(stage).room();
@@ -144,7 +162,14 @@ void Executor::Impl::connect_memories() {
 void Executor::Impl::connect_twins() {
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         Reduction& reduction = edges.reductions.emplace_back();
-        if (const auto other = gradient_source(plan->schedule, stage)) {
+        const auto other = gradient_source(plan->schedule, stage);
+        if (!other || (!is_here(stage) && !is_here(*other))) {
+            continue;
+        }
+        if (!is_here(stage) || !is_here(*other)) {
+            reduction.is_remote = true;
+            reduction.channel = open_remote(stage, *other, plan.stage_count() * plan.stage_count());
+        } else {
             reduction.channel = make_local_channel(1, spin);
             reduction.receiver = &worker_of(*other).stage(*other);
             if (!share_memory(stage, *other)) {
@@ -153,6 +178,32 @@ void Executor::Impl::connect_twins() {
             }
             reduction.link = plan->reductions[static_cast<std::size_t>(stage)];
         }
+    }
+}
+
+/// Between the replicas: [stage] with a channel to and from each other.
+void Executor::Impl::connect_replicas() {
+    const int replicas = plan->replicas;
+    if (replicas == 1) {
+        return;
+    }
+    edges.sums.resize(static_cast<std::size_t>(plan.stage_count()));
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        if (!is_here(stage)) {
+            continue;
+        }
+        std::vector<ReplicaSum::Peer> peers(static_cast<std::size_t>(replicas));
+        for (int other = 0; other < replicas; ++other) {
+            if (other != replica()) {
+                peers[static_cast<std::size_t>(other)] = replica_peer(stage, other);
+            }
+        }
+        std::vector<Tensor*> gradients;
+        for (Parameter* const parameter : worker_of(stage).stage(stage).parameters()) {
+            gradients.push_back(&parameter->gradient);
+        }
+        edges.sums[static_cast<std::size_t>(stage)] = std::make_unique<ReplicaSum>(
+            worker_of(stage).device(), std::move(gradients), std::move(peers), replica());
     }
 }
 
@@ -171,7 +222,7 @@ void Executor::Impl::walk_rows() {
     }
     failures.clear();
     watchdog.begin_step(Clock::now());
-    crew.send([this](std::size_t rank) { work(rank); });
+    crew.send([this](std::size_t index) { work(static_cast<std::size_t>(here[index])); });
     while (!crew.wait(watchdog.interval())) {
         std::ranges::transform(
             at, cells.begin(), [](const Place& place) { return place.cell.load(); });
@@ -187,12 +238,16 @@ void Executor::Impl::walk_rows() {
 void Executor::Impl::work(std::size_t rank) {
     Worker& worker = *workers[rank];
     try {
-        worker.prepare(input.evaluation);
+        worker.prepare(input);
     } catch (...) {
         failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
     }
     at[rank].cell = prepared;
-    all_ready.arrive_and_wait();
+    if (options.world != nullptr) {
+        agree_on_start();
+    } else {
+        all_ready.arrive_and_wait();
+    }
     worker.start(start);
     if (!walk_row(rank)) {
         worker.close_channels();
@@ -235,14 +290,18 @@ bool Executor::Impl::walk_row(std::size_t rank) {
 
 /// All rows from begin to end.
 void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
+    PIPETWIN_EXPECT(!is_over, "no step follows after a process has failed");
     await_stragglers();
     last_failure.reset();
     refuse_lost_device();
     PIPETWIN_EXPECT(data.samples == plan.samples(), "a batch of the plan's size");
     batch = data;
     split(batch, plan->micro_batch_sizes, input.data);
+    const int samples_before =
+        replica() * static_cast<int>(plan.samples().value() / plan->replicas);
     for (MicroBatch& slice : input.data) {
         slice.step = step;
+        slice.first_sample += samples_before;
     }
     input.optimizer = options.optimizer;
     input.step = step;
@@ -252,6 +311,9 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
         edges.norm->restart();
     }
     walk_rows();
+    if (options.world != nullptr) {
+        share_failures();
+    }
     if (!failures.empty()) {
         clean_up_and_throw();
     }
@@ -260,14 +322,13 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
 double Executor::Impl::loss() const {
     double sum = 0;
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
-        sum += worker_of(stage).stage(stage).loss();  // of last stages; 0 of all others
+        sum += is_here(stage) ? worker_of(stage).stage(stage).loss() : 0;  // of last stages
     }
     return sum;
 }
 
 void Executor::Impl::tell(StepResult& result) {
     result.loss = loss();
-    result.grad_norm = grad_norm();
     result.timeline.origin =
         options.backend == Backend::Paced ? Origin::Emulated : Origin::Measured;
     result.timeline.ranks.resize(workers.size());
@@ -275,26 +336,34 @@ void Executor::Impl::tell(StepResult& result) {
     result.timeline.host_copies.clear();
     result.peak.resize(workers.size());
     result.host_peak.clear();
-    Duration wall{};
-    Duration cpu{};
-    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
-        const Worker& worker = *workers[rank];
-        worker.recorder().spans(start, result.timeline.ranks[rank]);
-        watchdog.learn(result.timeline.ranks[rank], static_cast<int>(rank));
-        result.peak[rank] = worker.arena().peak();
+    ComputeTime time;
+    for (const int rank : here) {
+        const auto index = static_cast<std::size_t>(rank);
+        const Worker& worker = *workers[index];
+        worker.recorder().spans(start, result.timeline.ranks[index]);
+        result.peak[index] = worker.arena().peak();
         if (const StashOffload* const offload = worker.offload()) {
             std::ranges::move(offload->spans(start),
                               std::back_inserter(result.timeline.host_copies));
             result.host_peak.push_back(offload->host_peak());
         }
-        wall += worker.recorder().compute_wall();
-        cpu += worker.recorder().compute_cpu();
+        time.wall += worker.recorder().compute_wall();
+        time.cpu += worker.recorder().compute_cpu();
+    }
+    if (options.world != nullptr) {
+        share(result, time);
+    } else {
+        result.grad_norm = grad_norm();
+    }
+    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+        watchdog.learn(result.timeline.ranks[rank], static_cast<int>(rank));
     }
     watchdog.end_step();
     // A paced device only makes believe that it computes all the time, and a GPU does it elsewhere.
     const bool real = options.backend == Backend::Cpu;
-    result.stolen =
-        real && wall > Duration{} ? std::max(0.0, 1.0 - to_seconds(cpu) / to_seconds(wall)) : 0;
+    result.stolen = real && time.wall > Duration{}
+                        ? std::max(0.0, 1.0 - to_seconds(time.cpu) / to_seconds(time.wall))
+                        : 0;
 }
 
 /// Stage by stage, so in model order whatever the partition.
@@ -342,10 +411,10 @@ void Executor::run_step(const Batch& batch, int step, StepResult& result) {
 
 double Executor::evaluate(const Batch& batch, int step) {
     impl_->walk(batch, step, true);
-    for (const auto& worker : impl_->workers) {
+    for (Worker* const worker : impl_->workers_here()) {
         worker->arena().give_back_free_blocks();
     }
-    return impl_->loss();
+    return impl_->options.world != nullptr ? impl_->shared_loss() : impl_->loss();
 }
 
 std::optional<Failure> Executor::last_failure() const {
@@ -446,7 +515,7 @@ std::vector<BesidePlan> Executor::memory_beside() const {
     std::vector<BesidePlan> all;
     Bytes pool;
     Bytes of_pool;  // what has its own line, or is the plan's
-    for (const auto& worker : impl_->workers) {
+    for (Worker* const worker : impl_->workers_here()) {
         const MemoryBeside beside = worker->device().memory_beside();
         for (const NamedBytes& line : beside.common) {
             all.push_back({.name = line.name, .total = line.bytes, .ranks = {}});
@@ -476,7 +545,7 @@ std::vector<std::string> Executor::notes() const {
         }
     };
     bool any_unforeseen = false;
-    for (const auto& worker : impl_->workers) {
+    for (Worker* const worker : impl_->workers_here()) {
         add(worker->device().note());
         any_unforeseen = any_unforeseen || worker->arena().unforeseen() > 0;
     }

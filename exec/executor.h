@@ -12,6 +12,7 @@
 #include "core/plan.h"
 #include "core/scenario.h"
 #include "core/timeline.h"
+#include "exec/channel.h"
 #include "exec/checkpoint.h"
 #include "exec/data/batch.h"
 #include "exec/optimizer.h"
@@ -46,6 +47,16 @@ struct Failure {
 /// "rank 1, step 3, 1F2 (the forward of micro-batch 2 on stage 1)".
 std::string place_of(const Failure& failure);
 
+class World;
+
+/// One of the pipelines of a training, which share its mini-batch.
+struct ReplicaPlace {
+    int index = 0;
+    /// What leads from one replica to another, for the gradients of a stage; empty where there is
+    /// one replica, or processes have one each. Outlives the executor.
+    std::function<Channel*(int from, int to, int stage)> channel{};
+};
+
 struct ExecutorOptions {
     Backend backend = Backend::Cpu;
     Precision precision = Precision::Fp32;
@@ -64,6 +75,11 @@ struct ExecutorOptions {
     /// Called on the thread of the layer's rank; for the profiler.
     LayerTimer layer_done;
     HangLimits hang_limits{};
+    /// Where each rank has a process of its own: process replica * ranks + rank of them is this
+    /// one. Null: all ranks of the pipeline are here. Outlives the executor.
+    World* world = nullptr;
+    /// Of a training of several pipelines in this process, which one this is.
+    ReplicaPlace replica{};
 };
 
 /// As the scenario says.
@@ -90,6 +106,10 @@ ExecutorOptions executor_options(const Scenario& scenario);
 /// schedule order of those that had work on it, with the others', and every later run_step throws.
 ///
 /// Where there are as many cores as ranks, each worker is bound to its own.
+///
+/// With ExecutorOptions::world this process has one rank of it. All processes call run_step and
+/// evaluate for the same steps; each gets the whole result of its pipeline, and all throw the same
+/// failure. After a failure there is no other step.
 class Executor {
   public:
     Executor(Plan plan, const Model& model, ExecutorOptions options);

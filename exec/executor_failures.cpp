@@ -54,7 +54,7 @@ void Executor::Impl::stop_all(const Hang& hang) {
                               hang.text,
                               "look at what that rank's device does; if it is only slow, measure "
                               "its costs again")));
-    for (const auto& worker : workers) {
+    for (Worker* const worker : workers_here()) {
         worker->close_channels();
     }
 }
@@ -74,7 +74,7 @@ void Executor::Impl::await_stragglers() {
     clean_up();
 }
 
-void Executor::Impl::clean_up() {
+void Executor::Impl::reopen_channels() {
     for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
         for (Edge& edge : *direction) {
             if (edge.channel) {
@@ -87,7 +87,15 @@ void Executor::Impl::clean_up() {
             reduction.channel->reopen();
         }
     }
-    for (const auto& worker : workers) {
+}
+
+void Executor::Impl::clean_up() {
+    if (options.world != nullptr) {
+        is_over = true;  // what is under way between processes cannot be called back
+    } else {
+        reopen_channels();
+    }
+    for (Worker* const worker : workers_here()) {
         worker->abandon();
     }
 }
@@ -115,7 +123,7 @@ void Executor::Impl::throw_failure(const StepFailures::One& failure) {
         throw Error(error.kind(), place, error.text() + failures.others_text(), error.hint());
     } catch (const Error& error) {
         if (error.kind() == ErrorKind::NotFinite && failure.action &&
-            failure.action->op == Op::Forward && !has_stragglers) {
+            failure.action->op == Op::Forward && !has_stragglers && here.size() == workers.size()) {
             throw Error(error.kind(),
                         place,
                         error.text() + first_not_finite(*failure.action),
@@ -151,16 +159,17 @@ std::string Executor::Impl::first_not_finite(const Action& forward) {
                        }
                        worker.stage(stage).watch_outputs(watch);
                        const MicroBatch& data = input.data[static_cast<std::size_t>(micro_batch)];
-                       Stage& here = worker.stage(stage);
-                       boundary = input.evaluation
-                                      ? here.evaluate(micro_batch, std::move(boundary), data)
-                                      : here.forward(micro_batch, std::move(boundary), data, false);
+                       Stage& at_work = worker.stage(stage);
+                       boundary =
+                           input.evaluation
+                               ? at_work.evaluate(micro_batch, std::move(boundary), data)
+                               : at_work.forward(micro_batch, std::move(boundary), data, false);
                        worker.stage(stage).watch_outputs({});
                        worker.device().leave_thread();
                    }
                })
         .get();
-    for (const auto& worker : workers) {
+    for (Worker* const worker : workers_here()) {
         worker->abandon();
     }
     const int layer = found.value_or(model.layer_count() - 1);

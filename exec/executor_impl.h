@@ -18,11 +18,38 @@
 /// lies (executor_memory.cpp), and what follows a failure (executor_failures.cpp).
 namespace pipetwin::exec {
 
+/// The ranks of the plan that this process has, ascending.
+std::vector<int> ranks_here(const Plan& plan, const ExecutorOptions& options);
+
 struct Executor::Impl {
     Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options);
 
     void add_worker(int rank, std::unique_ptr<Device> device, const Worker::Settings& settings);
+    bool is_here(int stage) const {
+        const int rank = plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+        return std::ranges::find(here, rank) != here.end();
+    }
+    std::vector<Worker*> workers_here() const;
+    int replica() const;
+    int first_process() const;
     void connect();
+    void connect(Edge& edge, int sender, int receiver);
+    std::unique_ptr<Channel> open_remote(int sender,
+                                         int receiver,
+                                         int first_tag,
+                                         std::optional<int> capacity = {});
+    void connect_replicas();
+    void exchange_squares(GradientNorm::Squares& squares) const;
+    void agree_on_start();
+    void share_failures();
+    /// Over all compute actions.
+    struct ComputeTime {
+        Duration wall{};
+        Duration cpu{};
+    };
+    void share(StepResult& result, ComputeTime& time) const;
+    double shared_loss() const;
+    ReplicaSum::Peer replica_peer(int stage, int other);
     void connect_memories();
     void connect_twins();
     void plan_memory();
@@ -43,6 +70,7 @@ struct Executor::Impl {
     void walk(const Batch& data, int step, bool evaluation);
     double loss() const;
     double grad_norm() const;
+    void reopen_channels();
     void clean_up();
     [[noreturn]] void clean_up_and_throw();
     [[noreturn]] void throw_failure(const StepFailures::One& failure);
@@ -63,9 +91,11 @@ struct Executor::Impl {
     Plan plan;
     Model model;
     ExecutorOptions options;
+    std::vector<int> here;  ///< the ranks of this process, ascending
     Spin spin = Spin::Never;
     Edges edges;
-    std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]
+    std::vector<std::unique_ptr<Channel>> replica_channels;  ///< to and from other processes
+    std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]; null: another process has it
     std::vector<RowLayout> layouts;                ///< [rank]; empty: memory is not planned
     std::vector<std::vector<int>> order;           ///< [rank][cell]
     std::optional<Failure> last_failure;
@@ -82,6 +112,7 @@ struct Executor::Impl {
     Batch batch;
     StepInput input;
     StepFailures failures;
+    bool is_over = false;    ///< a process failed: no other step follows
     std::vector<Place> at;   ///< [rank]: where its worker is
     std::vector<int> cells;  ///< the same, at the last look
     TimePoint start;

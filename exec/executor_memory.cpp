@@ -16,7 +16,8 @@ bool Executor::Impl::has_room() const {
         Bytes needed;
     };
     std::map<const Memory*, Pool> pools;
-    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+    for (const int index : here) {
+        const auto rank = static_cast<std::size_t>(index);
         const Device& device = workers[rank]->device();
         Pool& pool = pools[&workers[rank]->device().memory()];
         pool.all += device.memory_beside().pool;
@@ -38,24 +39,26 @@ void Executor::Impl::plan_memory() {
     const Batch blank = random_batch(model, static_cast<int>(plan.samples().value()), 0);
     const StepInput step{
         .data = split(blank, plan->micro_batch_sizes), .optimizer = options.optimizer, .step = 0};
-    std::vector<RowNeeds> needs;
-    for (const auto& worker : workers) {
-        needs.push_back(worker->rehearse(step));
+    std::vector<RowNeeds> needs(workers.size());  // of other processes' ranks nothing is known
+    for (const int rank : here) {
+        needs[static_cast<std::size_t>(rank)] =
+            workers[static_cast<std::size_t>(rank)]->rehearse(step);
     }
     std::vector<bool> copied;
     for (std::size_t boundary = 0; boundary < edges.forward.size(); ++boundary) {
-        copied.push_back(edges.forward[boundary].room != nullptr);
-        copied.push_back(edges.backward[boundary].room != nullptr);
+        copied.push_back(edges.forward[boundary].copies());
+        copied.push_back(edges.backward[boundary].copies());
     }
     layouts = lay_out_step(plan, needs, copied);
     if (!has_room()) {
         layouts.clear();
         return;
     }
-    std::vector<std::byte*> rooms;
-    for (std::size_t rank = 0; rank < workers.size(); ++rank) {
-        rooms.push_back(
-            static_cast<std::byte*>(workers[rank]->arena().take_room(layouts[rank].extent)));
+    std::vector<std::byte*> rooms(workers.size());
+    for (const int index : here) {
+        const auto rank = static_cast<std::size_t>(index);
+        rooms[rank] =
+            static_cast<std::byte*>(workers[rank]->arena().take_room(layouts[rank].extent));
     }
     // [edge][micro-batch]
     std::vector<std::vector<void*>> messages(
@@ -69,7 +72,8 @@ void Executor::Impl::plan_memory() {
             address_of(*needs[rank].arrivals[i].received) = rooms[rank] + layouts[rank].arrivals[i];
         }
     }
-    for (std::size_t rank = 0; rank < needs.size(); ++rank) {
+    for (const int index : here) {
+        const auto rank = static_cast<std::size_t>(index);
         StepPlaces places{.asked = std::move(needs[rank].asked),
                           .at_work = std::move(needs[rank].at_work)};
         for (std::size_t i = 0; i < needs[rank].requests.size(); ++i) {
@@ -93,7 +97,7 @@ void Executor::Impl::plan_memory() {
 void Executor::Impl::repeat_addresses() const {
     if (options.backend == Backend::Cuda && !has_planned_memory()) {
         std::map<const Memory*, std::vector<Arena*>> arenas;
-        for (const auto& worker : workers) {
+        for (Worker* const worker : workers_here()) {
             arenas[&worker->arena().memory()].push_back(&worker->arena());
         }
         for (const auto& [memory, sharing] : arenas) {

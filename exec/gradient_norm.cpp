@@ -29,6 +29,11 @@ GradientNorm::Known GradientNorm::wait() {
     if (left_ > 0) {
         throw ChannelClosed();
     }
+    if (exchange_ && !exchanged_) {
+        exchange_(squares_);
+        exchanged_ = true;
+        since_ = std::chrono::steady_clock::now();
+    }
     double sum = 0;
     for (const std::vector<double>& of_stage : squares_) {
         for (const double of_parameter : of_stage) {
@@ -49,6 +54,7 @@ void GradientNorm::close() {
 void GradientNorm::restart() {
     const std::lock_guard lock(mutex_);
     left_ = norms_;
+    exchanged_ = false;
     closed_ = false;
 }
 

@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "exec/channel.h"
@@ -18,6 +20,11 @@ class GradientNorm {
     /// Of so many NORMs. The first `pieces` stages have the model's parameters; those of another
     /// pipeline have the same gradients again.
     GradientNorm(int norms, int pieces, Spin spin);
+
+    /// `exchange` gets the sums of this process's stages once all its NORMs are done, and puts
+    /// those of the others beside them: [stage] as `add` was told.
+    using Squares = std::vector<std::vector<double>>;
+    void exchange_with(std::function<void(Squares&)> exchange) { exchange_ = std::move(exchange); }
 
     /// The sums of squares of a stage's parameters, in model order: one NORM is done.
     void add(int stage, std::span<const double> squares);
@@ -42,8 +49,10 @@ class GradientNorm {
     const Spin spin_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::vector<std::vector<double>> squares_;  ///< [stage]
-    std::atomic<int> left_;                     ///< NORMs to be done
+    Squares squares_;
+    std::function<void(Squares&)> exchange_;
+    bool exchanged_ = false;
+    std::atomic<int> left_;  ///< NORMs to be done
     std::atomic<bool> closed_ = false;
     TimePoint since_;
 };

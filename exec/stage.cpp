@@ -456,6 +456,10 @@ void Stage::zero_losses() {
     std::ranges::fill(impl_->loss_scales, 0.0);
 }
 
+const std::vector<Parameter*>& Stage::shared_parameters() const {
+    return impl_->shared;
+}
+
 void Stage::hand_gradients_to(Stage& other) {
     const std::vector<Parameter*>& own = impl_->shared;
     const std::vector<Parameter*>& theirs = other.impl_->shared;

@@ -67,6 +67,8 @@ class Stage {
     void zero_gradients();
     /// Clears the losses alone.
     void zero_losses();
+    /// Those that another stage has, too, or that the stage uses in two places.
+    const std::vector<Parameter*>& shared_parameters() const;
     /// REDUCE_GRAD: the gradients of a complete backward, of the parameters that the other stage
     /// has, too.
     void hand_gradients_to(Stage& other);

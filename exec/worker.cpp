@@ -142,8 +142,7 @@ void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& re
                                          {.edge = edge, .micro_batch = action.micro_batch});
         return;
     }
-    const std::vector<Edge>& edges = forward ? edges_.forward : edges_.backward;
-    if (edges[static_cast<std::size_t>(edge / 2)].room != nullptr) {
+    if (edge_at(action).copies()) {
         rehearsal.free_copied(edge);
         rehearsal.copy(tensor.data(), edge);
     } else {
@@ -152,7 +151,8 @@ void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& re
     tensor.vanish();
 }
 
-void Worker::prepare(bool evaluation) {
+void Worker::prepare(const StepInput& step) {
+    const bool evaluation = step.evaluation;
     if (!cores_.empty()) {
         pin_to(cores_[static_cast<std::size_t>(rank_) % cores_.size()]);
     }
@@ -184,6 +184,68 @@ void Worker::prepare(bool evaluation) {
         arena_.begin_step();
     }
     evaluates_ = evaluation;
+    expect_messages(step);
+}
+
+/// What comes from other processes goes where it belongs as soon as it is sent: by then the plan
+/// has that place free, or it is memory of its own.
+void Worker::expect_messages(const StepInput& step) {
+    for (const Action& action : plan_->schedule.ranks[static_cast<std::size_t>(rank_)]) {
+        if (step.evaluation && !is_of_forward(action.op)) {
+            continue;
+        }
+        if (is_send(action.op) && edge_at(action).is_remote) {
+            edge_at(action).channel->settle();
+        } else if (is_receive(action.op) && edge_at(action).is_remote) {
+            expect_message(action, step);
+        }
+    }
+    if (!step.evaluation) {
+        expect_gradients();
+    }
+}
+
+void Worker::expect_gradients() {
+    for (const Home& home : homes_) {
+        if (ReplicaSum* const sum = replica_sum(home.index)) {
+            sum->expect();
+        }
+        const auto source = gradient_source(plan_->schedule, home.index);
+        if (!source || !edges_.reductions[static_cast<std::size_t>(*source)].is_remote) {
+            continue;
+        }
+        for (Parameter* const parameter : home.stage->shared_parameters()) {
+            Tensor& received = parameter->received;
+            edges_.reductions[static_cast<std::size_t>(*source)].channel->expect(
+                Tensor::placed(device_->memory(),
+                               received.data(),
+                               received.dtype(),
+                               received.rows(),
+                               received.columns()));
+        }
+    }
+}
+
+void Worker::expect_message(const Action& action, const StepInput& step) {
+    const auto micro_batch = static_cast<std::size_t>(action.micro_batch);
+    const Stage& stage = *home(action.stage).stage;
+    const int samples = step.data[micro_batch].samples;
+    const Stage::Boundary boundary = action.op == Op::RecvForward ? stage.input_boundary(samples)
+                                                                  : stage.output_boundary(samples);
+    Edge& edge = edge_at(action);
+    edge.channel->expect(
+        edge.places.empty() || step.evaluation
+            ? Tensor::detached(room_, boundary.type, boundary.rows, boundary.columns)
+            : Tensor::placed(room_.memory(),
+                             edge.places.at(micro_batch),
+                             boundary.type,
+                             boundary.rows,
+                             boundary.columns));
+}
+
+Edge& Worker::edge_at(const Action& action) const {
+    const auto index = static_cast<std::size_t>(edge_of(action));
+    return (index % 2 == 0 ? edges_.forward : edges_.backward)[index / 2];
 }
 
 void Worker::start(TimePoint start) {
@@ -225,7 +287,7 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
             recorder_.end_compute();
             break;
         case Op::ReduceGradient:
-            hand_gradients_over(action.stage);
+            reduce(action.stage);
             break;
         case Op::GradientNorm:
             ready = complete_gradients(action.stage);
@@ -347,8 +409,29 @@ void Worker::pass_gradient_on(const Action& action) {
     }
 }
 
+ReplicaSum* Worker::replica_sum(int stage) const {
+    return edges_.sums.empty() ? nullptr : edges_.sums[static_cast<std::size_t>(stage)].get();
+}
+
+/// Over the replicas first: what goes to another stage are their sums.
+void Worker::reduce(int stage) {
+    const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
+    if (ReplicaSum* const sum = replica_sum(stage)) {
+        sum->begin();
+        if (goes_on || !plan_->overlap_reduction) {
+            sum->finish();
+        }
+    }
+    if (goes_on) {
+        hand_gradients_over(stage);
+    }
+}
+
 void Worker::hand_gradients_over(int stage) {
     Reduction& reduction = edges_.reductions.at(static_cast<std::size_t>(stage));
+    if (reduction.is_remote) {
+        return hand_gradients_to_process(stage);
+    }
     // The receiver reads them as soon as it has the message.
     if (reduction.is_far) {
         device_->finish();
@@ -368,11 +451,38 @@ void Worker::hand_gradients_over(int stage) {
     reduction.channel->send(std::move(message));
 }
 
-/// Waits for what another stage has to add, where one has; returns when it came.
+void Worker::hand_gradients_to_process(int stage) {
+    Channel& channel = *edges_.reductions[static_cast<std::size_t>(stage)].channel;
+    device_->finish();
+    for (Parameter* const parameter : home(stage).stage->shared_parameters()) {
+        Tensor& gradient = parameter->gradient;
+        channel.send({.micro_batch = 0,
+                      .tensor = Tensor::placed(device_->memory(),
+                                               gradient.data(),
+                                               gradient.dtype(),
+                                               gradient.rows(),
+                                               gradient.columns()),
+                      .available = {}});
+    }
+}
+
+/// Waits for what another stage and other replicas have to add, where they have; returns when the
+/// last came.
 TimePoint Worker::complete_gradients(int stage) {
     TimePoint arrived;
+    if (ReplicaSum* const sum = replica_sum(stage); sum != nullptr && sum->is_under_way()) {
+        arrived = sum->finish();
+    }
     if (const auto source = gradient_source(plan_->schedule, stage)) {
-        arrived = edges_.reductions[static_cast<std::size_t>(*source)].channel->receive().arrived;
+        const Reduction& reduction = edges_.reductions[static_cast<std::size_t>(*source)];
+        const std::size_t messages =
+            reduction.is_remote ? home(stage).stage->shared_parameters().size() : 1;
+        for (std::size_t i = 0; i < messages; ++i) {
+            arrived = std::max(arrived, reduction.channel->receive().arrived);
+        }
+        if (reduction.is_remote) {  // its own gradients are about to change
+            edges_.reductions[static_cast<std::size_t>(stage)].channel->settle();
+        }
     }
     home(stage).stage->add_received_gradients();
     return arrived;
@@ -412,6 +522,9 @@ TimePoint Worker::send(Edge& edge, int micro_batch, Tensor tensor) {
     }
     if (edge.room != nullptr) {
         return edge.channel->send(send_copy(edge, std::move(message)));
+    }
+    if (edge.is_remote) {
+        device_->finish();  // the channel reads it
     }
     message.tensor.detach();
     return edge.channel->send(std::move(message));
@@ -499,6 +612,9 @@ void Worker::close_channels() {
                 (*edges)[stage].channel->close();
             }
         }
+        if (ReplicaSum* const sum = replica_sum(home.index)) {
+            sum->close();
+        }
         if (const auto other = gradient_source(plan_->schedule, home.index)) {
             edges_.reductions[stage].channel->close();
             edges_.reductions[static_cast<std::size_t>(*other)].channel->close();
@@ -524,6 +640,9 @@ void Worker::abandon() {
         for (Slot& slot : home.slots) {
             slot.activation = {};
             slot.gradient = {};
+        }
+        if (ReplicaSum* const sum = replica_sum(home.index)) {
+            sum->abandon();
         }
         home.stage->reset();
     }

@@ -14,6 +14,7 @@
 #include "exec/message_room.h"
 #include "exec/recorder.h"
 #include "exec/rehearsal.h"
+#include "exec/replica_sum.h"
 #include "exec/stage.h"
 #include "exec/stash_offload.h"
 
@@ -28,24 +29,30 @@ struct Edge {
     MessageRoom* room = nullptr;
     /// [micro-batch]: where copies go, in the receiver's arena; empty: wherever there is room.
     std::vector<void*> places{};
+    bool is_remote = false;  ///< another process has the other end
+
+    /// The sender writes a message when it sends it, having a tensor of its own until then.
+    bool copies() const { return room != nullptr || is_remote; }
 };
 
 /// The gradients of one stage on their way to the stage that shares its weights, or one of them. A
 /// message says that they are there; its tensor is empty, for the sender writes them where they
-/// belong.
+/// belong. To another process they are the messages, one for each parameter.
 struct Reduction {
     std::unique_ptr<Channel> channel;  ///< none where the stage's weights are its own
     Stage* receiver = nullptr;
-    bool is_far = false;  ///< its memory is not the sender's
+    bool is_far = false;     ///< its memory is not the sender's
+    bool is_remote = false;  ///< another process has the receiver, or the sender
     LinkCost link;
 };
 
 /// All edges of a plan; an edge without a channel lies between two stages of one rank.
 struct Edges {
-    std::vector<Edge> forward;           ///< [boundary]: outputs of stage b to stage b + 1
-    std::vector<Edge> backward;          ///< [boundary]: gradients of stage b + 1 to stage b
-    std::vector<Reduction> reductions;   ///< [stage]: from it to where its gradients go
-    std::unique_ptr<GradientNorm> norm;  ///< null where nobody asks for it
+    std::vector<Edge> forward;          ///< [boundary]: outputs of stage b to stage b + 1
+    std::vector<Edge> backward;         ///< [boundary]: gradients of stage b + 1 to stage b
+    std::vector<Reduction> reductions;  ///< [stage]: from it to where its gradients go
+    std::vector<std::unique_ptr<ReplicaSum>> sums;  ///< [stage]; null: of one replica, or elsewhere
+    std::unique_ptr<GradientNorm> norm;             ///< null where nobody asks for it
 };
 
 /// What every worker needs to know about the step.
@@ -76,7 +83,7 @@ class Worker {
     RowNeeds rehearse(const StepInput& step);
 
     /// On the rank's thread, before the step or the evaluation begins.
-    void prepare(bool evaluation);
+    void prepare(const StepInput& step);
 
     /// The step begins at `start`, which every worker of the step knows; returns when that moment
     /// has come.
@@ -134,7 +141,10 @@ class Worker {
     void forward(const Action& action, const StepInput& step);
     void pass_activation_on(const Action& action);
     void pass_gradient_on(const Action& action);
+    void reduce(int stage);
     void hand_gradients_over(int stage);
+    void hand_gradients_to_process(int stage);
+    ReplicaSum* replica_sum(int stage) const;
     TimePoint complete_gradients(int stage);
     TimePoint update(int stage, const StepInput& step);
     void refuse_what_is_not_finite(const Action& action);
@@ -143,7 +153,11 @@ class Worker {
     Message send_copy(Edge& edge, Message message);
     void forget_what_has_left();
     void wait_for_departures(const Edge* edge = nullptr);
+    Edge& edge_at(const Action& action) const;
     TimePoint receive(Edge& edge, Tensor& tensor);
+    void expect_messages(const StepInput& step);
+    void expect_message(const Action& action, const StepInput& step);
+    void expect_gradients();
 
     const Plan& plan_;
     const int rank_;

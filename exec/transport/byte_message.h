@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/error.h"
+
+namespace pipetwin::exec {
+
+/// Values as bytes for another process of the same build, one after the other.
+class ByteWriter {
+  public:
+    template <class T>
+    ByteWriter& put(const T& value) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        const auto bytes = std::as_bytes(std::span(&value, 1));
+        bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+        return *this;
+    }
+    template <class T>
+    ByteWriter& put_all(std::span<const T> values) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        put(values.size());
+        const auto bytes = std::as_bytes(values);
+        bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+        return *this;
+    }
+    ByteWriter& put_text(const std::string& text) {
+        return put_all(std::span<const char>(text.data(), text.size()));
+    }
+
+    std::span<const std::byte> bytes() const { return bytes_; }
+
+  private:
+    std::vector<std::byte> bytes_;
+};
+
+/// The same read back; InternalError where there is less.
+class ByteReader {
+  public:
+    explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+    template <class T>
+    T get() {
+        T value{};
+        std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
+        return value;
+    }
+    template <class T>
+    std::vector<T> get_all() {
+        std::vector<T> values(get<std::size_t>());
+        if (!values.empty()) {
+            std::memcpy(
+                values.data(), take(values.size() * sizeof(T)).data(), values.size() * sizeof(T));
+        }
+        return values;
+    }
+    std::string get_text() {
+        const std::vector<char> letters = get_all<char>();
+        return {letters.begin(), letters.end()};
+    }
+    bool at_end() const { return bytes_.empty(); }
+
+  private:
+    std::span<const std::byte> take(std::size_t count) {
+        PIPETWIN_EXPECT(count <= bytes_.size(), "a message is as long as it says");
+        const auto taken = bytes_.first(count);
+        bytes_ = bytes_.subspan(count);
+        return taken;
+    }
+
+    std::span<const std::byte> bytes_;
+};
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace pipetwin::exec {
+
+enum class Launcher { Torchrun, OpenMpi, Pmi, Slurm };
+
+/// "torchrun", "mpirun", "PMI", "srun".
+std::string to_string(Launcher launcher);
+
+/// What whoever started this process says of it.
+struct LaunchedProcess {
+    Launcher launcher{};
+    int index = 0;
+    int count = 1;
+    int local_index = 0;         ///< among those of this host
+    std::string master_address;  ///< torchrun: where all meet
+    int master_port = 0;
+};
+
+/// Empty where the variable is not set.
+using Variables = std::function<std::optional<std::string>(const std::string& name)>;
+Variables environment_variables();
+
+/// From the variables of torchrun, Open MPI, PMI and Slurm, the first of them that has set any;
+/// none: the process was started alone. Throws Error(Usage), naming the variable, where one is
+/// missing or is no number in its range.
+std::optional<LaunchedProcess> launched_process(const Variables& variables);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+
+#include "exec/channel.h"
+#include "exec/spin.h"
+
+namespace pipetwin::exec::mpi {
+
+/// Tells all processes that one of them goes on no more, and how to wait until then.
+class Alarm {
+  public:
+    /// A communicator for nothing else.
+    explicit Alarm(MPI_Comm comm) : comm_(comm) {}
+
+    /// Sets it off everywhere. Any thread.
+    void raise() noexcept;
+
+    /// Whether it was set off.
+    bool raised() noexcept;
+
+    /// Calls `done` until it is true. Spins for a while, then sleeps between two looks: nothing
+    /// wakes who waits for MPI. Throws ChannelClosed where the alarm is raised meanwhile and
+    /// `heeds` it.
+    template <class Done>
+    void wait(const Done& done, bool heeds = true) {
+        constexpr int looks_per_alarm = 16;
+        const auto begin = std::chrono::steady_clock::now();
+        for (int look = 1; !done(); ++look) {
+            if (heeds && look % looks_per_alarm == 0 && raised()) {
+                throw ChannelClosed();
+            }
+            pause_core();
+            const auto waited = std::chrono::steady_clock::now() - begin;
+            if (waited > spin_time) {
+                std::this_thread::sleep_for(waited > long_wait ? rare : often);
+            }
+        }
+    }
+
+  private:
+    static constexpr std::chrono::seconds long_wait{2};
+    static constexpr std::chrono::microseconds often{20};
+    static constexpr std::chrono::microseconds rare{500};
+
+    MPI_Comm comm_;
+    std::atomic<bool> raised_ = false;
+};
+
+}  // namespace pipetwin::exec::mpi

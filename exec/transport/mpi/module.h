@@ -1,0 +1,23 @@
+#pragma once
+
+namespace pipetwin::exec {
+class World;
+}
+
+/// The C interface of the module `pipetwin_mpi`, looked up by name after dlopen. Program and module
+/// come from one build, and the interface version says so: classes and exceptions cross this line.
+extern "C" {
+
+/// Grows with every incompatible change; a program refuses a module of another version.
+inline constexpr int pipetwin_mpi_interface = 1;
+
+int pipetwin_mpi_interface_version();
+
+/// Joins the processes that MPI started; once in a program. `*world` is deleted by the caller.
+/// Throws Error(Unavailable).
+void pipetwin_mpi_join(pipetwin::exec::World** world);
+
+/// "Open MPI v4.1.4, ...".
+const char* pipetwin_mpi_library();
+
+}  // extern "C"

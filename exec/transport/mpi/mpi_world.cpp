@@ -1,0 +1,176 @@
+#include <sys/prctl.h>
+
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <string>
+
+#include "exec/transport/mpi/module.h"
+#include "exec/transport/mpi/mpi_channel.h"
+#include "exec/transport/mpi/mpi_check.h"
+#include "exec/transport/world.h"
+
+namespace pipetwin::exec::mpi {
+namespace {
+
+MPI_Comm copy_of(MPI_Comm comm) {
+    MPI_Comm copy = MPI_COMM_NULL;
+    PIPETWIN_MPI_CALL(MPI_Comm_dup(comm, &copy));
+    PIPETWIN_MPI_CALL(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN));
+    return copy;
+}
+
+/// MPI is begun before it, and ended by `leave`.
+class MpiWorld final : public World {
+  public:
+    MpiWorld()
+        : control_(copy_of(MPI_COMM_WORLD)),
+          norms_(copy_of(MPI_COMM_WORLD)),
+          blobs_(copy_of(MPI_COMM_WORLD)),
+          lines_{.messages = copy_of(MPI_COMM_WORLD), .room = copy_of(MPI_COMM_WORLD)},
+          alarm_(copy_of(MPI_COMM_WORLD)) {
+        PIPETWIN_MPI_CALL(MPI_Comm_rank(control_, &index_));
+        PIPETWIN_MPI_CALL(MPI_Comm_size(control_, &size_));
+    }
+
+    int index() const override { return index_; }
+    int size() const override { return size_; }
+
+    std::unique_ptr<Channel> open(const RemoteEnd& end) override {
+        if (end.sends) {
+            return std::make_unique<SendEnd>(lines_, alarm_, end);
+        }
+        return std::make_unique<ReceiveEnd>(lines_, alarm_, end);
+    }
+
+    std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
+                                                   Lane lane) override {
+        const MPI_Comm comm = lane == Lane::Norm ? norms_ : control_;
+        const bool heeds = lane == Lane::Norm;
+        const auto own = static_cast<std::int64_t>(mine.size());
+        std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
+        MPI_Request request = MPI_REQUEST_NULL;
+        PIPETWIN_MPI_CALL(
+            MPI_Iallgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, comm, &request));
+        wait_for(request, heeds);
+        std::vector<int> counts(sizes.size());
+        std::vector<int> places(sizes.size());
+        std::int64_t all = 0;
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            counts[i] = static_cast<int>(sizes[i]);
+            places[i] = static_cast<int>(all);
+            all += sizes[i];
+        }
+        PIPETWIN_EXPECT(all <= std::int64_t{INT32_MAX}, "what is gathered has less than 2 GiB");
+        std::vector<std::byte> together(static_cast<std::size_t>(all));
+        PIPETWIN_MPI_CALL(MPI_Iallgatherv(mine.data(),
+                                          static_cast<int>(own),
+                                          MPI_BYTE,
+                                          together.data(),
+                                          counts.data(),
+                                          places.data(),
+                                          MPI_BYTE,
+                                          comm,
+                                          &request));
+        wait_for(request, heeds);
+        std::vector<std::vector<std::byte>> parts;
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            const auto begin = together.begin() + places[i];
+            parts.emplace_back(begin, begin + counts[i]);
+        }
+        return parts;
+    }
+
+    void send(int to, std::span<const std::byte> bytes) override {
+        const auto size = static_cast<std::int64_t>(bytes.size());
+        send_part(to, std::as_bytes(std::span(&size, 1)));
+        for (std::size_t begin = 0; begin < bytes.size(); begin += most_at_once) {
+            send_part(to, bytes.subspan(begin, std::min(most_at_once, bytes.size() - begin)));
+        }
+    }
+
+    std::vector<std::byte> receive(int from) override {
+        std::int64_t size = 0;
+        receive_part(from, std::as_writable_bytes(std::span(&size, 1)));
+        std::vector<std::byte> bytes(static_cast<std::size_t>(size));
+        for (std::size_t begin = 0; begin < bytes.size(); begin += most_at_once) {
+            receive_part(
+                from,
+                std::span(bytes).subspan(begin, std::min(most_at_once, bytes.size() - begin)));
+        }
+        return bytes;
+    }
+
+    /// Any call moves whatever is under way.
+    void progress() override { static_cast<void>(alarm_.raised()); }
+
+    void stop() noexcept override { alarm_.raise(); }
+
+    void leave() override {
+        all_gather({}, Lane::Control);  // nobody is left behind
+        PIPETWIN_MPI_CALL(MPI_Finalize());
+    }
+
+  private:
+    static constexpr std::size_t most_at_once = std::size_t{1} << 30;
+
+    void wait_for(MPI_Request& request, bool heeds) {
+        alarm_.wait(
+            [&request] {
+                int done = 0;
+                PIPETWIN_MPI_CALL(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+                return done != 0;
+            },
+            heeds);
+    }
+
+    void send_part(int to, std::span<const std::byte> bytes) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        PIPETWIN_MPI_CALL(MPI_Isend(
+            bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, 0, blobs_, &request));
+        wait_for(request, true);
+    }
+
+    void receive_part(int from, std::span<std::byte> bytes) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        PIPETWIN_MPI_CALL(MPI_Irecv(
+            bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, from, 0, blobs_, &request));
+        wait_for(request, true);
+    }
+
+    int index_ = 0;
+    int size_ = 1;
+    MPI_Comm control_;
+    MPI_Comm norms_;
+    MPI_Comm blobs_;
+    Lines lines_;
+    Alarm alarm_;
+};
+
+}  // namespace
+}  // namespace pipetwin::exec::mpi
+
+int pipetwin_mpi_interface_version() {
+    return pipetwin_mpi_interface;
+}
+
+void pipetwin_mpi_join(pipetwin::exec::World** world) {
+    // A sleep between two looks for a message is to last as long as it says.
+    prctl(PR_SET_TIMERSLACK, 1000UL);
+    int given = 0;
+    PIPETWIN_MPI_CALL(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &given));
+    if (given < MPI_THREAD_MULTIPLE) {
+        throw pipetwin::Error(pipetwin::ErrorKind::Unavailable,
+                              "MPI",
+                              "this MPI was built without MPI_THREAD_MULTIPLE",
+                              "install Debian's: apt-get install openmpi-bin libopenmpi3");
+    }
+    *world = new pipetwin::exec::mpi::MpiWorld;
+}
+
+const char* pipetwin_mpi_library() {
+    static std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    return text.data();
+}

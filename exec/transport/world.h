@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "exec/channel.h"
+
+namespace pipetwin::exec {
+
+/// One end of an edge of which the other process has the other end.
+struct RemoteEnd {
+    int peer = 0;  ///< index of the other process
+    int tag = 0;   ///< the same at both ends, and of no other edge in the same direction
+    bool sends = false;
+    std::optional<int> capacity{};  ///< as Channel::capacity
+};
+
+/// The processes of one training, seen from one of them. Each calls the functions that concern all
+/// in the same order. A wait throws ChannelClosed once another process has called `stop`.
+///
+/// One thread at a time, but for `stop`.
+class World {
+  public:
+    World() = default;
+    World(const World&) = delete;
+    World& operator=(const World&) = delete;
+    virtual ~World() = default;
+
+    virtual int index() const = 0;  ///< of this process, from 0
+    virtual int size() const = 0;
+
+    /// A receiving end has to be told where messages go (Channel::expect). A tensor that was sent
+    /// stays with the channel until its bytes are on their way; one at a time.
+    virtual std::unique_ptr<Channel> open(const RemoteEnd& end) = 0;
+
+    /// What is gathered by whom at the same time as something else has a lane of its own.
+    enum class Lane { Control, Norm };
+    /// [process] what each had. Waits without taking much of a core. On the control lane `stop`
+    /// ends no wait: there processes agree on what has happened.
+    virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
+                                                           Lane lane = Lane::Control) = 0;
+
+    /// Messages between two processes, in order; apart from all channels.
+    virtual void send(int to, std::span<const std::byte> bytes) = 0;
+    virtual std::vector<std::byte> receive(int from) = 0;
+
+    /// Lets messages that are under way go on; to be called now and then while computing, where
+    /// nothing else moves them. Cheap.
+    virtual void progress() = 0;
+
+    /// This process goes on no more: the waits of all others end. Any thread.
+    virtual void stop() noexcept = 0;
+
+    /// To be called by all before they end well; one that failed just ends.
+    virtual void leave() = 0;
+};
+
+}  // namespace pipetwin::exec
