@@ -12,6 +12,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/options.h"
+#include "cli/processes.h"
 #include "cli/stop_signal.h"
 #include "cli/training_run.h"
 #include "core/error.h"
@@ -19,33 +20,6 @@
 namespace pipetwin::cli {
 
 namespace {
-
-/// The one table of exit codes; a contract, see docs/cli.md.
-int exit_code(ErrorKind kind) {
-    switch (kind) {
-        case ErrorKind::Other:
-            return 1;
-        case ErrorKind::Usage:
-            return 2;
-        case ErrorKind::BadInput:
-            return 3;
-        case ErrorKind::Infeasible:
-            return 4;
-        case ErrorKind::Unavailable:
-            return 5;
-        case ErrorKind::Io:
-            return 6;
-        case ErrorKind::WorkerFailed:
-            return 7;
-        case ErrorKind::Hang:
-            return 8;
-        case ErrorKind::NotFinite:
-            return 9;
-        case ErrorKind::Disagreement:
-            return 10;
-    }
-    return 1;
-}
 
 /// What was thrown, as an Error: whatever is not ours gets the kind that fits it best.
 Error as_error(const std::exception& exception) {
@@ -79,19 +53,62 @@ void run(const std::vector<std::string>& args, Console& console) {
 
 }  // namespace
 
-int report_failure(std::exception_ptr failure, Console& console) {
+/// The one table of exit codes; a contract, see docs/cli.md.
+int exit_code(ErrorKind kind) {
+    switch (kind) {
+        case ErrorKind::Other:
+            return 1;
+        case ErrorKind::Usage:
+            return 2;
+        case ErrorKind::BadInput:
+            return 3;
+        case ErrorKind::Infeasible:
+            return 4;
+        case ErrorKind::Unavailable:
+            return 5;
+        case ErrorKind::Io:
+            return 6;
+        case ErrorKind::WorkerFailed:
+            return 7;
+        case ErrorKind::Hang:
+            return 8;
+        case ErrorKind::NotFinite:
+            return 9;
+        case ErrorKind::Disagreement:
+            return 10;
+    }
+    return 1;
+}
+
+int exit_code_of(const std::exception_ptr& failure) {
     try {
-        std::rethrow_exception(std::move(failure));
-    } catch (const NothingLeft& nothing) {
-        console.note(nothing.what());
+        std::rethrow_exception(failure);
+    } catch (const NothingLeft&) {
         return 0;
     } catch (const Stopped& stopped) {
-        console.note(stopped.what());
         return 128 + stopped.signal();
+    } catch (const SaidElsewhere& said) {
+        return said.exit_code();
     } catch (const std::exception& exception) {
-        const Error error = as_error(exception);
-        console.error(error);
-        return exit_code(error.kind());
+        return exit_code(as_error(exception).kind());
+    }
+}
+
+int report_failure(std::exception_ptr failure, Console& console) {
+    const int code = exit_code_of(failure);
+    try {
+        std::rethrow_exception(std::move(failure));
+    } catch (const SaidElsewhere&) {
+        return code;
+    } catch (const NothingLeft& nothing) {
+        console.note(nothing.what());
+        return code;
+    } catch (const Stopped& stopped) {
+        console.note(stopped.what());
+        return code;
+    } catch (const std::exception& exception) {
+        console.error(as_error(exception));
+        return code;
     }
 }
 

@@ -29,6 +29,7 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"plan"},
                                    std::string_view{"profile"},
                                    std::string_view{"train"},
+                                   std::string_view{"launch"},
                                    std::string_view{"compare"},
                                    std::string_view{"check"},
                                    std::string_view{"import"},
@@ -180,6 +181,7 @@ class Grammar {
     PlanOptions plan_;
     std::optional<std::string> largest_;  ///< of `plan`, as written
     ProfileOptions profile_;
+    LaunchOptions launch_;
     CompareOptions compare_;
     CheckOptions check_;
     DevicesOptions devices_;
@@ -351,6 +353,13 @@ Grammar::Grammar() {
                     "Train with the real executor, one line per step; writes a run folder"),
         run_);
 
+    CLI::App& launch = add_command("launch", "Train with a process for each rank, on this machine");
+    add_training(launch, run_);
+    launch.add_option("--ranks", launch_.ranks, "Processes: stages times data_parallel")
+        ->type_name("N")
+        ->required()
+        ->check(CLI::Range(1, 4096));
+
     CLI::App& compare = add_command("compare", "Compare two timelines, per device and per action");
     compare.add_option("predicted", compare_.predicted, "A trace, or a run folder")
         ->type_name("PREDICTED")
@@ -431,6 +440,11 @@ Command Grammar::selected() const {
     if (name == "train") {
         return TrainOptions{with_common(run_)};
     }
+    if (name == "launch") {
+        LaunchOptions options = with_common(launch_);
+        options.scenario = run_.scenario;
+        return options;
+    }
     if (name == "simulate") {
         return with_common(simulate_);
     }
@@ -488,7 +502,21 @@ void refuse_extras(const CLI::App& command) {
                 suggestion(word, known));
 }
 
+/// Of `launch`: what each process is called with.
+std::vector<std::string> words_of_train(const std::vector<std::string>& args) {
+    std::vector<std::string> words{"train"};
+    for (std::size_t i = 1; i < args.size(); ++i) {
+        if (args[i] == "--ranks") {
+            ++i;
+        } else if (!args[i].starts_with("--ranks=")) {
+            words.push_back(args[i]);
+        }
+    }
+    return words;
+}
+
 Parsed Grammar::parse(const std::vector<std::string>& args) {
+    launch_.train = words_of_train(args);
     try {
         app_.parse(std::vector<std::string>(args.rbegin(), args.rend()));
     } catch (const CLI::CallForHelp&) {

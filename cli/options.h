@@ -77,6 +77,13 @@ struct TrainOptions {
     RunOptions run;
 };
 
+struct LaunchOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+    int ranks = 0;
+    std::vector<std::string> train;  ///< the words of `train` for each process
+};
+
 struct SimulateOptions {
     CommonOptions common;
     std::filesystem::path scenario;  ///< empty: plain numbers
@@ -162,6 +169,7 @@ using Command = std::variant<RunOptions,
                              PlanOptions,
                              ProfileOptions,
                              TrainOptions,
+                             LaunchOptions,
                              CompareOptions,
                              CheckOptions,
                              ImportOptions,

@@ -16,19 +16,24 @@
 #include "cli/report_html.h"
 #include "cli/run_folder.h"
 #include "cli/stop_signal.h"
+#include "core/content_hash.h"
 #include "core/error.h"
+#include "core/formats/json_text.h"
 #include "core/formats/plan_json.h"
 #include "core/formats/profile_json.h"
 #include "core/formats/schedule_csv.h"
 #include "exec/calibrate.h"
 #include "exec/cores.h"
 #include "exec/cuda_module.h"
+#include "exec/data/batch.h"
 #include "exec/gpu_parts.h"
 #include "exec/profiler.h"
 
 namespace pipetwin::cli {
 
 namespace {
+
+constexpr std::size_t most_program_bytes = std::size_t{4} << 30U;
 
 /// What describes machines that are not this one.
 void refuse_other_machines(const Scenario& scenario) {
@@ -39,9 +44,9 @@ void refuse_other_machines(const Scenario& scenario) {
                     fmt::format("{}: it can be simulated, but not trained with here", what),
                     std::move(hint));
     };
-    if (*scenario.pipeline.data_parallel > 1) {
+    if (*scenario.pipeline.data_parallel > 1 && cluster.backend == Backend::Cuda) {
         refuse("pipeline.data_parallel",
-               fmt::format("{} replicas", *scenario.pipeline.data_parallel),
+               fmt::format("{} replicas on GPUs", *scenario.pipeline.data_parallel),
                "'pipetwin simulate' predicts it; to train, set data_parallel = 1");
     }
     if (cluster.device != this_machine || !cluster.devices.empty()) {
@@ -190,16 +195,61 @@ void note_start(const std::filesystem::path& checkpoints,
     console.note(fmt::format("goes on with step {} from {}", first_step, loaded->folder.string()));
 }
 
+/// What all processes of a training have in common.
+exec::TrainingOptions training_options(const RunOptions& options, Processes* together) {
+    exec::TrainingOptions training{.resume = options.resume};
+    if (together != nullptr) {
+        training.world = &together->world();
+        const std::optional<std::vector<int>> cores = together->own_cores();
+        training.cores = cores.value_or(std::vector<int>{});
+        training.shares_cores = !cores;
+    }
+    return training;
+}
+
+/// Of a scenario that is settled and can be trained with.
+void refuse_what_cannot_train(const RunOptions& options, const Scenario& scenario) {
+    refuse_what_cannot_run(options, scenario);
+    refuse_what_is_only_simulated(scenario);
+    refuse_order_that_cannot_train(scenario);
+    refuse_what_does_not_fit(scenario);
+}
+
+/// Before anything is measured.
+void agree_on_inputs(Processes& together, const Scenario& scenario) {
+    const Model model = scenario_model(scenario);
+    const std::unique_ptr<exec::DataSource> data = exec::open_data(scenario, model);
+    const exec::Batch batch = data->batch(0, scenario.training.batch);
+    ContentHash samples;
+    samples.add(std::as_bytes(std::span(batch.tokens)));
+    samples.add(std::as_bytes(std::span(batch.values)));
+    samples.add(std::as_bytes(std::span(batch.targets)));
+    together.agree_on(
+        {{"scenario", content_hash(print_scenario(scenario))},
+         {"data", fmt::format("{}, first batch {}", data->description(), samples.digits())},
+         {"build",
+          fmt::format("{} {}",
+                      PIPETWIN_VERSION,
+                      content_hash(read_file("/proc/self/exe", most_program_bytes)))}});
+}
+
+void agree_on_plan(Processes* together, const Plan& plan) {
+    if (together != nullptr) {
+        together->agree_on({{"schedule", plan.hash()}});
+    }
+}
+
 exec::TrainingResult train_with_notes(const RunOptions& options,
                                       const Scenario& scenario,
                                       const Model& model,
                                       const Plan& plan,
                                       const RunFolder& folder,
                                       Console& console,
-                                      const std::function<void(const exec::StepReport&)>& on_step) {
+                                      const std::function<void(const exec::StepReport&)>& on_step,
+                                      Processes* together) {
     std::optional<MetricsFile> metrics;
-    exec::TrainingOptions training{.checkpoints = folder.file(run_file::checkpoints),
-                                   .resume = options.resume};
+    exec::TrainingOptions training = training_options(options, together);
+    training.checkpoints = folder.file(run_file::checkpoints);
     training.on_start = [&](int first_step,
                             const std::optional<exec::Checkpoints::Loaded>& loaded) {
         metrics.emplace(folder.file(run_file::metrics), first_step);
@@ -262,35 +312,51 @@ void add_calibration(Profile& profile, const Scenario& scenario, Console& consol
 FinishedRun train_and_compare(const RunOptions& options,
                               Open open,
                               Console& console,
-                              const std::function<void(const exec::StepReport&)>& on_step) {
+                              const std::function<void(const exec::StepReport&)>& on_step,
+                              Processes* together) {
     const Scenario written = read_scenario(options.scenario, options.common.overrides);
     const bool plans = open == Open::Planned && is_open(written);
     if (!plans) {
         require_settled(written);
     }
     const Scenario space = trainable_space(written);
-    refuse_what_cannot_run(options, space);
-    refuse_what_is_only_simulated(space);
-    if (!plans) {
-        refuse_order_that_cannot_train(space);
-    }
-    if (!plans) {
-        refuse_what_does_not_fit(space);
-    }
-    const RunFolder folder(
-        options.common.out.empty() ? unused_run_folder(written.file.stem().string())
-                                   : options.common.out,
-        options.resume ? RunFolder::Old::GoesOn : unless_forced(options.common.force));
-    folder.write(run_file::scenario, print_scenario(written));
-    const Scenario scenario = plans ? planned(options, space, folder, console) : written;
     if (plans) {
-        refuse_what_does_not_fit(scenario);
+        refuse_what_cannot_run(options, space);
+        refuse_what_is_only_simulated(space);
+    } else {
+        refuse_what_cannot_train(options, space);
     }
-
-    Profile profile = costs(options, scenario, console);
-    folder.write(run_file::profile, print_profile(profile));
+    if (together != nullptr) {
+        agree_on_inputs(*together, written);
+    }
+    std::optional<RunFolder> opened;
+    Scenario scenario = written;
+    Profile profile;
+    const auto prepare = [&] {
+        opened.emplace(
+            options.common.out.empty() ? unused_run_folder(written.file.stem().string())
+                                       : options.common.out,
+            options.resume ? RunFolder::Old::GoesOn : unless_forced(options.common.force));
+        opened->write(run_file::scenario, print_scenario(written));
+        if (plans) {
+            scenario = planned(options, space, *opened, console);
+            refuse_what_does_not_fit(scenario);
+        }
+        profile = costs(options, scenario, console);
+        std::string text = print_profile(profile);
+        opened->write(run_file::profile, text);
+        return text;
+    };
+    if (together != nullptr) {
+        // What all plan with is what was written, to the last digit.
+        profile = parse_profile(together->from_first(prepare), std::string(run_file::profile));
+    } else {
+        prepare();
+    }
+    const RunFolder& folder = opened.value();
     const Model model = scenario_model(scenario, &profile);
     Prediction prediction = predict(settled_plan(scenario, model, profile));
+    agree_on_plan(together, prediction.plan);
     write_prediction(folder, prediction);
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
@@ -299,8 +365,8 @@ FinishedRun train_and_compare(const RunOptions& options,
     note_shared_cores(scenario, prediction.plan, console);
 
     const StopSignal stop;
-    exec::TrainingResult training =
-        train_with_notes(options, scenario, model, prediction.plan, folder, console, on_step);
+    exec::TrainingResult training = train_with_notes(
+        options, scenario, model, prediction.plan, folder, console, on_step, together);
     const int signal = StopSignal::received();
     if (training.steps.empty()) {
         throw NothingLeft(fmt::format("all {} steps of {} are done: nothing is left to train",
@@ -325,6 +391,27 @@ FinishedRun train_and_compare(const RunOptions& options,
         throw Stopped(signal, stopped_text(signal, run));
     }
     return run;
+}
+
+void train_along(const RunOptions& options, Processes& together) {
+    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
+    require_settled(scenario);
+    refuse_what_cannot_train(options, scenario);
+    agree_on_inputs(together, scenario);
+    const Profile profile = parse_profile(together.from_first({}), std::string(run_file::profile));
+    const Model model = scenario_model(scenario, &profile);
+    const Plan plan = settled_plan(scenario, model, profile);
+    agree_on_plan(&together, plan);
+    const StopSignal stop;
+    exec::TrainingOptions training = training_options(options, &together);
+    training.on_step = [](const exec::StepReport&) { return StopSignal::received() == 0; };
+    const exec::TrainingResult result = exec::train(scenario, model, plan, training);
+    if (result.steps.empty()) {
+        throw NothingLeft("all steps are done");
+    }
+    if (const int signal = StopSignal::received(); signal != 0) {
+        throw Stopped(signal, "stopped");
+    }
 }
 
 std::string report_json_text(const FinishedRun& run) {

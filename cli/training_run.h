@@ -8,6 +8,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/prediction.h"
+#include "cli/processes.h"
 #include "core/compare.h"
 #include "core/scenario.h"
 #include "exec/trainer.h"
@@ -37,10 +38,16 @@ enum class Open { Planned, Refused };
 /// everything lands in the run folder as soon as it is known. A first SIGINT or SIGTERM ends the
 /// training after the current step; then everything is written as far as it goes, and Stopped is
 /// thrown.
+///
+/// With `together` the other ranks have processes of their own, each of which calls `train_along`.
 FinishedRun train_and_compare(const RunOptions& options,
                               Open open,
                               Console& console,
-                              const std::function<void(const exec::StepReport&)>& on_step);
+                              const std::function<void(const exec::StepReport&)>& on_step,
+                              Processes* together = nullptr);
+
+/// The part of all processes but the first: trains, and writes nothing.
+void train_along(const RunOptions& options, Processes& together);
 
 /// Measures the costs of the scenario's layers on this machine, with a progress line.
 Profile measure_profile(const Scenario& scenario, Console& console);

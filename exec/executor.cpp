@@ -46,6 +46,16 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
 }
 
+std::vector<int> ranks_elsewhere(const Plan& plan, const std::vector<int>& here) {
+    std::vector<int> others;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        if (std::ranges::find(here, rank) == here.end()) {
+            others.push_back(rank);
+        }
+    }
+    return others;
+}
+
 /// One for each rank; of those that other processes have, none.
 std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
                                                   const ExecutorOptions& options) {
@@ -75,13 +85,12 @@ Executor::Impl::Impl(Plan plan_to_walk,
       at(workers.size()),
       cells(workers.size()),
       all_ready(std::ssize(here), BeginTogether{this}),
-      watchdog(plan, options.hang_limits),
+      watchdog(plan, options.hang_limits, ranks_elsewhere(plan, here)),
       crew(here.size()) {
     refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
-    // The processes of one machine were given their cores by whoever started them.
-    const std::vector<int> cores =
-        options.cores.empty() && options.world == nullptr ? allowed_cores() : options.cores;
-    const bool own_core = options.backend != Backend::Paced && here.size() <= cores.size();
+    const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
+    const bool own_core =
+        options.backend != Backend::Paced && !options.shares_cores && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
     connect();
     const Worker::Settings settings{.options = &options,
@@ -221,6 +230,7 @@ void Executor::Impl::walk_rows() {
         place.cell = preparing;
     }
     failures.clear();
+    is_stopped = false;
     watchdog.begin_step(Clock::now());
     crew.send([this](std::size_t index) { work(static_cast<std::size_t>(here[index])); });
     while (!crew.wait(watchdog.interval())) {
@@ -250,6 +260,7 @@ void Executor::Impl::work(std::size_t rank) {
     }
     worker.start(start);
     if (!walk_row(rank)) {
+        is_stopped = true;
         worker.close_channels();
     }
     worker.arena().end_step();
@@ -296,12 +307,10 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
     refuse_lost_device();
     PIPETWIN_EXPECT(data.samples == plan.samples(), "a batch of the plan's size");
     batch = data;
-    split(batch, plan->micro_batch_sizes, input.data);
-    const int samples_before =
-        replica() * static_cast<int>(plan.samples().value() / plan->replicas);
+    split(
+        batch, plan->micro_batch_sizes, {.index = replica(), .count = plan->replicas}, input.data);
     for (MicroBatch& slice : input.data) {
         slice.step = step;
-        slice.first_sample += samples_before;
     }
     input.optimizer = options.optimizer;
     input.step = step;
@@ -316,6 +325,10 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
     }
     if (!failures.empty()) {
         clean_up_and_throw();
+    }
+    if (is_stopped) {  // another replica has failed
+        clean_up();
+        throw ChannelClosed();
     }
 }
 
@@ -443,21 +456,43 @@ TrainedParameters Executor::trained() {
         std::vector<Parameter*>& own = trained.pieces.emplace_back(stage(piece).parameters());
         std::erase_if(own, [](const Parameter* parameter) { return parameter->is_copy; });
     }
-    trained.read = [this](const Tensor& from, std::span<std::byte> to) {
+    trained.read = reader();
+    trained.write = writer();
+    return trained;
+}
+
+std::function<void(const Tensor& from, std::span<std::byte> to)> Executor::reader() {
+    return [this](const Tensor& from, std::span<std::byte> to) {
         Device& device = impl_->device_of(from);
         device.kernels().download(from, to);
         device.leave_thread();
     };
-    trained.write = [this](std::span<const std::byte> from, Tensor& to) {
+}
+
+std::function<void(std::span<const std::byte> from, Tensor& to)> Executor::writer() {
+    return [this](std::span<const std::byte> from, Tensor& to) {
         Device& device = impl_->device_of(to);
         device.kernels().upload(from, to);
         device.leave_thread();
     };
-    return trained;
+}
+
+std::vector<Parameter*> Executor::parameters_of_stage(int index) {
+    return stage(index).parameters();
+}
+
+bool Executor::has_stage(int index) const {
+    return impl_->is_here(index);
 }
 
 void Executor::spread_weights() {
-    const TrainedParameters from = trained();
+    exec::spread_weights(
+        plan()->schedule, trained(), [this](int index) { return parameters_of_stage(index); });
+}
+
+void spread_weights(const Schedule& schedule,
+                    const TrainedParameters& from,
+                    const std::function<std::vector<Parameter*>(int stage)>& parameters_of) {
     std::vector<std::byte> bytes;
     const auto spread = [&](Parameter& original, Parameter& copy) {
         for (Tensor Parameter::*const part : trained_parts) {
@@ -469,16 +504,16 @@ void Executor::spread_weights() {
             }
         }
     };
-    const int pieces = piece_count(impl_->plan->schedule);
-    for (int index = pieces; index < impl_->plan.stage_count(); ++index) {
-        const int piece = impl_->plan->schedule.weights_of_stage[static_cast<std::size_t>(index)];
+    const int pieces = piece_count(schedule);
+    for (int index = pieces; index < schedule.stage_count(); ++index) {
+        const int piece = schedule.weights_of_stage[static_cast<std::size_t>(index)];
         const std::vector<Parameter*>& originals = from.pieces[static_cast<std::size_t>(piece)];
-        const std::vector<Parameter*> copies = stage(index).parameters();
+        const std::vector<Parameter*> copies = parameters_of(index);
         for (std::size_t i = 0; i < copies.size(); ++i) {
             spread(*originals[i], *copies[i]);
         }
     }
-    for (Parameter* const parameter : stage(pieces - 1).parameters()) {
+    for (Parameter* const parameter : parameters_of(pieces - 1)) {
         if (parameter->is_copy) {  // of the first piece's first parameter, the token table
             spread(*from.pieces.front().front(), *parameter);
         }

@@ -67,6 +67,7 @@ struct ExecutorOptions {
     bool input_gradient = false;   ///< the first stage produces the gradient of its input, too
     /// Processors to bind the workers to, one each; empty: those that the program may use.
     std::vector<int> cores{};
+    bool shares_cores = false;  ///< with other workers: none is bound to one, and none spins
     /// Makes the device of a rank; empty: one as `backend` says.
     std::function<std::unique_ptr<Device>(int rank)> make_device;
     /// Called by every worker before every action; what it throws is that action's failure. For the
@@ -139,6 +140,13 @@ class Executor {
     /// After a checkpoint was loaded: other stages with the same weights, or one of them, get them,
     /// too.
     void spread_weights();
+    /// Whether this process has it; what follows asks for those alone.
+    bool has_stage(int index) const;
+    /// In model order, with copies of what other stages have, too.
+    std::vector<Parameter*> parameters_of_stage(int index);
+    /// As TrainedParameters has them, for tensors of this process.
+    std::function<void(const Tensor& from, std::span<std::byte> to)> reader();
+    std::function<void(std::span<const std::byte> from, Tensor& to)> writer();
     /// The gradient of the model's input, of the last step; empty unless
     /// ExecutorOptions::input_gradient.
     const Tensor& input_gradient(int micro_batch);
@@ -163,5 +171,11 @@ class Executor {
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };
+
+/// Gives stages with the same weights as others, or one of them, what `from` has; `parameters_of`
+/// as Executor::parameters_of_stage.
+void spread_weights(const Schedule& schedule,
+                    const TrainedParameters& from,
+                    const std::function<std::vector<Parameter*>(int stage)>& parameters_of);
 
 }  // namespace pipetwin::exec

@@ -77,11 +77,12 @@ struct Executor::Impl {
     std::string first_not_finite(const Action& forward);
     /// One in whose memory the tensor lies.
     Device& device_of(const Tensor& tensor) const {
-        const auto holds = [&](const std::unique_ptr<Worker>& worker) {
+        const std::vector<Worker*> some = workers_here();
+        const auto holds = [&](Worker* worker) {
             return &worker->device().memory() == tensor.memory();
         };
-        const auto found = std::ranges::find_if(workers, holds);
-        return (found == workers.end() ? workers.front() : *found)->device();
+        const auto found = std::ranges::find_if(some, holds);
+        return (found == some.end() ? some.front() : *found)->device();
     }
     Worker& worker_of(int stage) const {
         const int rank = plan->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
@@ -112,9 +113,10 @@ struct Executor::Impl {
     Batch batch;
     StepInput input;
     StepFailures failures;
-    bool is_over = false;    ///< a process failed: no other step follows
-    std::vector<Place> at;   ///< [rank]: where its worker is
-    std::vector<int> cells;  ///< the same, at the last look
+    std::atomic<bool> is_stopped = false;  ///< a row was not walked to its end
+    bool is_over = false;                  ///< a process failed: no other step follows
+    std::vector<Place> at;                 ///< [rank]: where its worker is
+    std::vector<int> cells;                ///< the same, at the last look
     TimePoint start;
     std::barrier<BeginTogether> all_ready;
     Watchdog watchdog;

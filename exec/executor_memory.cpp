@@ -38,7 +38,9 @@ void Executor::Impl::plan_memory() {
     }
     const Batch blank = random_batch(model, static_cast<int>(plan.samples().value()), 0);
     const StepInput step{
-        .data = split(blank, plan->micro_batch_sizes), .optimizer = options.optimizer, .step = 0};
+        .data = split(blank, plan->micro_batch_sizes, {.index = 0, .count = plan->replicas}),
+        .optimizer = options.optimizer,
+        .step = 0};
     std::vector<RowNeeds> needs(workers.size());  // of other processes' ranks nothing is known
     for (const int rank : here) {
         needs[static_cast<std::size_t>(rank)] =

@@ -11,7 +11,9 @@
 #include "core/timeline.h"
 #include "exec/data/batch.h"
 #include "exec/noise_gate.h"
+#include "exec/remote_parameters.h"
 #include "exec/slow_stages.h"
+#include "exec/transport/byte_message.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -40,9 +42,9 @@ StepReport report_of(const StepResult& result,
 /// What the executor says of itself, each once.
 class NewNotes {
   public:
-    std::vector<std::string> of_step(const Executor& executor) {
+    std::vector<std::string> of_step(const Replicas& pipelines) {
         std::vector<std::string> fresh;
-        for (const std::string& note : executor.notes()) {
+        for (const std::string& note : pipelines.notes()) {
             if (said_.insert(note).second) {
                 fresh.push_back(note);
             }
@@ -83,17 +85,52 @@ void expect_same_steps(const CheckpointManifest& found,
     expect("data", found.data, wanted.data);
 }
 
+/// What the first process says, in all of them.
+int as_first_says(const TrainingOptions& options, int value) {
+    if (options.world == nullptr) {
+        return value;
+    }
+    const auto all = options.world->all_gather(std::as_bytes(std::span(&value, 1)));
+    return ByteReader(all.front()).get<int>();
+}
+
+/// Whether all processes want to.
+bool all_agree(const TrainingOptions& options, bool wanted) {
+    if (options.world == nullptr) {
+        return wanted;
+    }
+    const auto all = options.world->all_gather(std::as_bytes(std::span(&wanted, 1)));
+    return std::ranges::all_of(all, [](const auto& each) { return ByteReader(each).get<bool>(); });
+}
+
+/// Calls `use` with the parameters of all ranks: in this process, or in the first of several.
+void with_parameters(Replicas& pipelines,
+                     const TrainingOptions& options,
+                     const std::function<void(const TrainedParameters&)>& use) {
+    if (options.world != nullptr) {
+        with_all_parameters(*options.world, pipelines.first(), use);
+    } else {
+        use(pipelines.first().trained());
+    }
+}
+
 /// The number of the step to go on with.
 int load(const Checkpoints& checkpoints,
          const CheckpointManifest& wanted,
-         Executor& executor,
+         Replicas& pipelines,
          const TrainingOptions& options) {
-    const std::optional<Checkpoints::Loaded> loaded = checkpoints.load(executor.trained());
-    if (loaded) {
-        expect_same_steps(loaded->about, wanted, loaded->folder);
-        executor.spread_weights();
+    std::optional<Checkpoints::Loaded> loaded;
+    with_parameters(pipelines, options, [&](const TrainedParameters& parameters) {
+        loaded = checkpoints.load(parameters);
+        if (loaded) {
+            expect_same_steps(loaded->about, wanted, loaded->folder);
+        }
+    });
+    if (loaded && options.world == nullptr) {
+        pipelines.first().spread_weights();
+        pipelines.spread_weights();
     }
-    const int first = loaded ? loaded->about.steps_done : 0;
+    const int first = as_first_says(options, loaded ? loaded->about.steps_done : 0);
     if (options.on_start) {
         options.on_start(first, loaded);
     }
@@ -105,28 +142,30 @@ void save(const Checkpoints& checkpoints,
           CheckpointManifest about,
           int steps_done,
           bool must,
-          Executor& executor,
+          Replicas& pipelines,
           const TrainingOptions& options) {
     about.steps_done = steps_done;
-    if (options.before_checkpoint) {
-        options.before_checkpoint();
-    }
-    try {
-        checkpoints.save(std::move(about), executor.trained());
-    } catch (const Error& error) {
-        if (must || error.kind() != ErrorKind::Io) {
-            throw;
+    with_parameters(pipelines, options, [&](const TrainedParameters& parameters) {
+        if (options.before_checkpoint) {
+            options.before_checkpoint();
         }
-        options.on_warning(fmt::format("no checkpoint after step {}, training goes on: {}: {}",
-                                       steps_done - 1,
-                                       error.place(),
-                                       error.text()));
-    }
+        try {
+            checkpoints.save(about, parameters);
+        } catch (const Error& error) {
+            if (must || error.kind() != ErrorKind::Io) {
+                throw;
+            }
+            options.on_warning(fmt::format("no checkpoint after step {}, training goes on: {}: {}",
+                                           steps_done - 1,
+                                           error.place(),
+                                           error.text()));
+        }
+    });
 }
 
 /// What a worker throws in `work`, as the trainer tells it.
-template <class Work>
-auto as_worker_failure(const Executor& executor, const Work& work) {
+template <class Pipelines, class Work>
+auto as_worker_failure(const Pipelines& executor, const Work& work) {
     try {
         return work();
     } catch (const Error& error) {
@@ -157,14 +196,14 @@ class Validation {
         }
     }
 
-    std::optional<double> after(int step, Executor& executor) const {
+    std::optional<double> after(int step, Replicas& pipelines) const {
         if (every_ == 0 || (step + 1) % every_ != 0) {
             return std::nullopt;
         }
         double sum = 0;
         for (int batch = 0; batch < batches_; ++batch) {
             sum += as_worker_failure(
-                executor, [&] { return executor.evaluate(data_->batch(batch, samples_), step); });
+                pipelines, [&] { return pipelines.evaluate(data_->batch(batch, samples_), step); });
         }
         return sum / batches_;
     }
@@ -179,13 +218,11 @@ class Validation {
 }  // namespace
 
 StepResult training_step(Executor& executor, const Batch& batch, int step) {
-    StepResult result;
-    training_step(executor, batch, step, result);
-    return result;
+    return as_worker_failure(executor, [&] { return executor.run_step(batch, step); });
 }
 
-void training_step(Executor& executor, const Batch& batch, int step, StepResult& result) {
-    as_worker_failure(executor, [&] { executor.run_step(batch, step, result); });
+void training_step(Replicas& pipelines, const Batch& batch, int step, StepResult& result) {
+    as_worker_failure(pipelines, [&] { pipelines.run_step(batch, step, result); });
 }
 
 TrainingResult train(const Scenario& scenario,
@@ -195,16 +232,21 @@ TrainingResult train(const Scenario& scenario,
     const std::unique_ptr<DataSource> data = open_data(scenario, model);
     const Validation validation(scenario, model);
     const OptimizerSettings optimizer = optimizer_settings(scenario);
-    Executor executor(plan, model, executor_options(scenario));
+    ExecutorOptions executor = executor_options(scenario);
+    executor.world = options.world;
+    executor.cores = options.cores;
+    executor.shares_cores = options.shares_cores;
+    Replicas pipelines(plan, model, executor);
     const CheckpointManifest about = manifest_of(scenario, *data);
     const Checkpoints checkpoints(options.checkpoints);
-    const int first = options.resume ? load(checkpoints, about, executor, options) : 0;
+    const int first = options.resume ? load(checkpoints, about, pipelines, options) : 0;
     if (!options.resume && options.on_start) {
         options.on_start(0, {});
     }
     const int samples = scenario.training.batch;
     const int steps = scenario.training.steps;
     const int every = scenario.output.checkpoint_every;
+    const bool keeps_checkpoints = as_first_says(options, options.checkpoints.empty() ? 0 : 1) != 0;
     NoiseGate gate;
     NewNotes notes;
     SlowStages slow(plan);
@@ -212,27 +254,27 @@ TrainingResult train(const Scenario& scenario,
     StepResult result;
     bool goes_on = true;
     for (int step = first; step < steps && goes_on; ++step) {
-        training_step(executor, data->batch(step, samples), step, result);
+        training_step(pipelines, data->batch(step, samples), step, result);
         gate.add(result);
         if (options.on_timeline) {
             options.on_timeline(step, result.timeline);
         }
         training.steps.push_back(report_of(result, optimizer, step, samples));
-        training.steps.back().validation_loss = validation.after(step, executor);
-        training.steps.back().notes = notes.of_step(executor);
+        training.steps.back().validation_loss = validation.after(step, pipelines);
+        training.steps.back().notes = notes.of_step(pipelines);
         std::ranges::move(slow.add(result.timeline),
                           std::back_inserter(training.steps.back().notes));
-        goes_on = options.on_step(training.steps.back());
+        goes_on = all_agree(options, options.on_step(training.steps.back()));
         const bool last = !goes_on || (step + 1 == steps && every > 0);
         const bool due = last || (every > 0 && (step + 1) % every == 0);
-        if (due && !options.checkpoints.empty()) {
-            save(checkpoints, about, step + 1, last, executor, options);
+        if (due && keeps_checkpoints) {
+            save(checkpoints, about, step + 1, last, pipelines, options);
         }
     }
     if (!training.steps.empty()) {
         training.measured = gate.result();
     }
-    training.memory_beside = executor.memory_beside();
+    training.memory_beside = pipelines.memory_beside();
     return training;
 }
 

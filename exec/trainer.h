@@ -10,6 +10,7 @@
 #include "core/scenario.h"
 #include "exec/checkpoint.h"
 #include "exec/executor.h"
+#include "exec/replicas.h"
 
 namespace pipetwin::exec {
 
@@ -37,8 +38,8 @@ struct TrainingResult {
 /// arrive as they are.
 StepResult training_step(Executor& executor, const Batch& batch, int step);
 
-/// The same; the memory of `result` is used again.
-void training_step(Executor& executor, const Batch& batch, int step, StepResult& result);
+/// The same, of all replicas; the memory of `result` is used again.
+void training_step(Replicas& pipelines, const Batch& batch, int step, StepResult& result);
 
 struct TrainingOptions {
     std::filesystem::path checkpoints{};  ///< the folder they lie in; empty: none is kept
@@ -53,6 +54,12 @@ struct TrainingOptions {
     std::function<void()> before_checkpoint{};
     /// Told of what went wrong and is no reason to stop.
     std::function<void(const std::string&)> on_warning{};
+    /// Where each rank has a process of its own: those. Only process 0 has checkpoints; it stops
+    /// all as soon as one wants to.
+    World* world = nullptr;
+    /// As ExecutorOptions.
+    std::vector<int> cores{};
+    bool shares_cores = false;
 };
 
 /// Opens the data, builds the executor and runs the steps of the scenario, from the first or from

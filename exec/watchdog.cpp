@@ -1,6 +1,7 @@
 #include "exec/watchdog.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -55,16 +56,18 @@ Duration planned_time(const Plan& plan, const Action& action, Duration copies) {
         return longest_transfer(plan, action);
     }
     if (action.op == Op::ReduceGradient || uses_gradients(action.op)) {
-        return plan.duration(action) + reduction_time(plan, action.stage);
+        return plan.duration(action) + reduction_time(plan, action.stage) +
+               plan.all_reduce_time(action.stage);
     }
     return plan.duration(action) + copies;
 }
 
 }  // namespace
 
-Watchdog::Watchdog(const Plan& plan, const HangLimits& limits)
+Watchdog::Watchdog(const Plan& plan, const HangLimits& limits, std::vector<int> elsewhere)
     : plan_(plan),
       limits_(limits),
+      elsewhere_(std::move(elsewhere)),
       interval_(std::max(limits.least / looks, Duration(1))),
       awaited_(awaited_cells(plan->schedule, plan->channel_capacity.value_or(-1))),
       last_norms_(last_norms(plan->schedule)),
@@ -97,7 +100,7 @@ std::optional<Hang> Watchdog::look(std::span<const int> cells, TimePoint now) {
     Duration most{};
     for (int rank = 0; rank < static_cast<int>(stays_.size()); ++rank) {
         Stay& stay = stays_[static_cast<std::size_t>(rank)];
-        if (stay.time == Duration{} || is_excused(rank)) {
+        if (stay.time == Duration{} || is_excused(rank) || is_elsewhere(rank)) {
             continue;
         }
         stay.own += passed;
@@ -190,6 +193,19 @@ bool Watchdog::is_excused(int rank) const {
     return !other;
 }
 
+bool Watchdog::is_elsewhere(int rank) const {
+    return std::ranges::find(elsewhere_, rank) != elsewhere_.end();
+}
+
+bool Watchdog::waits_for_replicas(int rank) const {
+    if (plan_->replicas == 1 || !is_in_row(rank)) {
+        return false;
+    }
+    const auto cell = static_cast<std::size_t>(stays_[static_cast<std::size_t>(rank)].cell);
+    const Op op = row(rank)[cell].op;
+    return op == Op::ReduceGradient || uses_gradients(op);
+}
+
 Duration Watchdog::expected(int rank) const {
     return is_in_row(rank)
                ? expected_[static_cast<std::size_t>(rank)]
@@ -200,7 +216,9 @@ Duration Watchdog::expected(int rank) const {
 Duration Watchdog::limit(int rank) const {
     const Duration least =
         is_first_step_ ? std::max(limits_.least, limits_.first_step) : limits_.least;
-    return std::max(least, limits_.factor * expected(rank));
+    const Duration alone = std::max(least, limits_.factor * expected(rank));
+    // Another replica that holds this one up is found out by its own watchdog, and first.
+    return waits_for_replicas(rank) ? 2 * alone : alone;
 }
 
 std::string Watchdog::report(int rank) const {

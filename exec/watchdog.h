@@ -41,7 +41,9 @@ struct Hang {
 /// the machine slept.
 class Watchdog {
   public:
-    Watchdog(const Plan& plan, const HangLimits& limits);
+    /// `elsewhere`: ranks of other processes, of which nothing is seen: who waits for them is
+    /// excused.
+    Watchdog(const Plan& plan, const HangLimits& limits, std::vector<int> elsewhere = {});
 
     /// How long to wait between two looks.
     Duration interval() const { return interval_; }
@@ -67,6 +69,8 @@ class Watchdog {
     std::optional<Cell> awaited_by(int rank) const;
     std::optional<int> waits_for(int rank) const;
     bool is_excused(int rank) const;
+    bool is_elsewhere(int rank) const;
+    bool waits_for_replicas(int rank) const;
     Duration limit(int rank) const;
     Duration expected(int rank) const;
     std::string report(int rank) const;
@@ -74,6 +78,7 @@ class Watchdog {
 
     const Plan& plan_;
     HangLimits limits_;
+    std::vector<int> elsewhere_;
     Duration interval_{};
     std::vector<std::vector<std::optional<Cell>>> awaited_;
     std::vector<int> last_norms_;                  ///< [rank]

@@ -13,6 +13,8 @@ void execute(const SimulateOptions& options, Console& console);
 void execute(const PlanOptions& options, Console& console);
 void execute(const ProfileOptions& options, Console& console);
 void execute(const TrainOptions& options, Console& console);
+/// Does not return where mpirun was found.
+void execute(const LaunchOptions& options, Console& console);
 void execute(const CompareOptions& options, Console& console);
 /// Throws Error(Infeasible) after it has printed what is wrong with the schedule.
 void execute(const CheckOptions& options, Console& console);

@@ -4,20 +4,27 @@
 #include "cli/commands/commands.h"
 #include "cli/gpu_text.h"
 #include "cli/json_output.h"
+#include "cli/processes.h"
 #include "cli/text_output.h"
 #include "cli/training_run.h"
 
 namespace pipetwin::cli {
 
-void execute(const TrainOptions& options, Console& console) {
-    const bool json = options.run.common.json;
-    const FinishedRun run =
-        train_and_compare(options.run, Open::Refused, console, [&](const exec::StepReport& step) {
+namespace {
+
+void train(const RunOptions& options, Console& console, Processes* together) {
+    const bool json = options.common.json;
+    const FinishedRun run = train_and_compare(
+        options,
+        Open::Refused,
+        console,
+        [&](const exec::StepReport& step) {
             if (!json) {
                 console.result(step_text(step) + '\n');
                 console.flush();
             }
-        });
+        },
+        together);
     if (json) {
         Json result = json_head();
         result.update(step_json(run.training.steps.back()));
@@ -29,6 +36,25 @@ void execute(const TrainOptions& options, Console& console) {
         console.note(beside);
     }
     console.note(fmt::format("run folder: {}", run.folder.string()));
+}
+
+}  // namespace
+
+void execute(const TrainOptions& options, Console& console) {
+    const auto launched = one_of_several();
+    if (!launched) {
+        return train(options.run, console, nullptr);
+    }
+    const Scenario scenario = read_scenario(options.run.scenario, options.run.common.overrides);
+    require_settled(scenario);
+    Processes processes(*launched, scenario);
+    processes.run(console, [&] {
+        if (processes.is_first()) {
+            train(options.run, console, &processes);
+        } else {
+            train_along(options.run, processes);
+        }
+    });
 }
 
 }  // namespace pipetwin::cli

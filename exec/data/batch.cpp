@@ -96,20 +96,27 @@ int classes_of(const Model& model) {
     return classes;
 }
 
-std::vector<MicroBatch> split(const Batch& batch, const std::vector<int>& sizes) {
+std::vector<MicroBatch> split(const Batch& batch,
+                              const std::vector<int>& sizes,
+                              const BatchPart& part) {
     std::vector<MicroBatch> slices;
-    split(batch, sizes, slices);
+    split(batch, sizes, part, slices);
     return slices;
 }
 
-void split(const Batch& batch, const std::vector<int>& sizes, std::vector<MicroBatch>& slices) {
+void split(const Batch& batch,
+           const std::vector<int>& sizes,
+           const BatchPart& part,
+           std::vector<MicroBatch>& slices) {
     slices.clear();
-    int first = 0;
+    const int samples = batch.samples / part.count;
+    int first = part.index * samples;
     for (const int size : sizes) {
         slices.push_back({.batch = &batch, .first_sample = first, .samples = size});
         first += size;
     }
-    PIPETWIN_EXPECT(first == batch.samples, "the micro-batches cover the mini-batch");
+    PIPETWIN_EXPECT(first == (part.index + 1) * samples && samples * part.count == batch.samples,
+                    "the micro-batches cover the mini-batch");
 }
 
 void check_tokens(const MicroBatch& slice, int vocabulary) {

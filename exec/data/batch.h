@@ -31,10 +31,21 @@ struct MicroBatch {
     int step = 0;  ///< what is drawn for it belongs to this step, from 0
 };
 
-/// The slices of core/plan.h's micro_batch_sizes.
-std::vector<MicroBatch> split(const Batch& batch, const std::vector<int>& sizes);
+/// One of several equal parts of a batch: that of a replica.
+struct BatchPart {
+    int index = 0;
+    int count = 1;
+};
+
+/// The slices of core/plan.h's micro_batch_sizes, which cover the part.
+std::vector<MicroBatch> split(const Batch& batch,
+                              const std::vector<int>& sizes,
+                              const BatchPart& part = {});
 /// The same, in place of what `slices` were.
-void split(const Batch& batch, const std::vector<int>& sizes, std::vector<MicroBatch>& slices);
+void split(const Batch& batch,
+           const std::vector<int>& sizes,
+           const BatchPart& part,
+           std::vector<MicroBatch>& slices);
 
 /// Throws Error(BadInput), naming sample, position and value, if a token id of the slice is not in
 /// 0..vocabulary-1.

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/units.h"
 #include "exec/channel.h"
 
 namespace pipetwin::exec {
@@ -54,8 +55,13 @@ class World {
     /// This process goes on no more: the waits of all others end. Any thread.
     virtual void stop() noexcept = 0;
 
-    /// To be called by all before they end well; one that failed just ends.
-    virtual void leave() = 0;
+    /// Before a process ends, well or not: [process] what each has to say last. None where not all
+    /// have come after so long; then this process just ends.
+    virtual std::optional<std::vector<std::vector<std::byte>>> part(
+        std::span<const std::byte> last_words, Duration patience) = 0;
+
+    /// After all have parted: nothing follows.
+    virtual void leave() noexcept = 0;
 };
 
 }  // namespace pipetwin::exec

@@ -26,6 +26,7 @@ class MpiWorld final : public World {
     MpiWorld()
         : control_(copy_of(MPI_COMM_WORLD)),
           norms_(copy_of(MPI_COMM_WORLD)),
+          parting_(copy_of(MPI_COMM_WORLD)),
           blobs_(copy_of(MPI_COMM_WORLD)),
           lines_{.messages = copy_of(MPI_COMM_WORLD), .room = copy_of(MPI_COMM_WORLD)},
           alarm_(copy_of(MPI_COMM_WORLD)) {
@@ -45,40 +46,27 @@ class MpiWorld final : public World {
 
     std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
                                                    Lane lane) override {
-        const MPI_Comm comm = lane == Lane::Norm ? norms_ : control_;
         const bool heeds = lane == Lane::Norm;
-        const auto own = static_cast<std::int64_t>(mine.size());
-        std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
-        MPI_Request request = MPI_REQUEST_NULL;
-        PIPETWIN_MPI_CALL(
-            MPI_Iallgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, comm, &request));
-        wait_for(request, heeds);
-        std::vector<int> counts(sizes.size());
-        std::vector<int> places(sizes.size());
-        std::int64_t all = 0;
-        for (std::size_t i = 0; i < sizes.size(); ++i) {
-            counts[i] = static_cast<int>(sizes[i]);
-            places[i] = static_cast<int>(all);
-            all += sizes[i];
-        }
-        PIPETWIN_EXPECT(all <= std::int64_t{INT32_MAX}, "what is gathered has less than 2 GiB");
-        std::vector<std::byte> together(static_cast<std::size_t>(all));
-        PIPETWIN_MPI_CALL(MPI_Iallgatherv(mine.data(),
-                                          static_cast<int>(own),
-                                          MPI_BYTE,
-                                          together.data(),
-                                          counts.data(),
-                                          places.data(),
-                                          MPI_BYTE,
-                                          comm,
-                                          &request));
-        wait_for(request, heeds);
-        std::vector<std::vector<std::byte>> parts;
-        for (std::size_t i = 0; i < sizes.size(); ++i) {
-            const auto begin = together.begin() + places[i];
-            parts.emplace_back(begin, begin + counts[i]);
-        }
-        return parts;
+        return gathered(mine, lane == Lane::Norm ? norms_ : control_, [&](MPI_Request& request) {
+            wait_for(request, heeds);
+            return true;
+        });
+    }
+
+    std::optional<std::vector<std::vector<std::byte>>> part(std::span<const std::byte> last_words,
+                                                            Duration patience) override {
+        const auto end = std::chrono::steady_clock::now() + patience;
+        bool all_came = true;
+        auto words = gathered(last_words, parting_, [&](MPI_Request& request) {
+            alarm_.wait(
+                [&] {
+                    all_came = is_done(request);
+                    return all_came || std::chrono::steady_clock::now() > end;
+                },
+                false);
+            return all_came;
+        });
+        return all_came ? std::optional(std::move(words)) : std::nullopt;
     }
 
     void send(int to, std::span<const std::byte> bytes) override {
@@ -106,22 +94,63 @@ class MpiWorld final : public World {
 
     void stop() noexcept override { alarm_.raise(); }
 
-    void leave() override {
-        all_gather({}, Lane::Control);  // nobody is left behind
-        PIPETWIN_MPI_CALL(MPI_Finalize());
-    }
+    void leave() noexcept override { MPI_Finalize(); }
 
   private:
     static constexpr std::size_t most_at_once = std::size_t{1} << 30;
 
+    static bool is_done(MPI_Request& request) {
+        int done = 0;
+        PIPETWIN_MPI_CALL(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        return done != 0;
+    }
+
     void wait_for(MPI_Request& request, bool heeds) {
-        alarm_.wait(
-            [&request] {
-                int done = 0;
-                PIPETWIN_MPI_CALL(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-                return done != 0;
-            },
-            heeds);
+        alarm_.wait([&request] { return is_done(request); }, heeds);
+    }
+
+    /// `wait` returns whether what was asked for is done; nothing is gathered if not.
+    template <class Wait>
+    std::vector<std::vector<std::byte>> gathered(std::span<const std::byte> mine,
+                                                 MPI_Comm comm,
+                                                 const Wait& wait) const {
+        // Where it is not done in time nobody calls MPI again, so that nothing is written any more.
+        const auto own = static_cast<std::int64_t>(mine.size());
+        std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
+        MPI_Request request = MPI_REQUEST_NULL;
+        PIPETWIN_MPI_CALL(
+            MPI_Iallgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, comm, &request));
+        if (!wait(request)) {
+            return {};
+        }
+        std::vector<int> counts(sizes.size());
+        std::vector<int> places(sizes.size());
+        std::int64_t all = 0;
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            counts[i] = static_cast<int>(sizes[i]);
+            places[i] = static_cast<int>(all);
+            all += sizes[i];
+        }
+        PIPETWIN_EXPECT(all <= std::int64_t{INT32_MAX}, "what is gathered has less than 2 GiB");
+        std::vector<std::byte> together(static_cast<std::size_t>(all));
+        PIPETWIN_MPI_CALL(MPI_Iallgatherv(mine.data(),
+                                          static_cast<int>(own),
+                                          MPI_BYTE,
+                                          together.data(),
+                                          counts.data(),
+                                          places.data(),
+                                          MPI_BYTE,
+                                          comm,
+                                          &request));
+        if (!wait(request)) {
+            return {};
+        }
+        std::vector<std::vector<std::byte>> parts;
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            const auto begin = together.begin() + places[i];
+            parts.emplace_back(begin, begin + counts[i]);
+        }
+        return parts;
     }
 
     void send_part(int to, std::span<const std::byte> bytes) {
@@ -142,6 +171,7 @@ class MpiWorld final : public World {
     int size_ = 1;
     MPI_Comm control_;
     MPI_Comm norms_;
+    MPI_Comm parting_;
     MPI_Comm blobs_;
     Lines lines_;
     Alarm alarm_;

@@ -1,0 +1,235 @@
+#include "cli/processes.h"
+
+#include <algorithm>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/command_line.h"
+#include "cli/stop_signal.h"
+#include "exec/cores.h"
+#include "exec/transport/byte_message.h"
+#include "exec/transport/mpi_world.h"
+
+namespace pipetwin::cli {
+namespace {
+
+/// How long the others may take to come to their end, too.
+constexpr std::chrono::seconds patience{3};
+
+void refuse_without_transport(const exec::LaunchedProcess& launched, const Scenario& scenario) {
+    if (scenario.cluster.backend == Backend::Paced) {
+        throw Error(ErrorKind::Infeasible,
+                    "cluster.backend = \"paced\"",
+                    "it emulates the devices of all ranks within one process",
+                    "start it without " + exec::to_string(launched.launcher) +
+                        ", or set cluster.backend = \"cpu\"");
+    }
+    if (scenario.cluster.backend == Backend::Cuda) {
+        throw Error(ErrorKind::Unavailable,
+                    "cluster.backend = \"cuda\"",
+                    "GPUs are trained on from one process only, so far",
+                    "start it without " + exec::to_string(launched.launcher));
+    }
+    if (launched.launcher == exec::Launcher::Torchrun) {
+        throw Error(
+            ErrorKind::Unavailable,
+            "torchrun",
+            "processes on CPUs reach each other by MPI, which torchrun does not start",
+            "start them with mpirun or srun, or 'pipetwin launch --ranks N' on one machine");
+    }
+}
+
+std::string boot_id() {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string id;
+    std::getline(file, id);
+    return id;
+}
+
+/// "1 and 3".
+std::string listed(const std::vector<int>& indices) {
+    return fmt::format("{}", fmt::join(indices, ", "));
+}
+
+}  // namespace
+
+std::optional<exec::LaunchedProcess> one_of_several() {
+    auto process = exec::launched_process(exec::environment_variables());
+    return process && process->count > 1 ? process : std::nullopt;
+}
+
+void expect_processes(int count, const Scenario& scenario) {
+    const int stages = *scenario.pipeline.stages;
+    const int replicas = *scenario.pipeline.data_parallel;
+    if (count != stages * replicas) {
+        throw Error(
+            ErrorKind::Usage,
+            "processes",
+            fmt::format(
+                "{} were started, expected {}: pipeline.stages = {}{}",
+                count,
+                stages * replicas,
+                stages,
+                replicas > 1 ? fmt::format(" times pipeline.data_parallel = {}", replicas) : ""),
+            fmt::format("start {} processes, or change the scenario", stages * replicas));
+    }
+}
+
+Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scenario) {
+    const bool speaks = launched.index == 0;
+    try {
+        expect_processes(launched.count, scenario);
+        refuse_without_transport(launched, scenario);
+        exec::require_mpi();
+    } catch (const Error& error) {
+        if (speaks) {
+            throw;
+        }
+        throw SaidElsewhere(exit_code(error.kind()));
+    }
+    world_ = exec::join_mpi();
+    if (world_->size() != launched.count || world_->index() != launched.index) {
+        throw Error(ErrorKind::Unavailable,
+                    "MPI",
+                    fmt::format("this process is {} of {} by its environment, but {} of {} for MPI",
+                                launched.index,
+                                launched.count,
+                                world_->index(),
+                                world_->size()),
+                    "start it with the mpirun of Open MPI 4, or with srun --mpi=pmix");
+    }
+}
+
+void Processes::agree_on(const std::vector<std::pair<std::string, std::string>>& fields) {
+    exec::ByteWriter mine;
+    for (const auto& [name, value] : fields) {
+        mine.put_text(value);
+    }
+    const auto all = world_->all_gather(mine.bytes());
+    std::vector<exec::ByteReader> theirs(all.begin(), all.end());
+    for (const auto& [name, value] : fields) {
+        std::map<std::string, std::vector<int>> who_has;
+        for (int process = 0; process < world_->size(); ++process) {
+            who_has[theirs[static_cast<std::size_t>(process)].get_text()].push_back(process);
+        }
+        if (who_has.size() == 1) {
+            continue;
+        }
+        std::vector<std::string> groups;
+        for (const auto& [what, processes] : who_has) {
+            groups.push_back(fmt::format("{} in process {}", what, listed(processes)));
+        }
+        throw Error(ErrorKind::Disagreement,
+                    name,
+                    fmt::format("the processes do not have the same: {}", fmt::join(groups, "; ")),
+                    "give all of them the same files, options and build");
+    }
+}
+
+std::string Processes::from_first(const std::function<std::string()>& make) {
+    exec::ByteWriter message;
+    std::exception_ptr failure;
+    if (is_first()) {
+        try {
+            const std::string made = make();
+            message.put(true).put_text(made);
+        } catch (const Error& error) {
+            failure = std::current_exception();
+            message.put(false).put(error.kind()).put_text(error.place());
+            message.put_text(error.text()).put_text(error.hint());
+        } catch (const std::exception& exception) {
+            failure = std::current_exception();
+            message.put(false).put(ErrorKind::Other).put_text("");
+            message.put_text(exception.what()).put_text("");
+        }
+    }
+    const auto all = world_->all_gather(message.bytes());
+    if (failure) {
+        std::rethrow_exception(failure);
+    }
+    exec::ByteReader first(all.front());
+    if (first.get<bool>()) {
+        return first.get_text();
+    }
+    const auto kind = first.get<ErrorKind>();
+    const std::string place = first.get_text();
+    const std::string text = first.get_text();
+    throw Error(kind, place, text, first.get_text());
+}
+
+void Processes::run(Console& console, const std::function<void()>& work) {
+    std::exception_ptr failure;
+    try {
+        work();
+    } catch (...) {
+        failure = std::current_exception();
+        world_->stop();
+    }
+    // Whoever ends takes the others with it, so what is to be said is said before.
+    const int code = failure ? exit_code_of(failure) : 0;
+    const auto all = world_->part(std::as_bytes(std::span(&code, 1)), patience);
+    if (!all) {
+        if (failure) {
+            std::rethrow_exception(failure);
+        }
+        throw Error(ErrorKind::WorkerFailed,
+                    fmt::format("process {}", world_->index()),
+                    "another process has ended without a word",
+                    "look at what its host says");
+    }
+    const auto speaker = std::ranges::find_if(
+        *all, [](const auto& each) { return exec::ByteReader(each).get<int>() != 0; });
+    if (speaker == all->end()) {
+        world_->leave();
+        if (failure && is_first()) {
+            std::rethrow_exception(failure);  // nothing that failed
+        }
+        return;
+    }
+    const int said = exec::ByteReader(*speaker).get<int>();
+    if (speaker - all->begin() == world_->index()) {
+        report_failure(failure, console);
+        console.flush();
+    }
+    static_cast<void>(world_->part({}, patience));
+    throw SaidElsewhere(said);
+}
+
+std::optional<std::vector<int>> Processes::own_cores() {
+    const std::vector<int> mine = exec::allowed_cores();
+    exec::ByteWriter message;
+    message.put_text(boot_id()).put_all(std::span<const int>(mine));
+    const auto all = world_->all_gather(message.bytes());
+    std::vector<std::vector<int>> here;  // of the processes of this host
+    std::size_t place = 0;
+    for (int process = 0; process < world_->size(); ++process) {
+        exec::ByteReader theirs(all[static_cast<std::size_t>(process)]);
+        if (theirs.get_text() == boot_id()) {
+            if (process == world_->index()) {
+                place = here.size();
+            }
+            here.push_back(theirs.get_all<int>());
+        }
+    }
+    const bool all_alike =
+        std::ranges::all_of(here, [&](const auto& each) { return each == mine; });
+    if (all_alike && mine.size() >= here.size()) {
+        return std::vector<int>{mine[place]};
+    }
+    const auto has = [](const std::vector<int>& cores, int core) {
+        return std::ranges::find(cores, core) != cores.end();
+    };
+    for (const int core : mine) {
+        if (std::ranges::count_if(here, [&](const auto& each) { return has(each, core); }) == 1) {
+            return std::vector<int>{core};
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "core/error.h"
+#include "core/scenario.h"
+#include "exec/transport/launch_environment.h"
+#include "exec/transport/world.h"
+
+namespace pipetwin::cli {
+
+/// What ended this process was said by another one.
+class SaidElsewhere : public std::runtime_error {
+  public:
+    explicit SaidElsewhere(int exit_code)
+        : std::runtime_error("another process says why"), exit_code_(exit_code) {}
+    int exit_code() const { return exit_code_; }
+
+  private:
+    int exit_code_;
+};
+
+/// A training of which each rank has a process of its own, seen from this one.
+class Processes {
+  public:
+    /// Joins the others. Throws Error(Usage) unless there is one for each rank of each replica,
+    /// Error(Unavailable) where they cannot reach each other.
+    Processes(const exec::LaunchedProcess& launched, const Scenario& scenario);
+
+    exec::World& world() { return *world_; }
+    /// The one that writes the run folder, and speaks.
+    bool is_first() const { return world_->index() == 0; }
+
+    /// Throws Error(Disagreement), naming the field and who has what, unless all have the same.
+    void agree_on(const std::vector<std::pair<std::string, std::string>>& fields);
+
+    /// What the first process gets from `make`, in all of them; what it throws as well.
+    std::string from_first(const std::function<std::string()>& make);
+
+    /// Calls `work`, then ends well together with all others. Of what several of them throw, the
+    /// first to have thrown says it; for all others SaidElsewhere is thrown.
+    void run(Console& console, const std::function<void()>& work);
+
+    /// The cores that this process has for itself; none where it shares them.
+    std::optional<std::vector<int>> own_cores();
+
+  private:
+    std::unique_ptr<exec::World> world_;
+};
+
+/// This process as one of several; none: it was started alone. Throws Error(Usage).
+std::optional<exec::LaunchedProcess> one_of_several();
+
+/// Throws Error(Usage) unless there are as many processes as ranks in all replicas.
+void expect_processes(int count, const Scenario& scenario);
+
+}  // namespace pipetwin::cli
