@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -51,9 +53,44 @@ std::string boot_id() {
     return id;
 }
 
-/// "1 and 3".
-std::string listed(const std::vector<int>& indices) {
-    return fmt::format("{}", fmt::join(indices, ", "));
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) {
+        lines.push_back(line);
+    }
+    return lines;
+}
+
+/// Of texts with "[table]" and "key = value" in their lines, as scenarios have them: the first line
+/// that is not the same in all, of each; with the table that it stands in.
+struct Difference {
+    std::string table;
+    std::vector<std::string> lines;  ///< [text]
+};
+Difference first_difference(const std::vector<std::string>& texts) {
+    std::vector<std::vector<std::string>> lines;
+    for (const std::string& text : texts) {
+        lines.push_back(lines_of(text));
+    }
+    Difference found;
+    found.lines.resize(texts.size());
+    const auto line = [](const std::vector<std::string>& all, std::size_t number) {
+        return number < all.size() ? all[number] : std::string("nothing");
+    };
+    for (std::size_t number = 0;; ++number) {
+        for (std::size_t i = 0; i < lines.size(); ++i) {
+            found.lines[i] = line(lines[i], number);
+        }
+        if (std::ranges::adjacent_find(found.lines, std::ranges::not_equal_to()) !=
+                found.lines.end() ||
+            number >= lines.front().size()) {
+            return found;
+        }
+        if (found.lines.front().starts_with('[')) {
+            found.table = found.lines.front() + " ";
+        }
+    }
 }
 
 }  // namespace
@@ -113,20 +150,27 @@ void Processes::agree_on(const std::vector<std::pair<std::string, std::string>>&
     const auto all = world_->all_gather(mine.bytes());
     std::vector<exec::ByteReader> theirs(all.begin(), all.end());
     for (const auto& [name, value] : fields) {
-        std::map<std::string, std::vector<int>> who_has;
-        for (int process = 0; process < world_->size(); ++process) {
-            who_has[theirs[static_cast<std::size_t>(process)].get_text()].push_back(process);
+        std::vector<std::string> values;
+        for (exec::ByteReader& each : theirs) {
+            values.push_back(each.get_text());
         }
-        if (who_has.size() == 1) {
+        if (std::ranges::adjacent_find(values, std::ranges::not_equal_to()) == values.end()) {
             continue;
+        }
+        const Difference difference = first_difference(values);
+        std::map<std::string, std::vector<std::size_t>> who_has;
+        for (std::size_t process = 0; process < values.size(); ++process) {
+            who_has[difference.lines[process]].push_back(process);
         }
         std::vector<std::string> groups;
         for (const auto& [what, processes] : who_has) {
-            groups.push_back(fmt::format("{} in process {}", what, listed(processes)));
+            groups.push_back(fmt::format("{} in process {}", what, fmt::join(processes, ", ")));
         }
         throw Error(ErrorKind::Disagreement,
                     name,
-                    fmt::format("the processes do not have the same: {}", fmt::join(groups, "; ")),
+                    fmt::format("the processes do not have the same: {}{}",
+                                difference.table,
+                                fmt::join(groups, "; ")),
                     "give all of them the same files, options and build");
     }
 }

@@ -28,6 +28,7 @@
 #include "exec/data/batch.h"
 #include "exec/gpu_parts.h"
 #include "exec/profiler.h"
+#include "exec/transport/link_ladder.h"
 
 namespace pipetwin::cli {
 
@@ -225,12 +226,32 @@ void agree_on_inputs(Processes& together, const Scenario& scenario) {
     samples.add(std::as_bytes(std::span(batch.values)));
     samples.add(std::as_bytes(std::span(batch.targets)));
     together.agree_on(
-        {{"scenario", content_hash(print_scenario(scenario))},
+        {{"scenario", print_scenario(scenario)},
          {"data", fmt::format("{}, first batch {}", data->description(), samples.digits())},
          {"build",
           fmt::format("{} {}",
                       PIPETWIN_VERSION,
                       content_hash(read_file("/proc/self/exe", most_program_bytes)))}});
+}
+
+/// The first process's, in all of them, with the links between these processes.
+Profile shared_profile(Profile profile, const Scenario& scenario, Processes& together) {
+    if (const auto link = exec::slowest_link(together.world(), *scenario.pipeline.stages)) {
+        std::erase_if(profile.links, [](const LinkCost& old) {
+            return old.between == "ranks" || old.between == "nodes";
+        });
+        profile.links.insert(profile.links.begin(), *link);
+    }
+    // What all plan with is what is written, to the last digit.
+    return parse_profile(together.from_first([&] { return print_profile(profile); }),
+                         std::string(run_file::profile));
+}
+
+void note_link(const Profile& profile, Console& console) {
+    const LinkCost& link = profile.links.front();
+    console.note(fmt::format("link between processes: {} and {:.3g} Gbit/s",
+                             format_duration(link.latency),
+                             link.bytes_per_second * 8 / 1e9));
 }
 
 void agree_on_plan(Processes* together, const Plan& plan) {
@@ -332,7 +353,7 @@ FinishedRun train_and_compare(const RunOptions& options,
     std::optional<RunFolder> opened;
     Scenario scenario = written;
     Profile profile;
-    const auto prepare = [&] {
+    const auto measure = [&] {
         opened.emplace(
             options.common.out.empty() ? unused_run_folder(written.file.stem().string())
                                        : options.common.out,
@@ -343,17 +364,17 @@ FinishedRun train_and_compare(const RunOptions& options,
             refuse_what_does_not_fit(scenario);
         }
         profile = costs(options, scenario, console);
-        std::string text = print_profile(profile);
-        opened->write(run_file::profile, text);
-        return text;
+        return std::string();
     };
     if (together != nullptr) {
-        // What all plan with is what was written, to the last digit.
-        profile = parse_profile(together->from_first(prepare), std::string(run_file::profile));
+        together->from_first(measure);
+        profile = shared_profile(std::move(profile), scenario, *together);
+        note_link(profile, console);
     } else {
-        prepare();
+        measure();
     }
     const RunFolder& folder = opened.value();
+    folder.write(run_file::profile, print_profile(profile));
     const Model model = scenario_model(scenario, &profile);
     Prediction prediction = predict(settled_plan(scenario, model, profile));
     agree_on_plan(together, prediction.plan);
@@ -398,7 +419,8 @@ void train_along(const RunOptions& options, Processes& together) {
     require_settled(scenario);
     refuse_what_cannot_train(options, scenario);
     agree_on_inputs(together, scenario);
-    const Profile profile = parse_profile(together.from_first({}), std::string(run_file::profile));
+    together.from_first({});  // measures
+    const Profile profile = shared_profile({}, scenario, together);
     const Model model = scenario_model(scenario, &profile);
     const Plan plan = settled_plan(scenario, model, profile);
     agree_on_plan(&together, plan);

@@ -33,6 +33,8 @@ struct StageOptions {
     bool input_gradient = false;
     bool shared_weights = false;  ///< with a stage of another pipeline
     LayerTimer layer_done;        ///< may be empty
+    /// Called between layers, where messages go on only while somebody looks; may be empty.
+    std::function<void()> between_layers{};
 };
 
 /// What one layer occupies for one micro-batch, byte for byte as the arena counts it; the words of

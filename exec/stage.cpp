@@ -274,6 +274,9 @@ Tensor Stage::Impl::allocate_input_gradient(std::size_t index, int samples) {
 }
 
 void Stage::Impl::tell(std::size_t index, Op part) const {
+    if (options.between_layers && kernels == &device.kernels()) {
+        options.between_layers();
+    }
     if (options.layer_done && kernels == &device.kernels()) {
         const int layer = place.first_layer + static_cast<int>(index);
         device.mark([this, layer, part](TimePoint done) { options.layer_done(layer, part, done); });
@@ -281,7 +284,7 @@ void Stage::Impl::tell(std::size_t index, Op part) const {
 }
 
 std::function<void(Op)> Stage::Impl::part_teller(std::size_t index) const {
-    if (!options.layer_done) {
+    if (!options.layer_done && !options.between_layers) {
         return {};
     }
     return [this, index](Op part) { tell(index, part); };

@@ -9,12 +9,17 @@
 #include "core/edge.h"
 #include "core/error.h"
 #include "exec/cores.h"
+#include "exec/transport/world.h"
 
 namespace pipetwin::exec {
 namespace {
 
 StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
     const ExecutorOptions& options = *settings.options;
+    std::function<void()> between_layers;
+    if (World* const world = options.world) {
+        between_layers = [world] { world->progress(); };
+    }
     return {.format = number_format(options.precision, options.backend),
             .seed = options.seed,
             .micro_batches = plan.micro_batches(),
@@ -22,7 +27,8 @@ StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
             .optimizer = options.optimizer.kind,
             .input_gradient = options.input_gradient,
             .shared_weights = piece_count(plan->schedule) < plan.stage_count(),
-            .layer_done = options.layer_done};
+            .layer_done = options.layer_done,
+            .between_layers = std::move(between_layers)};
 }
 
 void refuse_loss_that_is_not_finite(const Stage& stage, int micro_batch) {

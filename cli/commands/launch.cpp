@@ -1,12 +1,22 @@
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "cli/commands/commands.h"
 #include "cli/processes.h"
+#include "cli/stop_signal.h"
 #include "core/error.h"
 #include "core/scenario.h"
 #include "exec/transport/mpi_world.h"
@@ -14,6 +24,8 @@
 namespace pipetwin::cli {
 
 namespace {
+
+constexpr int command_not_found = 127;
 
 /// Processes of one machine reach each other through its memory. They are bound by themselves
 /// (exec/cores.h), may be more than there are cores, and what they say is enough.
@@ -39,6 +51,49 @@ std::vector<std::string> mpirun_words(const LaunchOptions& options) {
     return words;
 }
 
+/// Becomes a process that runs the words; in the child.
+[[noreturn]] void become(std::vector<std::string> words, pid_t parent) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) {
+        arguments.push_back(word.data());
+    }
+    arguments.push_back(nullptr);
+    setpgid(0, 0);  // a Ctrl+C comes from us alone
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() == parent) {
+        execvp(arguments.front(), arguments.data());
+    }
+    _exit(command_not_found);
+}
+
+/// The processes that mpirun has started here.
+std::vector<pid_t> children_of(pid_t parent) {
+    std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", parent));
+    return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
+}
+
+/// Waits for it; a signal to stop goes to the processes themselves, for mpirun would kill them
+/// before they have written what they have to. Returns its exit code.
+int wait_for(pid_t mpirun) {
+    const StopSignal stop;
+    constexpr std::chrono::milliseconds between_looks{10};
+    int passed_on = 0;
+    int status = 0;
+    while (true) {
+        const pid_t ended = waitpid(mpirun, &status, WNOHANG);
+        if (ended == mpirun) {
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        }
+        if (const int signal = StopSignal::received(); signal != passed_on) {
+            passed_on = signal;
+            for (const pid_t process : children_of(mpirun)) {
+                kill(process, signal);
+            }
+        }
+        std::this_thread::sleep_for(between_looks);
+    }
+}
+
 }  // namespace
 
 void execute(const LaunchOptions& options, Console&) {
@@ -46,17 +101,25 @@ void execute(const LaunchOptions& options, Console&) {
     require_settled(scenario);
     expect_processes(options.ranks, scenario);
     exec::require_mpi();
-    std::vector<std::string> words = mpirun_words(options);
-    std::vector<char*> arguments;
-    for (std::string& word : words) {
-        arguments.push_back(word.data());
+    const std::vector<std::string> words = mpirun_words(options);
+    const pid_t self = getpid();
+    const pid_t child = fork();
+    if (child < 0) {
+        throw std::system_error(errno, std::system_category(), "fork");
     }
-    arguments.push_back(nullptr);
-    execvp(arguments.front(), arguments.data());
-    throw Error(ErrorKind::Unavailable,
-                "mpirun",
-                std::system_category().message(errno),
-                "install it: apt-get install openmpi-bin");
+    if (child == 0) {
+        become(words, self);
+    }
+    const int code = wait_for(child);
+    if (code == command_not_found) {
+        throw Error(ErrorKind::Unavailable,
+                    "mpirun",
+                    "it was not found in PATH",
+                    "install it: apt-get install openmpi-bin");
+    }
+    if (code != 0) {
+        throw SaidElsewhere(code);
+    }
 }
 
 }  // namespace pipetwin::cli

@@ -128,7 +128,6 @@ TEST_F(Cluster, WhatIsNotHereIsNotTrainedWith) {
         EXPECT_FALSE(std::filesystem::exists(path("run"))) << setting;
         return outcome.code;
     };
-    EXPECT_EQ(code_with("pipeline.data_parallel=2"), 5);
     EXPECT_EQ(code_with("cluster.device=h100-sxm"), 5);
     EXPECT_EQ(code_with("cluster.devices=[\"h100-sxm\", \"h100-sxm\"]"), 5);
     EXPECT_EQ(code_with("cluster.speeds=[1, 2]"), 5);

@@ -73,6 +73,8 @@ Scenario scenario_of(const Shape& shape) {
     scenario.pipeline.recompute_timing = shape.recompute_timing;
     scenario.pipeline.channel_capacity = shape.channel_capacity;
     scenario.pipeline.partition = shape.partition;
+    scenario.pipeline.data_parallel = shape.replicas;
+    scenario.pipeline.overlap_reduction = shape.overlap_reduction;
     scenario.cluster.backend = shape.backend;
     if (shape.host_link_gbps > 0) {
         scenario.pipeline.offload = Offload::Stash;
@@ -82,7 +84,8 @@ Scenario scenario_of(const Shape& shape) {
 }
 
 Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& times) {
-    const std::vector<int> sizes = micro_batch_sizes(shape.batch, shape.micro_batches);
+    const std::vector<int> sizes =
+        micro_batch_sizes(shape.batch / shape.replicas, shape.micro_batches);
     const exec::NumberFormat format = exec::number_format(shape.precision, shape.backend);
     const auto width = static_cast<std::int64_t>(exec::size_of(format.real));
     Profile profile;

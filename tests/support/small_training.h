@@ -37,6 +37,8 @@ struct Shape {
     Backend backend = Backend::Cpu;
     double host_link_gbps = 0;  ///< more: stashes are offloaded over such a link
     double clip_norm = 0;
+    int replicas = 1;
+    bool overlap_reduction = false;
 };
 /// "gpipe K=2 V=1 M=3 B=7 always": for failure messages.
 std::string to_string(const Shape& shape);

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/profile.h"
+#include "exec/calibrate.h"
+#include "exec/transport/world.h"
+
+namespace pipetwin::exec {
+
+/// Messages of 4 KiB to 64 MiB to and fro between two processes, over channels as training uses
+/// them: the median of half the time there and back. Larger ones are left out where they would take
+/// long. Of the two processes, and of all others, which wait: to be called by all. Empty but in
+/// processes `first` and `second`.
+std::vector<LadderRung> link_ladder(World& world, int first, int second);
+
+/// latency + (bytes + half_bandwidth) / bytes_per_second, with the least sum of squares of relative
+/// errors from 64 KiB up; the latency is that of the smallest message. Expects three rungs of those.
+LinkCost link_of(const std::vector<LadderRung>& rungs);
+
+/// How long a message of so many bytes is under way by the link's own words.
+Duration message_time(const LinkCost& link, Bytes bytes);
+
+/// What the slowest link costs of those that pipelines of so many ranks use: between neighbours, and
+/// from the first rank to its like in the next replica. In all processes the same. None where there
+/// is one process.
+std::optional<LinkCost> slowest_link(World& world, int ranks);
+
+}  // namespace pipetwin::exec

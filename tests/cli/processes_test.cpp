@@ -1,0 +1,369 @@
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "cli/run_folder.h"
+#include "tests/cli/support.h"
+
+/// Trainings of several processes, started by the program as a user would. They need MPI.
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+const std::filesystem::path program = std::filesystem::path(PIPETWIN_PROGRAM_DIR) / "pipetwin";
+
+constexpr std::string_view gpt = R"([model]
+kind = "gpt"
+layers = 4
+d_model = 16
+heads = 2
+context = 8
+vocabulary = 11
+[data]
+kind = "synthetic"
+[training]
+batch = 8
+steps = 4
+[pipeline]
+stages = 2
+micro_batches = 2
+schedule = "1f1b"
+[output]
+checkpoint_every = 2
+)";
+
+class SeveralProcesses : public InFolder {
+  protected:
+    void SetUp() override {
+        if (!std::filesystem::exists(program.parent_path() / "pipetwin_mpi.so")) {
+            GTEST_SKIP() << "built without MPI (libopenmpi-dev)";
+        }
+        if (std::system("mpirun --version >/dev/null 2>&1") != 0) {
+            GTEST_SKIP() << "no mpirun (openmpi-bin)";
+        }
+    }
+
+    pid_t start(const std::vector<std::string>& words,
+                const std::vector<std::string>& more_environment = {}) const {
+        std::vector<std::string> variables = more_environment;
+        for (char** variable = environ; *variable != nullptr; ++variable) {
+            variables.emplace_back(*variable);
+        }
+        posix_spawn_file_actions_t files;
+        posix_spawn_file_actions_init(&files);
+        const auto to = [&files](int descriptor, const std::string& name) {
+            posix_spawn_file_actions_addopen(
+                &files, descriptor, name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        };
+        to(STDOUT_FILENO, path("out.log"));
+        to(STDERR_FILENO, path("err.log"));
+        pid_t child = 0;
+        const int error = posix_spawnp(&child,
+                                       words.front().c_str(),
+                                       &files,
+                                       nullptr,
+                                       pointers(words).data(),
+                                       pointers(variables).data());
+        posix_spawn_file_actions_destroy(&files);
+        EXPECT_EQ(error, 0);
+        return child;
+    }
+
+    Outcome end(pid_t child) const {
+        int status = 0;
+        waitpid(child, &status, 0);
+        return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                .out = content_of(path("out.log")),
+                .err = content_of(path("err.log"))};
+    }
+
+    Outcome run(const std::vector<std::string>& words,
+                const std::vector<std::string>& more_environment = {}) const {
+        return end(start(words, more_environment));
+    }
+
+    std::vector<std::string> launch(int ranks,
+                                    const std::string& out,
+                                    const std::vector<std::string>& more = {}) const {
+        return joined({program.string(),
+                       "launch",
+                       "--ranks",
+                       std::to_string(ranks),
+                       file("gpt.toml", gpt),
+                       "--profile",
+                       path("threads/profile.json"),
+                       "--out",
+                       path(out)},
+                      more);
+    }
+
+    /// Once, in threads: what all others are compared with, and the profile that they plan with.
+    void train_in_threads(const std::vector<std::string>& more = {}) const {
+        const Outcome outcome = pipetwin(
+            joined({"train", file("gpt.toml", gpt), "--out", path("threads"), "--force"}, more));
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+    }
+
+    /// What each step gave, and not how long it took.
+    std::string series(const std::string& run) const {
+        std::istringstream metrics(content_of(folder() / run / run_file::metrics));
+        std::string steps;
+        for (std::string line; std::getline(metrics, line);) {
+            const auto step = nlohmann::json::parse(line);
+            steps +=
+                nlohmann::json{step["step"], step["loss"], step["grad_norm"], step["peak_bytes"]}
+                    .dump() +
+                '\n';
+        }
+        return steps;
+    }
+
+    /// Every file of the newest checkpoint.
+    std::map<std::string, std::string> checkpoint(const std::string& run) const {
+        std::map<std::string, std::string> files;
+        const auto newest = folder() / run / run_file::checkpoints / "step-00000004";
+        for (const auto& entry : std::filesystem::directory_iterator(newest)) {
+            files[entry.path().filename().string()] = content_of(entry.path());
+        }
+        return files;
+    }
+
+  private:
+    static std::vector<char*> pointers(const std::vector<std::string>& words) {
+        std::vector<char*> pointers;
+        for (const std::string& word : words) {
+            pointers.push_back(const_cast<char*>(word.c_str()));  // which posix_spawn leaves alone
+        }
+        pointers.push_back(nullptr);
+        return pointers;
+    }
+};
+
+struct Grid {
+    int stages = 2;
+    int replicas = 1;
+    std::vector<std::string> more{};
+};
+void PrintTo(const Grid& grid, std::ostream* out) {
+    *out << "K=" << grid.stages << " D=" << grid.replicas;
+    for (const std::string& word : grid.more) {
+        *out << ' ' << word;
+    }
+}
+
+class SameBits : public SeveralProcesses, public ::testing::WithParamInterface<Grid> {};
+
+TEST_P(SameBits, AsThreadsOfOneProcess) {
+    const Grid& grid = GetParam();
+    const std::vector<std::string> settings =
+        joined({"--set",
+                "pipeline.stages=" + std::to_string(grid.stages),
+                "--set",
+                "pipeline.data_parallel=" + std::to_string(grid.replicas)},
+               grid.more);
+    train_in_threads(settings);
+    const Outcome outcome = run(launch(grid.stages * grid.replicas, "processes", settings));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("processes"), series("threads"));
+    EXPECT_TRUE(checkpoint("processes") == checkpoint("threads"));
+    EXPECT_THAT(outcome.out, HasSubstr("step     3"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    SeveralProcesses,
+    SameBits,
+    ::testing::Values(
+        Grid{.stages = 2},
+        Grid{.stages = 4},
+        Grid{.stages = 2, .replicas = 2},
+        Grid{.stages = 4, .replicas = 2},
+        Grid{.stages = 2, .more = {"--set", "model.tied=true", "--set", "training.clip_norm=0.5"}},
+        Grid{.stages = 2,
+             .replicas = 2,
+             .more = {"--set", "pipeline.overlap_reduction=true", "--set", "model.tied=true"}},
+        Grid{.stages = 2, .more = {"--set", "pipeline.schedule=chimera"}},
+        Grid{.stages = 2,
+             .more = {"--set",
+                      "pipeline.schedule=interleaved-1f1b",
+                      "--set",
+                      "pipeline.chunks=2",
+                      "--set",
+                      "training.precision=bf16"}},
+        Grid{.stages = 2,
+             .more = {"--set",
+                      "pipeline.schedule=gpipe",
+                      "--set",
+                      "pipeline.channel_capacity=0",
+                      "--set",
+                      "training.validate_every=2",
+                      "--set",
+                      "data.validation=0.5",
+                      "--set",
+                      "pipeline.recompute=always"}}));
+
+TEST_F(SeveralProcesses, GoOnFromACheckpointAsIfNothingHadHappened) {
+    train_in_threads();
+    ASSERT_EQ(run(launch(2, "parts", {"--set", "training.steps=2"})).code, 0);
+    const Outcome outcome = run(launch(2, "parts", {"--resume"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("goes on with step 2"));
+    EXPECT_EQ(series("parts"), series("threads"));
+    EXPECT_TRUE(checkpoint("parts") == checkpoint("threads"));
+
+    const Outcome again = run(launch(2, "parts", {"--resume"}));
+    EXPECT_EQ(again.code, 0);
+    EXPECT_THAT(again.err, HasSubstr("nothing is left to train"));
+}
+
+TEST_F(SeveralProcesses, MustBeAsManyAsRanks) {
+    const Outcome outcome = run(launch(3, "run"));
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.err,
+              "error: processes: 3 were started, expected 2: pipeline.stages = 2\n"
+              "hint: start 2 processes, or change the scenario\n");
+    EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(SeveralProcesses, ThatTorchrunStartsNeedToKnowWhereToMeet) {
+    const std::vector<std::string> train{
+        program.string(), "train", file("gpt.toml", gpt), "--out", path("run")};
+    const Outcome nowhere = run(train, {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0"});
+    EXPECT_EQ(nowhere.code, 2);
+    EXPECT_THAT(nowhere.err, HasSubstr("MASTER_ADDR"));
+    const std::vector<std::string> complete{
+        "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=localhost", "MASTER_PORT=29500"};
+    const Outcome on_cpus = run(train, complete);
+    EXPECT_EQ(on_cpus.code, 5);
+    EXPECT_THAT(on_cpus.err, HasSubstr("mpirun"));
+}
+
+TEST_F(SeveralProcesses, WithDifferentScenariosNameWhatDiffers) {
+    train_in_threads();
+    std::string other(gpt);
+    other.replace(other.find("steps = 4"), 9, "steps = 5");
+    std::ofstream(path("other.toml")) << other;
+    std::ofstream(path("each.sh"))
+        << "#!/bin/sh\n"
+           "case $OMPI_COMM_WORLD_RANK in 1) f=other.toml;; *) "
+           "f=gpt.toml;; esac\n"
+           "exec "
+        << program.string() << " train " << folder().string() << "/$f --profile "
+        << path("threads/profile.json") << " --out " << path("run") << "\n";
+    const Outcome outcome = run({"mpirun",
+                                 "--allow-run-as-root",
+                                 "--oversubscribe",
+                                 "--quiet",
+                                 "-n",
+                                 "2",
+                                 "sh",
+                                 path("each.sh")});
+    EXPECT_EQ(outcome.code, 10);
+    EXPECT_THAT(outcome.err,
+                HasSubstr("error: scenario: the processes do not have the same: [training] steps = "
+                          "4 in process 0; steps = 5 in process 1\n"));
+}
+
+TEST_F(SeveralProcesses, SayWhereTheModuleComesFromWhereItIsMissing) {
+    std::filesystem::create_directory(path("alone"));
+    std::filesystem::create_symlink(program, path("alone/link"));
+    std::filesystem::copy_file(program, path("alone/pipetwin"));
+    std::vector<std::string> words = launch(2, "run");
+    words.front() = path("alone/pipetwin");
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 5);
+    EXPECT_THAT(outcome.err, HasSubstr("pipetwin_mpi.so"));
+    EXPECT_THAT(outcome.err, HasSubstr("apt-get install"));
+}
+
+TEST_F(SeveralProcesses, EndTogetherWithTheFirstFailure) {
+    train_in_threads();
+    const Outcome outcome = run(launch(4,
+                                       "run",
+                                       {"--set",
+                                        "pipeline.data_parallel=2",
+                                        "--set",
+                                        "training.learning_rate=1e6",
+                                        "--set",
+                                        "training.optimizer=sgd",
+                                        "--set",
+                                        "training.steps=50"}));
+    EXPECT_EQ(outcome.code, 9) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("rank 1, step "));
+    // One process speaks for all.
+    EXPECT_EQ(outcome.err.find("error:"), outcome.err.rfind("error:"));
+}
+
+/// Long enough to be stopped in the middle.
+const std::vector<std::string> endless{"--set", "training.steps=1000000"};
+
+class StoppedProcesses : public SeveralProcesses {
+  protected:
+    /// Starts a training and waits until it trains.
+    pid_t start_training() const {
+        train_in_threads();
+        const pid_t child = start(launch(2, "run", endless));
+        const auto begin = Clock::now();
+        while (content_of(path("out.log")).find("step     9") == std::string::npos &&
+               Clock::now() - begin < std::chrono::seconds(60)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        return child;
+    }
+
+    /// Those that train, by what they were called with.
+    std::vector<pid_t> processes() const {
+        std::vector<pid_t> found;
+        for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+            const std::string name = entry.path().filename().string();
+            if (name.find_first_not_of("0123456789") != std::string::npos) {
+                continue;
+            }
+            std::ifstream file(entry.path() / "cmdline");
+            std::stringstream words;
+            words << file.rdbuf();
+            const std::string text = words.str();
+            if (text.starts_with(program.string() + '\0' + "train") &&
+                text.find(folder().string()) != std::string::npos) {
+                found.push_back(std::stoi(name));
+            }
+        }
+        return found;
+    }
+};
+
+TEST_F(StoppedProcesses, FinishTheStepAndWriteEverythingWhenTold) {
+    const pid_t child = start_training();
+    kill(child, SIGTERM);
+    const Outcome outcome = end(child);
+    EXPECT_EQ(outcome.code, 143) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("stopped by SIGTERM after"));
+    EXPECT_TRUE(std::filesystem::exists(folder() / "run" / run_file::report_json));
+    EXPECT_TRUE(processes().empty());
+}
+
+TEST_F(StoppedProcesses, AllEndSoonAfterOneWasKilled) {
+    const pid_t child = start_training();
+    const std::vector<pid_t> all = processes();
+    ASSERT_EQ(all.size(), 2U);
+    const auto begin = Clock::now();
+    kill(all.back(), SIGKILL);
+    const Outcome outcome = end(child);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
+    EXPECT_TRUE(processes().empty());
+}
+
+}  // namespace
+}  // namespace pipetwin::cli

@@ -1,0 +1,145 @@
+#include "exec/replicas.h"
+
+#include <atomic>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+
+#include "exec/random_batch.h"
+#include "tests/support/compare_tensors.h"
+#include "tests/support/small_training.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using test::Shape;
+
+/// Two steps; the parameters of the first replica after them.
+struct Trained {
+    std::vector<double> losses;
+    std::vector<test::NamedValues> weights;
+    std::vector<test::NamedValues> gradients;
+};
+
+Trained trained(const Model& model, const Shape& shape, ExecutorOptions options) {
+    Replicas pipelines(test::plan_of(model, shape), model, options);
+    Trained result;
+    StepResult step;
+    for (int number = 0; number < 2; ++number) {
+        pipelines.run_step(
+            random_batch(model, shape.batch, static_cast<std::uint64_t>(number)), number, step);
+        result.losses.push_back(step.loss);
+    }
+    result.weights = test::weights_of(pipelines.first().parameters());
+    result.gradients = test::gradients_of(pipelines.first().parameters());
+    return result;
+}
+
+Trained trained(const Model& model, const Shape& shape) {
+    return trained(model, shape, test::options_of(shape));
+}
+
+struct Case {
+    Shape shape;
+    bool tied = false;
+};
+void PrintTo(const Case& each, std::ostream* out) {
+    *out << to_string(each.shape) << " D=" << each.shape.replicas
+         << (each.shape.overlap_reduction ? " overlapped" : "") << (each.tied ? " tied" : "");
+}
+
+class SeveralReplicas : public ::testing::TestWithParam<Case> {};
+
+/// Twelve samples give the same gradients however many replicas share them: 1e-6 where sums are
+/// formed in another order, in fp32.
+TEST_P(SeveralReplicas, TrainAsOneDoes) {
+    const Model model = test::small_gpt_with(0.1, GetParam().tied);
+    Shape alone = GetParam().shape;
+    alone.micro_batches *= alone.replicas;
+    alone.replicas = 1;
+    const Trained one = trained(model, alone);
+    const Trained several = trained(model, GetParam().shape);
+    for (std::size_t step = 0; step < one.losses.size(); ++step) {
+        EXPECT_NEAR(several.losses[step], one.losses[step], 1e-6 * one.losses[step]);
+    }
+    ASSERT_EQ(several.gradients.size(), one.gradients.size());
+    for (std::size_t i = 0; i < one.gradients.size(); ++i) {
+        EXPECT_TRUE(testing::agree(std::span<const double>(several.gradients[i].values),
+                                   std::span<const double>(one.gradients[i].values),
+                                   1e-5))
+            << one.gradients[i].name;
+    }
+}
+
+/// Whatever the pipeline is, the sums over the replicas are formed in one order.
+TEST_P(SeveralReplicas, GiveTheSameBitsTwice) {
+    const Model model = test::small_gpt_with(0.1, GetParam().tied);
+    const Trained first = trained(model, GetParam().shape);
+    const Trained second = trained(model, GetParam().shape);
+    EXPECT_EQ(first.losses, second.losses);
+    EXPECT_EQ(first.weights, second.weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Replicas,
+    SeveralReplicas,
+    ::testing::Values(Case{.shape = {.stages = 1, .micro_batches = 2, .batch = 12, .replicas = 2}},
+                      Case{.shape = {.stages = 2, .micro_batches = 3, .batch = 12, .replicas = 2}},
+                      Case{.shape = {.stages = 2, .micro_batches = 2, .batch = 12, .replicas = 3}},
+                      Case{.shape = {.stages = 2,
+                                     .micro_batches = 3,
+                                     .batch = 12,
+                                     .schedule = "1f1b",
+                                     .clip_norm = 0.5,
+                                     .replicas = 2,
+                                     .overlap_reduction = true},
+                           .tied = true},
+                      Case{.shape = {.stages = 2,
+                                     .chunks = 2,
+                                     .micro_batches = 2,
+                                     .batch = 12,
+                                     .schedule = "interleaved-1f1b",
+                                     .recompute = Recompute::Always,
+                                     .replicas = 3,
+                                     .overlap_reduction = true}},
+                      Case{.shape = {.stages = 3,
+                                     .micro_batches = 3,
+                                     .batch = 12,
+                                     .schedule = "zb-h1",
+                                     .replicas = 2},
+                           .tied = true}));
+
+const Shape two_by_two{.stages = 2, .micro_batches = 2, .batch = 8, .replicas = 2};
+
+TEST(Replicas, AFailureOfOneEndsTheStepOfAllAndTheNextOneWorks) {
+    const Model model = test::small_mlp();
+    for (const Op op : {Op::Forward, Op::Backward, Op::ReduceGradient}) {
+        std::atomic<int> left = 1;
+        ExecutorOptions options = test::options_of(two_by_two);
+        options.before_action = [&](int rank, const Action& action) {
+            if (rank == 1 && action.op == op && left.fetch_sub(1) == 1) {
+                throw std::runtime_error("one replica breaks");
+            }
+        };
+        Replicas pipelines(test::plan_of(model, two_by_two), model, options);
+        StepResult step;
+        const Batch batch = random_batch(model, two_by_two.batch, 0);
+        EXPECT_THROW(pipelines.run_step(batch, 0, step), std::runtime_error);
+        ASSERT_TRUE(pipelines.last_failure().has_value());
+        EXPECT_EQ(pipelines.last_failure()->rank, 1);
+        pipelines.run_step(batch, 0, step);
+        EXPECT_EQ(step.loss, trained(model, two_by_two).losses.front()) << op_text(op);
+    }
+}
+
+TEST(Replicas, AnEvaluationIsThatOfTheWholeBatch) {
+    const Model model = test::small_mlp();
+    const Shape alone{.stages = 2, .micro_batches = 4, .batch = 8};
+    Replicas one(test::plan_of(model, alone), model, test::options_of(alone));
+    Replicas two(test::plan_of(model, two_by_two), model, test::options_of(two_by_two));
+    const Batch batch = random_batch(model, 8, 3);
+    EXPECT_NEAR(two.evaluate(batch, 0), one.evaluate(batch, 0), 1e-6);
+}
+
+}  // namespace
+}  // namespace pipetwin::exec
