@@ -1,11 +1,15 @@
 #include "cli/processes.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,6 +26,18 @@ namespace {
 
 /// How long the others may take to come to their end, too.
 constexpr std::chrono::seconds patience{3};
+
+/// Where nobody knows who is left, each waits for those before it to speak.
+constexpr std::chrono::milliseconds turn{500};
+
+/// How long a process may say nothing.
+constexpr std::chrono::seconds silence_limit{10};
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    gethostname(name.data(), name.size() - 1);
+    return name.data();
+}
 
 void refuse_without_transport(const exec::LaunchedProcess& launched, const Scenario& scenario) {
     if (scenario.cluster.backend == Backend::Paced) {
@@ -51,6 +67,14 @@ std::string boot_id() {
     std::string id;
     std::getline(file, id);
     return id;
+}
+
+std::string text_of(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception& exception) {
+        return exception.what();
+    }
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -140,6 +164,26 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
                                 world_->size()),
                     "start it with the mpirun of Open MPI 4, or with srun --mpi=pmix");
     }
+    const int ranks = *scenario.pipeline.stages;
+    const std::string self = fmt::format("{} on {}", getpid(), host_name());
+    const auto all = world_->all_gather(std::as_bytes(std::span(self)));
+    for (int process = 0; process < world_->size(); ++process) {
+        const auto& theirs = all[static_cast<std::size_t>(process)];
+        std::string name = fmt::format("process {} (rank {}", process, process % ranks);
+        if (world_->size() > ranks) {
+            name += fmt::format(" of replica {}", process / ranks);
+        }
+        name += fmt::format(
+            ", pid {})", std::string(reinterpret_cast<const char*>(theirs.data()), theirs.size()));
+        names_.push_back(std::move(name));
+    }
+    monitor_ = std::make_unique<exec::Monitor>(*world_, names_, silence_limit);
+}
+
+void Processes::record_into(const std::filesystem::path& folder) {
+    const auto own = static_cast<std::size_t>(world_->index());
+    flight_ = std::make_unique<exec::FlightRecorder>(
+        folder / fmt::format("process-{:04}.txt", world_->index()), names_[own]);
 }
 
 void Processes::agree_on(const std::vector<std::pair<std::string, std::string>>& fields) {
@@ -210,14 +254,27 @@ void Processes::run(Console& console, const std::function<void()>& work) {
     std::exception_ptr failure;
     try {
         work();
+    } catch (const exec::ProcessLost&) {
+        failure = std::make_exception_ptr(
+            Error(ErrorKind::Hang,
+                  "",
+                  monitor_->lost().value_or("another process") +
+                      " has not been heard of for too long: it was stopped, it died, or the "
+                      "network to its host is cut",
+                  "look at that host; 'pipetwin train --resume' goes on from the last checkpoint"));
     } catch (...) {
         failure = std::current_exception();
         world_->stop();
+    }
+    if (flight_) {
+        flight_->note(failure ? "ends with a failure: " + text_of(failure) : "ends well");
     }
     // Whoever ends takes the others with it, so what is to be said is said before.
     const int code = failure ? exit_code_of(failure) : 0;
     const auto all = world_->part(std::as_bytes(std::span(&code, 1)), patience);
     if (!all) {
+        // The first that is left speaks, and takes the others with it.
+        std::this_thread::sleep_for(turn * world_->index());
         if (failure) {
             std::rethrow_exception(failure);
         }
@@ -229,6 +286,7 @@ void Processes::run(Console& console, const std::function<void()>& work) {
     const auto speaker = std::ranges::find_if(
         *all, [](const auto& each) { return exec::ByteReader(each).get<int>() != 0; });
     if (speaker == all->end()) {
+        monitor_.reset();
         world_->leave();
         if (failure && is_first()) {
             std::rethrow_exception(failure);  // nothing that failed

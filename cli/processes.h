@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,7 +11,9 @@
 #include "cli/console.h"
 #include "core/error.h"
 #include "core/scenario.h"
+#include "exec/flight_recorder.h"
 #include "exec/transport/launch_environment.h"
+#include "exec/transport/monitor.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::cli {
@@ -34,6 +37,11 @@ class Processes {
     Processes(const exec::LaunchedProcess& launched, const Scenario& scenario);
 
     exec::World& world() { return *world_; }
+    exec::Monitor& monitor() { return *monitor_; }
+    /// Begins the record of what this process does, in a folder that all processes name alike.
+    void record_into(const std::filesystem::path& folder);
+    /// Null before that.
+    exec::FlightRecorder* flight() { return flight_.get(); }
     /// The one that writes the run folder, and speaks.
     bool is_first() const { return world_->index() == 0; }
 
@@ -52,6 +60,9 @@ class Processes {
 
   private:
     std::unique_ptr<exec::World> world_;
+    std::vector<std::string> names_;  ///< [process]
+    std::unique_ptr<exec::Monitor> monitor_;
+    std::unique_ptr<exec::FlightRecorder> flight_;
 };
 
 /// This process as one of several; none: it was started alone. Throws Error(Usage).

@@ -20,6 +20,7 @@ constexpr std::string_view live = "live.jsonl";  ///< with --live
 constexpr std::string_view report_json = "report.json";
 constexpr std::string_view report_html = "report.html";
 constexpr std::string_view checkpoints = "checkpoints";  ///< a folder
+constexpr std::string_view flight = "flight";            ///< a folder, of several processes
 }  // namespace run_file
 
 /// A folder that this process alone writes to: it holds a lock on the file `lock` in it, with its

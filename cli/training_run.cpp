@@ -201,6 +201,8 @@ exec::TrainingOptions training_options(const RunOptions& options, Processes* tog
     exec::TrainingOptions training{.resume = options.resume};
     if (together != nullptr) {
         training.world = &together->world();
+        training.monitor = &together->monitor();
+        training.flight = together->flight();
         const std::optional<std::vector<int>> cores = together->own_cores();
         training.cores = cores.value_or(std::vector<int>{});
         training.shares_cores = !cores;
@@ -254,9 +256,14 @@ void note_link(const Profile& profile, Console& console) {
                              link.bytes_per_second * 8 / 1e9));
 }
 
-void agree_on_plan(Processes* together, const Plan& plan) {
-    if (together != nullptr) {
-        together->agree_on({{"schedule", plan.hash()}});
+/// After it a silence as long as the longest message takes is none.
+void agree_on_plan(Processes& together, const Plan& plan) {
+    together.agree_on({{"schedule", plan.hash()}});
+    constexpr int messages = 10;
+    for (int boundary = 0; boundary + 1 < plan.stage_count(); ++boundary) {
+        const LinkCost& link = plan->links[static_cast<std::size_t>(boundary)];
+        together.monitor().allow(messages *
+                                 exec::message_time(link, plan.cost(boundary, 0).output));
     }
 }
 
@@ -377,7 +384,11 @@ FinishedRun train_and_compare(const RunOptions& options,
     folder.write(run_file::profile, print_profile(profile));
     const Model model = scenario_model(scenario, &profile);
     Prediction prediction = predict(settled_plan(scenario, model, profile));
-    agree_on_plan(together, prediction.plan);
+    if (together != nullptr) {
+        agree_on_plan(*together, prediction.plan);
+        together->from_first([&] { return folder.path().string(); });
+        together->record_into(folder.file(run_file::flight));
+    }
     write_prediction(folder, prediction);
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
@@ -423,7 +434,9 @@ void train_along(const RunOptions& options, Processes& together) {
     const Profile profile = shared_profile({}, scenario, together);
     const Model model = scenario_model(scenario, &profile);
     const Plan plan = settled_plan(scenario, model, profile);
-    agree_on_plan(&together, plan);
+    agree_on_plan(together, plan);
+    const std::filesystem::path folder = together.from_first({});
+    together.record_into(folder / run_file::flight);
     const StopSignal stop;
     exec::TrainingOptions training = training_options(options, &together);
     training.on_step = [](const exec::StepReport&) { return StopSignal::received() == 0; };

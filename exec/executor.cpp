@@ -11,10 +11,13 @@
 #include "core/error.h"
 #include "exec/cores.h"
 #include "exec/executor_impl.h"
+#include "exec/flight_recorder.h"
 #include "exec/gpu_parts.h"
 #include "exec/kernels.h"
 #include "exec/paced_device.h"
 #include "exec/schedule_order.h"
+#include "exec/transport/monitor.h"
+#include "exec/transport/world.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -85,7 +88,9 @@ Executor::Impl::Impl(Plan plan_to_walk,
       at(workers.size()),
       cells(workers.size()),
       all_ready(std::ssize(here), BeginTogether{this}),
-      watchdog(plan, options.hang_limits, ranks_elsewhere(plan, here)),
+      watchdog(plan,
+               options.hang_limits,
+               options.monitor == nullptr ? ranks_elsewhere(plan, here) : std::vector<int>{}),
       crew(here.size()) {
     refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
     const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
@@ -104,6 +109,15 @@ Executor::Impl::Impl(Plan plan_to_walk,
     connect_replicas();
     plan_memory();
     order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
+    if (options.monitor != nullptr) {
+        options.monitor->follow([this] { return position(); });
+    }
+}
+
+Executor::Impl::~Impl() {
+    if (options.monitor != nullptr) {
+        options.monitor->follow({});
+    }
 }
 
 void Executor::Impl::add_worker(int rank,
@@ -232,10 +246,14 @@ void Executor::Impl::walk_rows() {
     failures.clear();
     is_stopped = false;
     watchdog.begin_step(Clock::now());
+    ++walks;
     crew.send([this](std::size_t index) { work(static_cast<std::size_t>(here[index])); });
     while (!crew.wait(watchdog.interval())) {
         std::ranges::transform(
             at, cells.begin(), [](const Place& place) { return place.cell.load(); });
+        if (options.monitor != nullptr) {
+            look_at_others();
+        }
         if (const std::optional<Hang> hang = watchdog.look(cells, Clock::now())) {
             stop_all(*hang);
             has_stragglers = !crew.wait(options.hang_limits.grace);
@@ -280,6 +298,9 @@ bool Executor::Impl::walk_row(std::size_t rank) {
             continue;
         }
         try {
+            if (options.flight != nullptr) {
+                options.flight->turn_to(input.step, static_cast<int>(rank), cell, row[cell]);
+            }
             if (options.before_action) {
                 options.before_action(static_cast<int>(rank), row[cell]);
             }
@@ -321,7 +342,11 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
     }
     walk_rows();
     if (options.world != nullptr) {
-        share_failures();
+        try {
+            share_failures();
+        } catch (const ProcessLost&) {
+            throw_lost();
+        }
     }
     if (!failures.empty()) {
         clean_up_and_throw();

@@ -47,6 +47,8 @@ struct Failure {
 /// "rank 1, step 3, 1F2 (the forward of micro-batch 2 on stage 1)".
 std::string place_of(const Failure& failure);
 
+class FlightRecorder;
+class Monitor;
 class World;
 
 /// One of the pipelines of a training, which share its mini-batch.
@@ -79,6 +81,8 @@ struct ExecutorOptions {
     /// Where each rank has a process of its own: process replica * ranks + rank of them is this
     /// one. Null: all ranks of the pipeline are here. Outlives the executor.
     World* world = nullptr;
+    Monitor* monitor = nullptr;        ///< with it; where the other processes are
+    FlightRecorder* flight = nullptr;  ///< is told of every action; null: nobody
     /// Of a training of several pipelines in this process, which one this is.
     ReplicaPlace replica{};
 };

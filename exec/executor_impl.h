@@ -12,6 +12,7 @@
 #include "exec/executor.h"
 #include "exec/step_failures.h"
 #include "exec/step_layout.h"
+#include "exec/transport/monitor.h"
 #include "exec/worker.h"
 
 /// Inside of the executor: setting up and walking rows (executor.cpp), where every tensor of a step
@@ -23,6 +24,9 @@ std::vector<int> ranks_here(const Plan& plan, const ExecutorOptions& options);
 
 struct Executor::Impl {
     Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options);
+    Impl(const Impl&) = delete;
+    Impl& operator=(const Impl&) = delete;
+    ~Impl();
 
     void add_worker(int rank, std::unique_ptr<Device> device, const Worker::Settings& settings);
     bool is_here(int stage) const {
@@ -41,6 +45,9 @@ struct Executor::Impl {
     void connect_replicas();
     void exchange_squares(GradientNorm::Squares& squares) const;
     void agree_on_start();
+    Position position() const;
+    void look_at_others();
+    [[noreturn]] void throw_lost() const;
     void share_failures();
     /// Over all compute actions.
     struct ComputeTime {
@@ -114,6 +121,7 @@ struct Executor::Impl {
     StepInput input;
     StepFailures failures;
     std::atomic<bool> is_stopped = false;  ///< a row was not walked to its end
+    std::atomic<std::int64_t> walks = 0;   ///< begun
     bool is_over = false;                  ///< a process failed: no other step follows
     std::vector<Place> at;                 ///< [rank]: where its worker is
     std::vector<int> cells;                ///< the same, at the last look

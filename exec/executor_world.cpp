@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "exec/executor_impl.h"
 #include "exec/transport/byte_message.h"
+#include "exec/transport/monitor.h"
 #include "exec/transport/world.h"
 
 /// An executor of which other processes have the other ranks.
@@ -111,6 +112,54 @@ ReplicaSum::Peer Executor::Impl::replica_peer(int stage, int other) {
             .get();
     };
     return {.to = open(true), .from = open(false), .is_remote = true};
+}
+
+/// Of this process.
+Position Executor::Impl::position() const {
+    return {.walk = walks, .cell = at[static_cast<std::size_t>(here.front())].cell};
+}
+
+/// Where the other ranks of this pipeline are, as far as they have said.
+void Executor::Impl::look_at_others() {
+    const std::vector<Position> positions = options.monitor->positions();
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        if (rank == here.front()) {
+            continue;
+        }
+        const Position& theirs = positions[static_cast<std::size_t>(first_process() + rank)];
+        const auto index = static_cast<std::size_t>(rank);
+        cells[index] = theirs.walk == walks  ? theirs.cell
+                       : theirs.walk < walks ? preparing
+                                             : static_cast<int>(plan->schedule.ranks[index].size());
+    }
+}
+
+/// Some process will never answer: who, and what it did when it was last heard of.
+void Executor::Impl::throw_lost() const {
+    if (options.monitor == nullptr) {
+        throw ProcessLost();
+    }
+    std::string text = options.monitor->lost().value_or("another process") +
+                       " has not been heard of for too long: it was stopped, it died, or the "
+                       "network to its host is cut";
+    const std::vector<Position> positions = options.monitor->positions();
+    for (std::size_t process = 0; process < positions.size(); ++process) {
+        const auto rank = process % static_cast<std::size_t>(plan.rank_count());
+        const auto& row = plan->schedule.ranks[rank];
+        const int cell = static_cast<int>(process) == options.world->index()
+                             ? at[rank].cell.load()
+                             : positions[process].cell;
+        text += fmt::format("\n  process {}: {}",
+                            process,
+                            cell < 0 ? "before its first action"
+                            : cell >= std::ssize(row)
+                                ? "at the end of its row"
+                                : "at " + in_full(row[static_cast<std::size_t>(cell)]));
+    }
+    throw Error(ErrorKind::Hang,
+                fmt::format("step {}", input.step),
+                text,
+                "look at that host; 'pipetwin train --resume' goes on from the last checkpoint");
 }
 
 /// The moment at which all processes begin the step, on a clock that they have in common.

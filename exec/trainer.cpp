@@ -234,6 +234,8 @@ TrainingResult train(const Scenario& scenario,
     const OptimizerSettings optimizer = optimizer_settings(scenario);
     ExecutorOptions executor = executor_options(scenario);
     executor.world = options.world;
+    executor.monitor = options.monitor;
+    executor.flight = options.flight;
     executor.cores = options.cores;
     executor.shares_cores = options.shares_cores;
     Replicas pipelines(plan, model, executor);

@@ -58,6 +58,8 @@ struct TrainingOptions {
     /// all as soon as one wants to.
     World* world = nullptr;
     /// As ExecutorOptions.
+    Monitor* monitor = nullptr;
+    FlightRecorder* flight = nullptr;
     std::vector<int> cores{};
     bool shares_cores = false;
 };

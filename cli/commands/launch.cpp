@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -116,6 +117,16 @@ void execute(const LaunchOptions& options, Console&) {
                     "mpirun",
                     "it was not found in PATH",
                     "install it: apt-get install openmpi-bin");
+    }
+    constexpr int by_signal = 128;
+    if (code > by_signal && code != by_signal + SIGINT && code != by_signal + SIGTERM) {
+        throw Error(ErrorKind::WorkerFailed,
+                    "launch",
+                    fmt::format("a process was ended by signal {} ({})",
+                                code - by_signal,
+                                strsignal(code - by_signal)),  // NOLINT(concurrency-mt-unsafe)
+                    "'flight' in the run folder says what each was doing; --resume goes on from "
+                    "the last checkpoint");
     }
     if (code != 0) {
         throw SaidElsewhere(code);

@@ -16,15 +16,16 @@ namespace pipetwin::exec {
 std::vector<LadderRung> link_ladder(World& world, int first, int second);
 
 /// latency + (bytes + half_bandwidth) / bytes_per_second, with the least sum of squares of relative
-/// errors from 64 KiB up; the latency is that of the smallest message. Expects three rungs of those.
+/// errors from 64 KiB up; the latency is that of the smallest message. Expects three rungs of
+/// those.
 LinkCost link_of(const std::vector<LadderRung>& rungs);
 
 /// How long a message of so many bytes is under way by the link's own words.
 Duration message_time(const LinkCost& link, Bytes bytes);
 
-/// What the slowest link costs of those that pipelines of so many ranks use: between neighbours, and
-/// from the first rank to its like in the next replica. In all processes the same. None where there
-/// is one process.
+/// What the slowest link costs of those that pipelines of so many ranks use: between neighbours,
+/// and from the first rank to its like in the next replica. In all processes the same. None where
+/// there is one process.
 std::optional<LinkCost> slowest_link(World& world, int ranks);
 
 }  // namespace pipetwin::exec

@@ -19,6 +19,9 @@ struct RemoteEnd {
     std::optional<int> capacity{};  ///< as Channel::capacity
 };
 
+/// What a wait for other processes ends with where one will never answer.
+class ProcessLost : public ChannelClosed {};
+
 /// The processes of one training, seen from one of them. Each calls the functions that concern all
 /// in the same order. A wait throws ChannelClosed once another process has called `stop`.
 ///
@@ -54,6 +57,19 @@ class World {
 
     /// This process goes on no more: the waits of all others end. Any thread.
     virtual void stop() noexcept = 0;
+
+    /// Some process will never answer: from now on every wait of this one ends with ProcessLost, on
+    /// the control lane, too. Any thread.
+    virtual void give_up() noexcept = 0;
+
+    /// Short messages to all others, of which only the latest matters; for one thread of its own.
+    virtual void call_out(std::span<const std::byte> bytes) = 0;
+    struct Call {
+        int from = 0;
+        std::vector<std::byte> bytes;
+    };
+    /// None: nothing has come.
+    virtual std::optional<Call> next_call() = 0;
 
     /// Before a process ends, well or not: [process] what each has to say last. None where not all
     /// have come after so long; then this process just ends.

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cli/run_folder.h"
@@ -40,6 +41,7 @@ steps = 4
 stages = 2
 micro_batches = 2
 schedule = "1f1b"
+channel_capacity = 2
 [output]
 checkpoint_every = 2
 )";
@@ -360,9 +362,46 @@ TEST_F(StoppedProcesses, AllEndSoonAfterOneWasKilled) {
     const auto begin = Clock::now();
     kill(all.back(), SIGKILL);
     const Outcome outcome = end(child);
-    EXPECT_NE(outcome.code, 0);
+    EXPECT_EQ(outcome.code, 7);
+    EXPECT_THAT(outcome.err, HasSubstr("a process was ended by signal 9 (Killed)"));
     EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
     EXPECT_TRUE(processes().empty());
+}
+
+TEST_F(StoppedProcesses, ARankThatStandsStillIsFoundByItsSilence) {
+    const pid_t child = start_training();
+    const std::vector<pid_t> all = processes();
+    ASSERT_EQ(all.size(), 2U);
+    // Which of them has rank 1 stands in its own record.
+    const std::string record = content_of(folder() / "run" / run_file::flight / "process-0001.txt");
+    const bool first = record.find(fmt::format("pid {} ", all.front())) != std::string::npos;
+    const pid_t culprit = first ? all.front() : all.back();
+    const auto begin = Clock::now();
+    kill(culprit, SIGSTOP);
+    const Outcome outcome = end(child);
+    EXPECT_EQ(outcome.code, 8);
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30));
+    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("process 1 (rank 1, pid {} on ", culprit)));
+    EXPECT_THAT(outcome.err, HasSubstr("has not been heard of"));
+    EXPECT_TRUE(processes().empty());
+    EXPECT_THAT(content_of(folder() / "run" / run_file::flight / "process-0000.txt"),
+                HasSubstr("ends with a failure"));
+}
+
+TEST_F(StoppedProcesses, WhatWasKilledGoesOnAsIfNothingHadHappened) {
+    train_in_threads({"--set", "training.steps=40"});
+    const pid_t child = start(launch(2, "run", {"--set", "training.steps=40"}));
+    const auto checkpoint = folder() / "run" / run_file::checkpoints / "step-00000002";
+    while (!std::filesystem::exists(checkpoint) && waitpid(child, nullptr, WNOHANG) == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    for (const pid_t process : processes()) {
+        kill(process, SIGKILL);
+    }
+    waitpid(child, nullptr, 0);
+    const Outcome outcome = run(launch(2, "run", {"--set", "training.steps=40", "--resume"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("run"), series("threads"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "exec/channel.h"
 #include "exec/spin.h"
+#include "exec/transport/world.h"
 
 namespace pipetwin::exec::mpi {
 
@@ -21,14 +22,20 @@ class Alarm {
     /// Whether it was set off.
     bool raised() noexcept;
 
+    /// Nothing that is waited for will come. Any thread.
+    void give_up() noexcept { hopeless_ = true; }
+
     /// Calls `done` until it is true. Spins for a while, then sleeps between two looks: nothing
     /// wakes who waits for MPI. Throws ChannelClosed where the alarm is raised meanwhile and
-    /// `heeds` it.
+    /// `heeds` it, ProcessLost where all is given up.
     template <class Done>
     void wait(const Done& done, bool heeds = true) {
         constexpr int looks_per_alarm = 16;
         const auto begin = std::chrono::steady_clock::now();
         for (int look = 1; !done(); ++look) {
+            if (hopeless_) {
+                throw ProcessLost();
+            }
             if (heeds && look % looks_per_alarm == 0 && raised()) {
                 throw ChannelClosed();
             }
@@ -47,6 +54,7 @@ class Alarm {
 
     MPI_Comm comm_;
     std::atomic<bool> raised_ = false;
+    std::atomic<bool> hopeless_ = false;
 };
 
 }  // namespace pipetwin::exec::mpi

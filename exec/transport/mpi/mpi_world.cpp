@@ -28,10 +28,12 @@ class MpiWorld final : public World {
           norms_(copy_of(MPI_COMM_WORLD)),
           parting_(copy_of(MPI_COMM_WORLD)),
           blobs_(copy_of(MPI_COMM_WORLD)),
+          calls_(copy_of(MPI_COMM_WORLD)),
           lines_{.messages = copy_of(MPI_COMM_WORLD), .room = copy_of(MPI_COMM_WORLD)},
           alarm_(copy_of(MPI_COMM_WORLD)) {
         PIPETWIN_MPI_CALL(MPI_Comm_rank(control_, &index_));
         PIPETWIN_MPI_CALL(MPI_Comm_size(control_, &size_));
+        outgoing_.resize(static_cast<std::size_t>(size_));
     }
 
     int index() const override { return index_; }
@@ -57,16 +59,20 @@ class MpiWorld final : public World {
                                                             Duration patience) override {
         const auto end = std::chrono::steady_clock::now() + patience;
         bool all_came = true;
-        auto words = gathered(last_words, parting_, [&](MPI_Request& request) {
-            alarm_.wait(
-                [&] {
-                    all_came = is_done(request);
-                    return all_came || std::chrono::steady_clock::now() > end;
-                },
-                false);
-            return all_came;
-        });
-        return all_came ? std::optional(std::move(words)) : std::nullopt;
+        try {
+            auto words = gathered(last_words, parting_, [&](MPI_Request& request) {
+                alarm_.wait(
+                    [&] {
+                        all_came = is_done(request);
+                        return all_came || std::chrono::steady_clock::now() > end;
+                    },
+                    false);
+                return all_came;
+            });
+            return all_came ? std::optional(std::move(words)) : std::nullopt;
+        } catch (const ProcessLost&) {
+            return std::nullopt;
+        }
     }
 
     void send(int to, std::span<const std::byte> bytes) override {
@@ -93,6 +99,41 @@ class MpiWorld final : public World {
     void progress() override { static_cast<void>(alarm_.raised()); }
 
     void stop() noexcept override { alarm_.raise(); }
+    void give_up() noexcept override { alarm_.give_up(); }
+
+    void call_out(std::span<const std::byte> bytes) override {
+        for (int other = 0; other < size_; ++other) {
+            Outgoing& outgoing = outgoing_[static_cast<std::size_t>(other)];
+            // While the last one has not left, another would only wait behind it.
+            if (other != index_ && is_done(outgoing.request)) {
+                outgoing.bytes.assign(bytes.begin(), bytes.end());
+                PIPETWIN_MPI_CALL(MPI_Isend(outgoing.bytes.data(),
+                                            static_cast<int>(outgoing.bytes.size()),
+                                            MPI_BYTE,
+                                            other,
+                                            0,
+                                            calls_,
+                                            &outgoing.request));
+            }
+        }
+    }
+
+    std::optional<Call> next_call() override {
+        int there = 0;
+        MPI_Status status;
+        MPI_Message message = MPI_MESSAGE_NULL;
+        PIPETWIN_MPI_CALL(MPI_Improbe(MPI_ANY_SOURCE, 0, calls_, &there, &message, &status));
+        if (there == 0) {
+            return std::nullopt;
+        }
+        int size = 0;
+        PIPETWIN_MPI_CALL(MPI_Get_count(&status, MPI_BYTE, &size));
+        Call call{.from = status.MPI_SOURCE,
+                  .bytes = std::vector<std::byte>(static_cast<std::size_t>(size))};
+        PIPETWIN_MPI_CALL(
+            MPI_Mrecv(call.bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE));
+        return call;
+    }
 
     void leave() noexcept override { MPI_Finalize(); }
 
@@ -167,12 +208,19 @@ class MpiWorld final : public World {
         wait_for(request, true);
     }
 
+    struct Outgoing {
+        std::vector<std::byte> bytes;
+        MPI_Request request = MPI_REQUEST_NULL;
+    };
+
     int index_ = 0;
     int size_ = 1;
+    std::vector<Outgoing> outgoing_;
     MPI_Comm control_;
     MPI_Comm norms_;
     MPI_Comm parting_;
     MPI_Comm blobs_;
+    MPI_Comm calls_;
     Lines lines_;
     Alarm alarm_;
 };

@@ -1,0 +1,133 @@
+#include "exec/transport/monitor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "exec/transport/byte_message.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds interval{100};
+
+}  // namespace
+
+Monitor::Monitor(World& world, std::vector<std::string> names, Duration silence_limit)
+    : world_(world),
+      names_(std::move(names)),
+      limit_(silence_limit),
+      peers_(static_cast<std::size_t>(world.size())) {
+    thread_ = std::thread([this] { live(); });
+}
+
+Monitor::~Monitor() {
+    {
+        const std::lock_guard lock(mutex_);
+        ends_ = true;
+    }
+    ends_or_not_.notify_all();
+    thread_.join();
+}
+
+void Monitor::follow(std::function<Position()> where) {
+    const std::lock_guard lock(mutex_);
+    where_ = std::move(where);
+}
+
+std::vector<Position> Monitor::positions() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Position> all;
+    for (const Peer& peer : peers_) {
+        all.push_back(peer.position);
+    }
+    return all;
+}
+
+void Monitor::allow(Duration silence_limit) {
+    const std::lock_guard lock(mutex_);
+    limit_ = std::max(limit_, silence_limit);
+}
+
+std::optional<std::string> Monitor::lost() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> who;
+    for (std::size_t process = 0; process < peers_.size(); ++process) {
+        if (peers_[process].is_lost) {
+            who.push_back(names_[process]);
+        }
+    }
+    if (who.empty()) {
+        return std::nullopt;
+    }
+    return fmt::format("{}", fmt::join(who, ", "));
+}
+
+void Monitor::live() {
+    auto last = Clock::now();
+    std::unique_lock lock(mutex_);
+    while (!ends_) {
+        lock.unlock();
+        beat(false);
+        listen();
+        const auto now = Clock::now();
+        // Where it is longer, this process was held up itself.
+        look(std::min<Duration>(now - last, 2 * interval));
+        last = now;
+        lock.lock();
+        ends_or_not_.wait_for(lock, interval, [this] { return ends_; });
+    }
+    lock.unlock();
+    beat(true);
+    listen();
+}
+
+void Monitor::beat(bool leaves) {
+    Position own;
+    {
+        const std::lock_guard lock(mutex_);
+        own_ = where_ ? where_() : own_;
+        own = own_;
+    }
+    world_.call_out(ByteWriter().put(own).put(leaves).bytes());
+}
+
+void Monitor::listen() {
+    while (const std::optional<World::Call> call = world_.next_call()) {
+        ByteReader text(call->bytes);
+        const auto position = text.get<Position>();
+        const bool leaves = text.get<bool>();
+        const std::lock_guard lock(mutex_);
+        Peer& peer = peers_[static_cast<std::size_t>(call->from)];
+        peer.position = position;
+        peer.silence = {};
+        peer.has_left = peer.has_left || leaves;
+    }
+}
+
+void Monitor::look(Duration passed) {
+    bool any = false;
+    {
+        const std::lock_guard lock(mutex_);
+        for (std::size_t process = 0; process < peers_.size(); ++process) {
+            Peer& peer = peers_[process];
+            if (static_cast<int>(process) == world_.index() || peer.has_left) {
+                continue;
+            }
+            peer.silence += passed;
+            if (peer.silence > limit_ && !peer.is_lost) {
+                peer.is_lost = true;
+                any = true;
+            }
+        }
+    }
+    if (any) {
+        world_.give_up();
+    }
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/units.h"
+#include "exec/transport/world.h"
+
+namespace pipetwin::exec {
+
+/// Where a process is in its training.
+struct Position {
+    std::int64_t walk = -1;  ///< how many times it has begun to walk its row
+    int cell = 0;            ///< as exec/watchdog.h tells it
+};
+
+/// Tells all processes several times a second where this one is, and hears where they are. One that
+/// is not heard of for too long has been stopped, or the network to it is cut: then every wait for
+/// others ends (World::stop), and `lost` says who it is. Time in which this process itself did not
+/// run does not count.
+class Monitor {
+  public:
+    /// `names`: [process] for texts. All processes make one at the same time.
+    Monitor(World& world, std::vector<std::string> names, Duration silence_limit);
+    Monitor(const Monitor&) = delete;
+    Monitor& operator=(const Monitor&) = delete;
+    /// The others are told that this one is silent from now on for a good reason.
+    ~Monitor();
+
+    /// Asks `where` from now on, from a thread of its own, where this process is; empty: it stays
+    /// where it was.
+    void follow(std::function<Position()> where);
+    /// [process]; what was heard last.
+    std::vector<Position> positions() const;
+
+    /// Silence that lasts longer counts from now on.
+    void allow(Duration silence_limit);
+
+    /// The processes that have fallen silent, as the beginning of a sentence; none: all are heard.
+    std::optional<std::string> lost() const;
+
+  private:
+    struct Peer {
+        Position position;
+        Duration silence{};
+        bool has_left = false;
+        bool is_lost = false;
+    };
+    void live();
+    void beat(bool leaves);
+    void listen();
+    void look(Duration passed);
+
+    World& world_;
+    const std::vector<std::string> names_;
+    mutable std::mutex mutex_;
+    std::condition_variable ends_or_not_;
+    bool ends_ = false;
+    std::function<Position()> where_;
+    Position own_;
+    Duration limit_;
+    std::vector<Peer> peers_;
+    std::thread thread_;
+};
+
+}  // namespace pipetwin::exec
