@@ -40,13 +40,6 @@ std::string host_name() {
 }
 
 void refuse_without_transport(const exec::LaunchedProcess& launched, const Scenario& scenario) {
-    if (scenario.cluster.backend == Backend::Paced) {
-        throw Error(ErrorKind::Infeasible,
-                    "cluster.backend = \"paced\"",
-                    "it emulates the devices of all ranks within one process",
-                    "start it without " + exec::to_string(launched.launcher) +
-                        ", or set cluster.backend = \"cpu\"");
-    }
     if (scenario.cluster.backend == Backend::Cuda) {
         throw Error(ErrorKind::Unavailable,
                     "cluster.backend = \"cuda\"",

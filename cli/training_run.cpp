@@ -287,13 +287,14 @@ exec::TrainingResult train_with_notes(const RunOptions& options,
     };
     std::optional<LiveFile> live;
     if (options.live) {
-        live.emplace(
-            folder.file(run_file::live),
-            LiveHeader{.plan_hash = plan.hash(),
-                       .schedule_name = plan->schedule_name,
-                       .origin = scenario.cluster.backend == Backend::Paced ? Origin::Emulated
-                                                                            : Origin::Measured,
-                       .schedule = plan->schedule});
+        live.emplace(folder.file(run_file::live),
+                     LiveHeader{.plan_hash = plan.hash(),
+                                .schedule_name = plan->schedule_name,
+                                .origin = scenario.cluster.backend == Backend::Paced ||
+                                                  scenario.cluster.emulate_links
+                                              ? Origin::Emulated
+                                              : Origin::Measured,
+                                .schedule = plan->schedule});
         training.on_timeline = [&](int step, const Timeline& timeline) {
             live->add(step, timeline);
         };

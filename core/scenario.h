@@ -136,6 +136,7 @@ struct Scenario {
         double node_link_gbps = 0;
         double link_latency_us = 0;
         double node_link_latency_us = 0;
+        bool emulate_links = false;  ///< messages take as long as the plan says, not as they do
         std::string host_link;  ///< a class; from each device to its host memory; empty: not known
         double host_link_gbps = 0;
         double host_link_latency_us = 0;

@@ -165,7 +165,7 @@ void Executor::Impl::connect(Edge& edge, int sender, int receiver) {
         edge.channel = make_local_channel(plan->channel_capacity, spin);
     } else if (is_here(sender) || is_here(receiver)) {
         edge.is_remote = true;
-        edge.channel = open_remote(sender, receiver, 0, plan->channel_capacity);
+        edge.channel = open_edge(sender, receiver);
     }
 }
 
@@ -367,8 +367,9 @@ double Executor::Impl::loss() const {
 
 void Executor::Impl::tell(StepResult& result) {
     result.loss = loss();
-    result.timeline.origin =
-        options.backend == Backend::Paced ? Origin::Emulated : Origin::Measured;
+    result.timeline.origin = options.backend == Backend::Paced || options.emulate_links
+                                 ? Origin::Emulated
+                                 : Origin::Measured;
     result.timeline.ranks.resize(workers.size());
     result.timeline.links.clear();
     result.timeline.host_copies.clear();
@@ -423,6 +424,7 @@ ExecutorOptions executor_options(const Scenario& scenario) {
     options.optimizer = optimizer_settings(scenario);
     options.gpu_shares = scenario.cluster.gpu_shares;
     options.gpu_units = scenario.cluster.gpu_units;
+    options.emulate_links = scenario.cluster.emulate_links;
     return options;
 }
 

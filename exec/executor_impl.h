@@ -38,6 +38,7 @@ struct Executor::Impl {
     int first_process() const;
     void connect();
     void connect(Edge& edge, int sender, int receiver);
+    std::unique_ptr<Channel> open_edge(int sender, int receiver);
     std::unique_ptr<Channel> open_remote(int sender,
                                          int receiver,
                                          int first_tag,

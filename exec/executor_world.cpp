@@ -9,6 +9,7 @@
 #include "exec/executor_impl.h"
 #include "exec/transport/byte_message.h"
 #include "exec/transport/monitor.h"
+#include "exec/transport/timed_channel.h"
 #include "exec/transport/world.h"
 
 /// An executor of which other processes have the other ranks.
@@ -95,6 +96,16 @@ std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
                                 .tag = first_tag + sender * plan.stage_count() + receiver,
                                 .sends = sends,
                                 .capacity = capacity});
+}
+
+/// Of the edges of the plan, whose messages can be told to take longer than they do.
+std::unique_ptr<Channel> Executor::Impl::open_edge(int sender, int receiver) {
+    const std::optional<int> capacity = plan->channel_capacity;
+    if (!options.emulate_links && options.backend != Backend::Paced) {
+        return open_remote(sender, receiver, 0, capacity);
+    }
+    const std::optional<int> doubled = capacity ? std::optional(2 * *capacity) : std::nullopt;
+    return make_timed_channel(open_remote(sender, receiver, 0, doubled));
 }
 
 ReplicaSum::Peer Executor::Impl::replica_peer(int stage, int other) {

@@ -65,7 +65,8 @@ Worker::Worker(const Plan& plan,
     : plan_(plan),
       rank_(rank),
       edges_(edges),
-      paced_(settings.options->backend == Backend::Paced),
+      emulates_links_(settings.options->backend == Backend::Paced ||
+                      settings.options->emulate_links),
       cores_(settings.cores),
       device_(std::move(device)),
       arena_(device_->memory()),
@@ -448,7 +449,7 @@ void Worker::hand_gradients_over(int stage) {
         device_->finish();
     }
     Message message;
-    if (paced_) {
+    if (emulates_links_) {
         const Bytes bytes = plan_.handed_over(stage);
         message.available =
             device_->now() + reduction.link.latency +
@@ -520,7 +521,7 @@ void Worker::refuse_what_is_not_finite(const Action& action) {
 
 TimePoint Worker::send(Edge& edge, int micro_batch, Tensor tensor) {
     Message message{.micro_batch = micro_batch, .tensor = std::move(tensor), .available = {}};
-    if (paced_) {
+    if (emulates_links_) {
         const TimePoint leaves = std::max(edge.link_free, device_->now());
         edge.link_free = leaves + transfer_time(message.tensor.bytes() + edge.link.half_bandwidth,
                                                 edge.link.bytes_per_second);

@@ -162,7 +162,7 @@ class Worker {
     const Plan& plan_;
     const int rank_;
     Edges& edges_;
-    const bool paced_;
+    const bool emulates_links_;  ///< messages take no less than the plan says
     const std::vector<int> cores_;
     std::unique_ptr<Device> device_;
     Arena arena_;

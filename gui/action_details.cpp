@@ -236,7 +236,8 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
 }
 
 std::string plan_line(const RunData& run) {
-    return fmt::format("{}, {} {}, {} {}",
+    return fmt::format("{}{}, {} {}, {} {}",
+                       run.is_what_if ? "What if: " : "",
                        run.schedule_name.empty() ? "unnamed schedule" : run.schedule_name,
                        run.twin.rank_count(),
                        run.twin.rank_count() == 1 ? "rank" : "ranks",

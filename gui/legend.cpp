@@ -111,6 +111,11 @@ int Legend::layout_entries(QPainter* painter) const {
     if (has_waits_) {
         add(tr("waiting"), [&](const QRect& rect) { paint_wait(*painter, rect, palette_); });
     }
+    add(tr("idle"), [&](const QRect& rect) {
+        painter->fillRect(rect, palette_.row);
+        painter->setPen(palette_.grid);
+        painter->drawRect(rect.adjusted(0, 0, -1, -1));
+    });
     if (has_errors_) {
         add(tr("faster / slower than predicted"),
             [&](const QRect& rect) { paint_error_sample(*painter, rect, palette_); });

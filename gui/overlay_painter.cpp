@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include <QFontMetrics>
 #include <QPainterPath>
@@ -98,7 +99,12 @@ void OverlayPainter::paint_mark(Duration mark) {
 /// Underlined, and where the chain goes on in another row, a line to it.
 void OverlayPainter::paint_critical(const std::vector<SpanRef>& chain) {
     QRect last;
+    std::optional<SpanRef> before;
     for (const SpanRef& ref : chain) {
+        if (before && (before->side != ref.side || before->step != ref.step)) {
+            last = {};  // another chain
+        }
+        before = ref;
         const QRect rect = rect_of(scene_, ref);
         if (rect.isEmpty()) {
             continue;

@@ -45,6 +45,7 @@ struct PlannedRun {
 struct RunData {
     std::filesystem::path path;
     std::string schedule_name;
+    bool is_what_if = false;  ///< nobody ran it
     int micro_batches = 0;
     Twin twin;
     std::optional<SideData> predicted;  ///< there exactly if the twin's side is

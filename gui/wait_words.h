@@ -8,10 +8,12 @@
 namespace pipetwin::gui {
 
 /// "1B2 waited 1.840 ms: 1.610 ms for 2B2 on rank 2 (compute), 0.230 ms for the link from rank 2 to
-/// rank 1. Slack 0 ns."; "" for a reference to nothing.
+/// rank 1. Slack 0 ns."; for the cell after a row's last "Rank 3, with nothing left to do, waited
+/// ..."; "" for a reference to nothing.
 std::string wait_sentence(const StepAnalysis& analysis, const SpanRef& ref);
 
-/// "In the measured step the ranks waited 3.2 ms of 40.1 ms, on average: 61 % for compute, ..."
+/// "In this measured step a rank waited 3.2 ms of 40.1 ms, on average: compute 61 %, ... Most idle:
+/// rank 2 (9.1 ms)."
 std::string idle_sentence(const StepAnalysis& analysis);
 
 /// Who waited: "1B2", or after the last action of a rank "end of the step".

@@ -557,6 +557,7 @@ std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
     const RunData& from = source.run();
     RunData run;
     run.path = from.path;
+    run.is_what_if = true;
     run.schedule_name = step.plan->schedule_name;
     run.micro_batches = step.plan.micro_batches();
     run.planned = source.planned(settings, step.plan);

@@ -492,6 +492,9 @@ void WhatIfPanel::show_settings() {
     scaled_stage_->setRange(0, std::max(1, settings_.stages * settings_.chunks) - 1);
     show_scale();
     balance_->setEnabled(settings_.partition.has_value());
+    balance_->setToolTip(settings_.partition ? QString()
+                                             : tr("The stages are cut as evenly as the layers "
+                                                  "allow already"));
     reset_->setEnabled(!(settings_ == source()->settings()));
     partition_->setVisible(ranges.has_partition);
 }
@@ -512,7 +515,9 @@ void WhatIfPanel::show_partition() {
 
 void WhatIfPanel::say(const QString& text) {
     sentence_->setText(text);
+    sentence_->setVisible(true);
     results_->setVisible(false);
+    note_->clear();
 }
 
 void WhatIfPanel::show_result(const WhatIfResult& result) {
@@ -523,7 +528,8 @@ void WhatIfPanel::show_result(const WhatIfResult& result) {
         own_ = result.outcome.step;
     }
     if (result.outcome.step == nullptr) {
-        say(tr("Not possible: %1.").arg(text_of(result.outcome.reason)));
+        say(tr("Not possible: %1.").arg(text_of(result.outcome.reason)) +
+            (drawn_ == nullptr ? QString() : tr(" The timeline stays as it was.")));
         emit settled();
         return;
     }

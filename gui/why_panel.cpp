@@ -5,6 +5,7 @@
 
 #include <QHeaderView>
 #include <QLabel>
+#include <QPushButton>
 #include <QTreeView>
 #include <QVBoxLayout>
 
@@ -122,6 +123,15 @@ std::optional<SpanRef> WaitModel::target(int row) const {
     return spans == nullptr || ref.cell < 0 ? std::nullopt : std::optional(ref);
 }
 
+std::optional<SpanRef> WaitModel::end_of_step(int row) const {
+    if (is_chain_ || row < 0 || row >= rowCount()) {
+        return std::nullopt;
+    }
+    const SpanRef& ref = longest_[static_cast<std::size_t>(row)].ref;
+    const RowIndex* const spans = analysis_->run().twin.row(ref);
+    return spans != nullptr && ref.cell == spans->size() ? std::optional(ref) : std::nullopt;
+}
+
 int WaitModel::rowCount(const QModelIndex& parent) const {
     return parent.isValid() ? 0 : static_cast<int>(is_chain_ ? chain_.size() : longest_.size());
 }
@@ -222,6 +232,7 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
       selection_(selection),
       sentence_(new QLabel(this)),
       note_(new QLabel(this)),
+      all_(new QPushButton(tr("A&ll waits of the step"), this)),
       model_(new WaitModel(this)),
       view_(table_view(model_, tr("What was waited for"), this)) {
     setAccessibleName(tr("Why waiting"));
@@ -245,17 +256,24 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
     texts->setSpacing(margin / 2);
     texts->addWidget(sentence_);
     texts->addWidget(note_);
-    column->addLayout(texts);
+    auto* const head = new QHBoxLayout;
+    head->setContentsMargins(0, 0, margin, 0);
+    head->addLayout(texts, 1);
+    head->addWidget(all_, 0, Qt::AlignTop);
+    column->addLayout(head);
     column->addWidget(view_, 1);
 
     connect(selection_, &Selection::span_changed, this, &WhyPanel::want);
     connect(&loader_, &AnalysisLoader::ready, this, &WhyPanel::show_analysis);
+    all_->setToolTip(tr("Back to the longest waits (Esc)"));
+    all_->hide();
+    connect(all_, &QPushButton::clicked, this, &WhyPanel::show_all);
     connect(view_, &QTreeView::activated, this, [this](const QModelIndex& index) {
-        go(model_->target(index.row()));
+        open_row(index.row());
     });
     connect(view_, &QTreeView::clicked, this, [this](const QModelIndex& index) {
         if (!model_->is_chain()) {
-            go(model_->target(index.row()));
+            open_row(index.row());
         }
     });
     want();
@@ -302,7 +320,31 @@ void WhyPanel::show_analysis() {
     emit settled();
 }
 
+/// An action becomes the selection. The time after the last one of a rank is none: it is explained
+/// as it is.
+void WhyPanel::open_row(int row) {
+    const auto end = model_->end_of_step(row);
+    const auto last = model_->target(row);
+    if (!end) {
+        go(last);
+        return;
+    }
+    show_selected(*end);
+    if (last) {
+        emit go_to(*last);
+    }
+}
+
+void WhyPanel::show_all() {
+    if (selection_->span()) {
+        selection_->set_span(std::nullopt);
+    } else if (loader_.get() != nullptr) {
+        show_step();
+    }
+}
+
 void WhyPanel::show_selected(const SpanRef& ref) {
+    all_->show();
     const StepAnalysis& analysis = *loader_.get();
     const bool replayed = analysis.has_causes() && analysis.side() == Side::Measured;
     say(text_of(wait_sentence(analysis, ref)),
@@ -315,6 +357,7 @@ void WhyPanel::show_selected(const SpanRef& ref) {
 }
 
 void WhyPanel::show_step() {
+    all_->hide();
     const StepAnalysis& analysis = *loader_.get();
     say(text_of(idle_sentence(analysis)),
         text_of(analysis.note()) + (analysis.note().empty()

@@ -11,6 +11,7 @@
 #include "gui/selection.h"
 
 class QLabel;
+class QPushButton;
 class QTreeView;
 
 namespace pipetwin::gui {
@@ -33,6 +34,8 @@ class WaitModel : public QAbstractTableModel {
 
     /// Where a row leads; after the last action of a rank to that action.
     std::optional<SpanRef> target(int row) const;
+    /// Of a row that is the time after the last action of a rank: that place, which has no action.
+    std::optional<SpanRef> end_of_step(int row) const;
 
     int rowCount(const QModelIndex& parent = {}) const override;
     int columnCount(const QModelIndex& parent = {}) const override;
@@ -82,6 +85,8 @@ class WhyPanel : public QWidget {
     void want();
     void show_analysis();
     void show_selected(const SpanRef& ref);
+    void open_row(int row);
+    void show_all();
     void show_step();
     void walk(Step step);
     void go(const std::optional<SpanRef>& ref);
@@ -93,6 +98,7 @@ class WhyPanel : public QWidget {
     Step pending_ = Step::None;  ///< to be done when the analysis is there
     QLabel* sentence_;
     QLabel* note_;
+    QPushButton* all_;  ///< back to the waits of the step
     WaitModel* model_;
     QTreeView* view_;
 };

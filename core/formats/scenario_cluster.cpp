@@ -95,6 +95,7 @@ void read_links(const TomlTable& table, Scenario::ClusterPart& cluster) {
     number("node_link_gbps", cluster.node_link_gbps);
     number("link_latency_us", cluster.link_latency_us);
     number("node_link_latency_us", cluster.node_link_latency_us);
+    cluster.emulate_links = table.boolean("emulate_links").value_or(cluster.emulate_links);
     number("host_link_gbps", cluster.host_link_gbps);
     number("host_link_latency_us", cluster.host_link_latency_us);
 }
@@ -188,14 +189,15 @@ void expect_enough_devices(const TomlTable& table, const Scenario& scenario) {
 
 void read_cluster(const TomlTable& table, Scenario& scenario) {
     table.expect_keys(
-        std::array<string_view, 24>{"backend",        "profile",         "device",
+        std::array<string_view, 25>{"backend",        "profile",         "device",
                                     "devices",        "speeds",          "scale_costs",
                                     "count",          "per_node",        "placement",
                                     "link",           "node_link",       "link_gbps",
                                     "node_link_gbps", "link_latency_us", "node_link_latency_us",
                                     "host_link",      "host_link_gbps",  "host_link_latency_us",
                                     "memory_limit",   "transfer",        "cores",
-                                    "interference",   "link_sharing",    "gpu_shares"});
+                                    "interference",   "link_sharing",    "gpu_shares",
+                                    "emulate_links"});
     Scenario::ClusterPart& cluster = scenario.cluster;
     if (const auto backend = table.choice("backend", words::backends)) {
         cluster.backend = static_cast<Backend>(*backend);

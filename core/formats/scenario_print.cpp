@@ -236,6 +236,7 @@ void print_cluster(Writer& writer, const Scenario::ClusterPart& cluster) {
     writer.number("node_link_gbps", cluster.node_link_gbps);
     writer.number("link_latency_us", cluster.link_latency_us);
     writer.number("node_link_latency_us", cluster.node_link_latency_us);
+    writer.number("emulate_links", cluster.emulate_links);
     writer.number("host_link_gbps", cluster.host_link_gbps);
     writer.number("host_link_latency_us", cluster.host_link_latency_us);
     writer.string("transfer", to_string(cluster.transfer));

@@ -136,6 +136,9 @@ TEST(BreakdownLines, LeaveOutWhatIsZeroOnBothSides) {
 TEST(PlanLine, CountsInWords) {
     EXPECT_EQ(plan_line(canned_run({.ranks = 4, .micro_batches = 8})),
               "gpipe, 4 ranks, 8 micro-batches");
+    RunData imagined = canned_run({.ranks = 4, .micro_batches = 8});
+    imagined.is_what_if = true;
+    EXPECT_EQ(plan_line(imagined).find("What if: "), 0U);
     EXPECT_EQ(plan_line(canned_run({.ranks = 1, .micro_batches = 1})),
               "gpipe, 1 rank, 1 micro-batch");
 }

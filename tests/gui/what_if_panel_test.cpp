@@ -163,7 +163,10 @@ TEST_F(WhatIfPanelTest, WhatCannotBePlannedLeavesWhatIsDrawn) {
     named<QComboBox>("Schedule")->setCurrentText("naive");  // takes one micro-batch
     wait();
     EXPECT_EQ(drawn.size(), before);
+    // It was once set on a label that nobody saw.
+    EXPECT_FALSE(named<QLabel>("What-if")->isHidden());
     EXPECT_TRUE(named<QLabel>("What-if")->text().startsWith("Not possible: "));
+    EXPECT_TRUE(named<QLabel>("What-if")->text().contains("The timeline stays as it was."));
     EXPECT_TRUE(named<QLabel>("Step")->isHidden() ||
                 named<QLabel>("Step")->parentWidget()->isHidden());
 }

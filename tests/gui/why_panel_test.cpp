@@ -4,6 +4,7 @@
 
 #include <QAbstractItemModelTester>
 #include <QLabel>
+#include <QPushButton>
 #include <QSignalSpy>
 #include <QTest>
 #include <QTreeView>
@@ -114,6 +115,57 @@ TEST_F(WhyPanelTest, WithoutASelectionListsTheLongestWaits) {
                       view()->visualRect(view()->model()->index(0, 0)).center());
     ASSERT_TRUE(selection_.span());
     EXPECT_EQ(selection_.span()->rank, longest.ref.rank);
+}
+
+/// After its last action rank 1 waits for rank 0's last backward, which takes 2 ms. The 0.25 ms
+/// before it the gradient is under way, and rank 0 is at work on the one before.
+TEST_F(WhyPanelTest, ExplainsTheTimeAfterTheLastActionOfARank) {
+    show_run(planned_run(small_plan(), {}));
+    int row = 0;
+    while (row < view()->model()->rowCount() &&
+           cell(row, WaitModel::ActionColumn) != "end of the step") {
+        ++row;
+    }
+    ASSERT_LT(row, view()->model()->rowCount());
+    QSignalSpy went(&panel_, &WhyPanel::go_to);
+    view()->scrollTo(view()->model()->index(row, 0));
+    QTest::mouseClick(view()->viewport(),
+                      Qt::LeftButton,
+                      {},
+                      view()->visualRect(view()->model()->index(row, 0)).center());
+    EXPECT_FALSE(selection_.span());
+    EXPECT_EQ(went.count(), 1);
+    EXPECT_THAT(said(),
+                HasSubstr("Rank 1, with nothing left to do, waited 2.250 ms: 2.000 ms for 0B0 on "
+                          "rank 0 (compute), 250.000 us for "));
+    auto* const all = panel_.findChild<QPushButton*>();
+    EXPECT_FALSE(all->isHidden());
+    QTest::mouseClick(all, Qt::LeftButton);
+    EXPECT_THAT(said(), HasSubstr("In this predicted step a rank waited"));
+    EXPECT_TRUE(all->isHidden());
+}
+
+TEST_F(WhyPanelTest, LeadsBackFromAnActionToTheWaitsOfTheStep) {
+    select(ref(Side::Predicted, Op::Forward, 1, 0));
+    auto* const all = panel_.findChild<QPushButton*>();
+    ASSERT_FALSE(all->isHidden());
+    QSignalSpy settled(&panel_, &WhyPanel::settled);
+    QTest::mouseClick(all, Qt::LeftButton);
+    wait(settled);
+    EXPECT_FALSE(selection_.span());
+    EXPECT_THAT(said(), HasSubstr("step a rank waited"));
+}
+
+/// Equal stages wait alike, so nobody is named; else whoever waits most is.
+TEST_F(WhyPanelTest, NamesTheRanksThatWaitMuchMoreThanOthers) {
+    PlainCosts costs = pipetwin::testing::plain(ScheduleKind::GPipe, 2, 3);
+    EXPECT_EQ(idle_sentence(*analysis_of(planned_run(make_plan(costs), {}), Side::Predicted, 0))
+                  .find("Most idle"),
+              std::string::npos);
+    costs.forward.back() *= 4;
+    // Rank 0 waits for 3 x 4 ms - 2 x 1 ms of forwards, and for the backwards of the other.
+    EXPECT_THAT(idle_sentence(*analysis_of(planned_run(make_plan(costs), {}), Side::Predicted, 0)),
+                HasSubstr("Most idle: rank 0 ("));
 }
 
 TEST_F(WhyPanelTest, EnterGoesToTheActionOfTheRow) {
