@@ -271,13 +271,14 @@ void Executor::Impl::work(std::size_t rank) {
         failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
     }
     at[rank].cell = prepared;
+    bool begins = true;
     if (options.world != nullptr) {
-        agree_on_start();
+        begins = agree_on_start();
     } else {
         all_ready.arrive_and_wait();
     }
     worker.start(start);
-    if (!walk_row(rank)) {
+    if (!begins || !walk_row(rank)) {
         is_stopped = true;
         worker.close_channels();
     }

@@ -45,7 +45,7 @@ struct Executor::Impl {
                                          std::optional<int> capacity = {});
     void connect_replicas();
     void exchange_squares(GradientNorm::Squares& squares) const;
-    void agree_on_start();
+    bool agree_on_start();
     Position position() const;
     void look_at_others();
     [[noreturn]] void throw_lost() const;

@@ -173,15 +173,22 @@ void Executor::Impl::throw_lost() const {
                 "look at that host; 'pipetwin train --resume' goes on from the last checkpoint");
 }
 
-/// The moment at which all processes begin the step, on a clock that they have in common.
-void Executor::Impl::agree_on_start() {
+/// The moment at which all processes begin the step, on a clock that they have in common. False
+/// where one will never begin, which the next thing that is gathered says.
+bool Executor::Impl::agree_on_start() {
     constexpr std::chrono::microseconds wake_up{100};
     const std::int64_t now = Clock::now().time_since_epoch().count();
     std::int64_t last = now;
-    for (const auto& theirs : options.world->all_gather(std::as_bytes(std::span(&now, 1)))) {
-        last = std::max(last, ByteReader(theirs).get<std::int64_t>());
+    start = TimePoint(Clock::duration(now));
+    try {
+        for (const auto& theirs : options.world->all_gather(std::as_bytes(std::span(&now, 1)))) {
+            last = std::max(last, ByteReader(theirs).get<std::int64_t>());
+        }
+    } catch (const std::exception&) {
+        return false;
     }
     start = TimePoint(Clock::duration(last)) + wake_up;
+    return true;
 }
 
 /// After it all processes know of the same failures.

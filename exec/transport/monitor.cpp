@@ -1,6 +1,7 @@
 #include "exec/transport/monitor.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,7 +23,13 @@ Monitor::Monitor(World& world, std::vector<std::string> names, Duration silence_
       names_(std::move(names)),
       limit_(silence_limit),
       peers_(static_cast<std::size_t>(world.size())) {
-    thread_ = std::thread([this] { live(); });
+    thread_ = std::thread([this] {
+        try {
+            live();
+        } catch (const std::exception&) {  // the network itself has failed
+            world_.give_up();
+        }
+    });
 }
 
 Monitor::~Monitor() {

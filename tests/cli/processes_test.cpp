@@ -60,6 +60,7 @@ class SeveralProcesses : public InFolder {
     pid_t start(const std::vector<std::string>& words,
                 const std::vector<std::string>& more_environment = {}) const {
         std::vector<std::string> variables = more_environment;
+        variables.emplace_back("ASAN_OPTIONS=detect_leaks=0");  // MPI leaves a lot behind
         for (char** variable = environ; *variable != nullptr; ++variable) {
             variables.emplace_back(*variable);
         }

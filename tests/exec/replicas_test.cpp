@@ -128,7 +128,10 @@ TEST(Replicas, AFailureOfOneEndsTheStepOfAllAndTheNextOneWorks) {
         ASSERT_TRUE(pipelines.last_failure().has_value());
         EXPECT_EQ(pipelines.last_failure()->rank, 1);
         pipelines.run_step(batch, 0, step);
-        EXPECT_EQ(step.loss, trained(model, two_by_two).losses.front()) << op_text(op);
+        // By its REDUCE_GRAD the other rank may have updated its weights.
+        if (op != Op::ReduceGradient) {
+            EXPECT_EQ(step.loss, trained(model, two_by_two).losses.front()) << op_text(op);
+        }
     }
 }
 
