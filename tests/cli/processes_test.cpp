@@ -405,5 +405,115 @@ TEST_F(StoppedProcesses, WhatWasKilledGoesOnAsIfNothingHadHappened) {
     EXPECT_EQ(series("run"), series("threads"));
 }
 
+/// Two hosts on this machine: network namespaces that a shaped link connects.
+class TwoHosts : public SeveralProcesses {
+  protected:
+    void SetUp() override {
+        SeveralProcesses::SetUp();
+        if (IsSkipped()) {
+            return;
+        }
+        if (geteuid() != 0) {
+            GTEST_SKIP() << "namespaces need root";
+        }
+        std::ofstream(path("up.sh"))
+            << "set -e\n"
+               "ip netns add $1a; ip netns add $1b\n"
+               "ip link add v$1a netns $1a type veth peer name v$1b netns $1b\n"
+               "ip -n $1a addr add 10.77.$2.1/24 dev v$1a\n"
+               "ip -n $1b addr add 10.77.$2.2/24 dev v$1b\n"
+               "for n in $1a $1b; do ip -n $n link set lo up; ip -n $n link "
+               "set v$n up; ip netns exec $n tc qdisc add dev v$n root tbf "
+               "rate 1gbit burst 64kb latency 400ms; done\n";
+        if (shell("sh " + path("up.sh") + " " + name_ + " " + net_) != 0) {
+            shell_down();
+            GTEST_SKIP() << "no network namespaces here (iproute2, CAP_NET_ADMIN)";
+        }
+        // What mpirun takes for ssh: `agent HOST COMMAND...`.
+        std::ofstream(path("agent")) << "#!/bin/sh\nshift\nexec ip netns exec " << name_
+                                     << "b unshare --uts sh -c \"hostname " << name_ << "b; $*\"\n";
+        std::filesystem::permissions(path("agent"), std::filesystem::perms::owner_all);
+    }
+    void TearDown() override { shell_down(); }
+
+    int shell(const std::string& command) const {
+        return std::system((command + " >" + path("shell.log") + " 2>&1").c_str());
+    }
+
+    void shell_down() const {
+        for (const char* const host : {"a", "b"}) {
+            shell("ip netns pids " + name_ + host + " | xargs -r kill -KILL");  // mpirun's daemon
+            shell("ip netns del " + name_ + host);
+        }
+    }
+
+    /// One rank on each host.
+    std::vector<std::string> train(const std::vector<std::string>& more) const {
+        const std::string subnet = "10.77." + net_ + ".0/24";
+        std::string words = fmt::format(
+            "hostname {0}a; exec mpirun --quiet --allow-run-as-root --mca plm_rsh_agent "
+            "{1} -host {0}a:1,10.77.{2}.2:1 -n 2 --bind-to none --mca pml ob1 --mca btl "
+            "self,tcp --mca btl_tcp_if_include {3} --mca oob_tcp_if_include {3} {4} train "
+            "{5} --profile {6} --out {7}",
+            name_,
+            path("agent"),
+            net_,
+            subnet,
+            program.string(),
+            file("gpt.toml", gpt),
+            path("threads/profile.json"),
+            path("hosts"));
+        for (const std::string& word : more) {
+            words += " " + word;
+        }
+        return {"ip", "netns", "exec", name_ + "a", "unshare", "--uts", "sh", "-c", words};
+    }
+
+    const std::string net_ = std::to_string(getpid() % 250);
+    const std::string name_ = "pt" + std::to_string(getpid() % 100000);
+};
+
+TEST_F(TwoHosts, GiveTheBitsOfThreads) {
+    train_in_threads();
+    const Outcome outcome = run(train({}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("hosts"), series("threads"));
+    EXPECT_TRUE(checkpoint("hosts") == checkpoint("threads"));
+}
+
+/// Each side finds the other silent. What mpirun itself does then is its own affair, so it is
+/// ended.
+TEST_F(TwoHosts, AreBothToldThatTheNetworkBetweenThemIsCut) {
+    train_in_threads();
+    const pid_t child = start(train(endless));
+    const auto wait_until = [](const auto& done, std::chrono::seconds patience) {
+        const auto begin = Clock::now();
+        while (!done() && Clock::now() - begin < patience) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        }
+        return done();
+    };
+    const auto record = [this](int process) {
+        return content_of(folder() / "hosts" / run_file::flight /
+                          fmt::format("process-000{}.txt", process));
+    };
+    ASSERT_TRUE(wait_until(
+        [&] { return content_of(path("out.log")).find("step     9") != std::string::npos; },
+        std::chrono::seconds(60)))
+        << content_of(path("err.log"));
+    ASSERT_EQ(shell("ip -n " + name_ + "b link set v" + name_ + "b down"), 0);
+    const bool both = wait_until(
+        [&] {
+            return record(0).find("ends with") != std::string::npos &&
+                   record(1).find("ends with") != std::string::npos;
+        },
+        std::chrono::seconds(30));
+    kill(child, SIGKILL);
+    end(child);
+    EXPECT_TRUE(both);
+    EXPECT_THAT(record(0), HasSubstr("process 1 (rank 1, pid"));
+    EXPECT_THAT(record(1), HasSubstr("process 0 (rank 0, pid"));
+}
+
 }  // namespace
 }  // namespace pipetwin::cli
