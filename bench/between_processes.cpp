@@ -4,7 +4,7 @@
 //   PIPETWIN_MODULE_PATH=build/release/bin mpirun -n 2 build/release/bench/between_processes
 //   [repetitions]
 //
-// Ping-pong, medians: 4 KiB to 64 MiB, alternating in blocks, so that both meet the same moment.
+// Ping-pong, medians: 4 KiB to 64 MiB, by turns, each first in half of the rounds.
 // Then 4 MiB behind 120 ms of computing, with and without a look at MPI every 5 ms: how long the
 // receiver waits after it. Over a link that is slow, such as two network namespaces with `tc tbf`
 // (docs/cluster.md).
@@ -21,6 +21,7 @@
 
 #include "core/median.h"
 #include "exec/memory.h"
+#include "exec/transport/link_ladder.h"
 #include "exec/transport/mpi_world.h"
 
 namespace {
@@ -30,6 +31,7 @@ using namespace pipetwin::exec;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t largest = std::int64_t{64} << 20;
+constexpr std::int64_t fitted_from = std::int64_t{64} << 10;
 
 Tensor part(Tensor& whole, std::int64_t bytes) {
     return Tensor::placed(host_memory(), whole.data(), DType::I32, 1, bytes / 4);
@@ -76,17 +78,36 @@ double by_mpi(Ends& ends, std::int64_t bytes, bool begins) {
     return std::chrono::duration<double>(Clock::now() - begin).count() / 2;
 }
 
+/// By how much the link's three numbers miss the times that they were fitted to.
+void print_model(const std::vector<LadderRung>& rungs) {
+    const LinkCost link = link_of(rungs);
+    fmt::print("link: {:.1f} us, {:.4f} Gbit/s, half bandwidth {} bytes; off by",
+               1e6 * to_seconds(link.latency),
+               link.bytes_per_second * 8e-9,
+               link.half_bandwidth.count);
+    for (const LadderRung& rung : rungs) {
+        if (rung.message.count >= fitted_from) {
+            fmt::print(
+                " {:+.1f}",
+                100 * (to_seconds(message_time(link, rung.message)) / to_seconds(rung.time) - 1));
+        }
+    }
+    fmt::print(" % from {} KiB up\n", fitted_from / 1024);
+}
+
 void ping_pong(Ends& ends, bool begins, int repetitions) {
+    std::vector<LadderRung> rungs;
     for (std::int64_t bytes = 4096; bytes <= largest; bytes *= 4) {
         const int rounds = bytes > (1 << 22) ? std::max(3, repetitions / 4) : repetitions;
         std::vector<double> ours;
         std::vector<double> bare;
         for (int round = 0; round <= rounds; ++round) {
-            const double one = by_channel(ends, bytes, begins);
-            const double two = by_mpi(ends, bytes, begins);
-            if (round > 0) {
-                ours.push_back(one);
-                bare.push_back(two);
+            for (const bool by_turns : {round % 2 == 0, round % 2 != 0}) {
+                const double time =
+                    by_turns ? by_channel(ends, bytes, begins) : by_mpi(ends, bytes, begins);
+                if (round > 0) {
+                    (by_turns ? ours : bare).push_back(time);
+                }
             }
         }
         if (begins) {
@@ -97,7 +118,11 @@ void ping_pong(Ends& ends, bool begins, int repetitions) {
                        1e6 * a,
                        1e6 * b,
                        a / b);
+            rungs.push_back({.message = Bytes{bytes}, .time = from_milliseconds(1e3 * a, "time")});
         }
+    }
+    if (begins) {
+        print_model(rungs);
     }
 }
 

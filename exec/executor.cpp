@@ -93,6 +93,8 @@ Executor::Impl::Impl(Plan plan_to_walk,
                options.monitor == nullptr ? ranks_elsewhere(plan, here) : std::vector<int>{}),
       crew(here.size()) {
     refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
+    options.emulate_links =
+        options.emulate_links || (options.backend == Backend::Paced && options.world == nullptr);
     const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
     const bool own_core =
         options.backend != Backend::Paced && !options.shares_cores && here.size() <= cores.size();

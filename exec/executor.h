@@ -69,8 +69,9 @@ struct ExecutorOptions {
     bool input_gradient = false;   ///< the first stage produces the gradient of its input, too
     /// Processors to bind the workers to, one each; empty: those that the program may use.
     std::vector<int> cores{};
-    bool emulate_links = false;  ///< messages take no less than the plan says
-    bool shares_cores = false;   ///< with other workers: none is bound to one, and none spins
+    /// Messages take no less than the plan says; within a process those of paced devices always do.
+    bool emulate_links = false;
+    bool shares_cores = false;  ///< with other workers: none is bound to one, and none spins
     /// Makes the device of a rank; empty: one as `backend` says.
     std::function<std::unique_ptr<Device>(int rank)> make_device;
     /// Called by every worker before every action; what it throws is that action's failure. For the

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -101,7 +100,7 @@ std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
 /// Of the edges of the plan, whose messages can be told to take longer than they do.
 std::unique_ptr<Channel> Executor::Impl::open_edge(int sender, int receiver) {
     const std::optional<int> capacity = plan->channel_capacity;
-    if (!options.emulate_links && options.backend != Backend::Paced) {
+    if (!options.emulate_links) {
         return open_remote(sender, receiver, 0, capacity);
     }
     const std::optional<int> doubled = capacity ? std::optional(2 * *capacity) : std::nullopt;
@@ -268,13 +267,7 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
             squares[static_cast<std::size_t>(stage)] = theirs.get_all<double>();
         }
     }
-    double sum = 0;
-    for (const std::vector<double>& of_stage : squares) {
-        for (const double of_parameter : of_stage) {
-            sum += of_parameter;
-        }
-    }
-    result.grad_norm = std::sqrt(sum);
+    result.grad_norm = GradientNorm::norm_of(squares);
 }
 
 }  // namespace pipetwin::exec

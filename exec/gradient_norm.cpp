@@ -34,13 +34,17 @@ GradientNorm::Known GradientNorm::wait() {
         exchanged_ = true;
         since_ = std::chrono::steady_clock::now();
     }
+    return {.norm = norm_of(squares_), .since = since_};
+}
+
+double GradientNorm::norm_of(const Squares& squares) {
     double sum = 0;
-    for (const std::vector<double>& of_stage : squares_) {
+    for (const std::vector<double>& of_stage : squares) {
         for (const double of_parameter : of_stage) {
             sum += of_parameter;
         }
     }
-    return {.norm = std::sqrt(sum), .since = since_};
+    return std::sqrt(sum);
 }
 
 void GradientNorm::close() {

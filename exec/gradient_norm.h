@@ -24,6 +24,8 @@ class GradientNorm {
     /// `exchange` gets the sums of this process's stages once all its NORMs are done, and puts
     /// those of the others beside them: [stage] as `add` was told.
     using Squares = std::vector<std::vector<double>>;
+    /// Over tensors in model order, in double: the same bits whatever the partition.
+    static double norm_of(const Squares& squares);
     void exchange_with(std::function<void(Squares&)> exchange) { exchange_ = std::move(exchange); }
 
     /// The sums of squares of a stage's parameters, in model order: one NORM is done.

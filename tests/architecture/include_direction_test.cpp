@@ -18,9 +18,9 @@
 //     core  <--  sim   <--  gui, cli
 //     core  <--  exec  <--  cli
 //
-// Besides: Qt stays in gui/, its tests and benchmarks, CUDA's headers stay in exec/cuda/, its tests
-// and benchmarks, and core/ and sim/ have no threads, clocks, random numbers or streams of their
-// own. docs/architecture.md says why.
+// Besides: Qt stays in gui/, its tests and benchmarks, MPI in exec/transport/mpi/, CUDA's headers
+// in exec/cuda/, its tests and benchmarks, and core/ and sim/ have no threads, clocks, random
+// numbers or streams of their own. docs/architecture.md says why.
 
 namespace {
 
@@ -158,6 +158,10 @@ std::string check_foreign_include(std::string_view path, std::string_view header
     if (is_qt(header) && !is_gui) {
         return "Qt outside gui/";
     }
+    if (header == "mpi.h" && !path.starts_with("exec/transport/mpi/") &&
+        path != "bench/between_processes.cpp") {
+        return "MPI outside exec/transport/mpi/";
+    }
     if (is_cuda(header) && !is_in_cuda_folder(path)) {
         return "CUDA outside exec/cuda/";
     }
@@ -252,6 +256,8 @@ TEST(IncludeDirection, TellsCudaOutsideItsFolder) {
               "CUDA outside exec/cuda/");
     EXPECT_EQ(violation("exec/stage.cpp", "#include <cublasLt.h>"), "CUDA outside exec/cuda/");
     EXPECT_EQ(violation("exec/channel.cpp", "#include <nccl.h>"), "CUDA outside exec/cuda/");
+    EXPECT_EQ(violation("exec/channel.cpp", "#include <mpi.h>"), "MPI outside exec/transport/mpi/");
+    EXPECT_EQ(violation("exec/transport/mpi/mpi_channel.cpp", "#include <mpi.h>"), "");
     EXPECT_EQ(violation("exec/stage.cpp", "#include \"exec/cuda/kernels.h\""),
               "CUDA outside exec/cuda/");
     EXPECT_EQ(violation("exec/cuda_module.cpp", "#include \"exec/cuda/module.h\""), "");

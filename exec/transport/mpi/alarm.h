@@ -25,9 +25,10 @@ class Alarm {
     /// Nothing that is waited for will come. Any thread.
     void give_up() noexcept { hopeless_ = true; }
 
-    /// Calls `done` until it is true. Spins for a while, then sleeps between two looks: nothing
-    /// wakes who waits for MPI. Throws ChannelClosed where the alarm is raised meanwhile and
-    /// `heeds` it, ProcessLost where all is given up.
+    /// Calls `done` until it is true. Spins for a while, first with all of the core, then giving
+    /// way to others, for a message that is moving advances with every look only; then sleeps
+    /// between two looks: nothing wakes who waits for MPI. Throws ChannelClosed where the alarm is
+    /// raised meanwhile and `heeds` it, ProcessLost where all is given up.
     template <class Done>
     void wait(const Done& done, bool heeds = true) {
         constexpr int looks_per_alarm = 16;
@@ -41,13 +42,16 @@ class Alarm {
             }
             pause_core();
             const auto waited = std::chrono::steady_clock::now() - begin;
-            if (waited > spin_time) {
+            if (waited > on_its_way) {
                 std::this_thread::sleep_for(waited > long_wait ? rare : often);
+            } else if (waited > spin_time) {
+                std::this_thread::yield();
             }
         }
     }
 
   private:
+    static constexpr std::chrono::milliseconds on_its_way{8};
     static constexpr std::chrono::seconds long_wait{2};
     static constexpr std::chrono::microseconds often{20};
     static constexpr std::chrono::microseconds rare{500};

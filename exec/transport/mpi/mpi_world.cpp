@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 
@@ -235,6 +236,10 @@ int pipetwin_mpi_interface_version() {
 void pipetwin_mpi_join(pipetwin::exec::World** world) {
     // A sleep between two looks for a message is to last as long as it says.
     prctl(PR_SET_TIMERSLACK, 1000UL);
+    // Open MPI's 64 KiB: above it a message leaves only once both ends have looked, and its sender
+    // is computing by then. Below it the system has it at once. Who has set it knows better.
+    constexpr int keep = 0;
+    setenv("OMPI_MCA_btl_tcp_eager_limit", "4194304", keep);
     int given = 0;
     PIPETWIN_MPI_CALL(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &given));
     if (given < MPI_THREAD_MULTIPLE) {
