@@ -312,7 +312,7 @@ Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibra
     const int slots = optimizer_slots(to_string(scenario.training.optimizer));
     for (int stage = 0; stage < plain.stage_count(); ++stage) {
         StageState& state = parts.states[static_cast<std::size_t>(stage)];
-        state.optimizer = costs.optimizer(stage);
+        state.optimizer = costs.optimizer(stage) / optimizer_shards(scenario);
         state.norm = norm_time(state.optimizer, slots);
     }
     parts.dispatch = costs.dispatch();

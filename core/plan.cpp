@@ -53,6 +53,8 @@ void expect_sizes_agree(const PlanParts& parts) {
     const bool own_weights = !gradient_source(parts.schedule, 0);
     PIPETWIN_EXPECT(parts.reductions.size() == (own_weights ? 0 : stages),
                     "one link per stage where some share their weights");
+    PIPETWIN_EXPECT(parts.weight_gather.empty() || parts.weight_gather.size() == stages,
+                    "every stage gathers its weights");
     PIPETWIN_EXPECT(parts.all_reduce.empty() || parts.all_reduce.size() == stages,
                     "one all-reduce per stage");
     const std::size_t ranks = parts.schedule.ranks.size();
@@ -216,7 +218,10 @@ Bytes Plan::handed_over(int stage) const {
 Duration Plan::duration(const Action& action) const {
     if (uses_gradients(action.op)) {
         const StageState& state = parts_->states.at(static_cast<std::size_t>(action.stage));
-        return parts_->dispatch + (action.op == Op::Optimizer ? state.optimizer : state.norm);
+        if (action.op == Op::GradientNorm) {
+            return parts_->dispatch + state.norm;
+        }
+        return parts_->dispatch + state.optimizer + weight_gather_time(action.stage);
     }
     if (action.op == Op::ReduceGradient && !parts_->overlap_reduction) {
         return all_reduce_time(action.stage);
@@ -242,6 +247,12 @@ Duration Plan::duration(const Action& action) const {
 Duration Plan::all_reduce_time(int stage) const {
     return parts_->all_reduce.empty() ? Duration{}
                                       : parts_->all_reduce.at(static_cast<std::size_t>(stage));
+}
+
+Duration Plan::weight_gather_time(int stage) const {
+    return parts_->weight_gather.empty()
+               ? Duration{}
+               : parts_->weight_gather.at(static_cast<std::size_t>(stage));
 }
 
 std::optional<Bytes> Plan::memory_limit(int rank) const {

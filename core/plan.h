@@ -64,7 +64,11 @@ struct PlanParts {
     /// there is one replica. Those of one rank go one after the other.
     std::vector<Duration> all_reduce;
     bool overlap_reduction = false;  ///< the rank goes on meanwhile, up to the stage's NORM or OPT
-    Duration dispatch{};             ///< host time before every compute action
+    /// [stage]: how long it takes at the end of its OPT until each replica has what the others have
+    /// updated; empty where every replica updates all weights. Then `all_reduce` is of sums that
+    /// stay where they are needed, and `states` have this share of the optimizer's state.
+    std::vector<Duration> weight_gather;
+    Duration dispatch{};                  ///< host time before every compute action
     std::optional<int> channel_capacity;  ///< none: unbounded, no send ever blocks
     TransferMode transfer = TransferMode::Asynchronous;
     /// From each device to its host memory and back, both at a time: stashes are copied over it
@@ -125,6 +129,7 @@ class Plan {
 
     /// How long the gradients of a stage are summed over the replicas.
     Duration all_reduce_time(int stage) const;
+    Duration weight_gather_time(int stage) const;
 
     std::optional<Bytes> memory_limit(int rank) const;
 

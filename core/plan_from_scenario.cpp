@@ -331,11 +331,14 @@ void add_sharing(PlanParts& parts,
     parts.contention = contention(cluster, part, grid);
 }
 
-/// Every stage sums as many bytes of gradients as it has weights.
+/// Every stage sums as many bytes of gradients as it has weights. Of either half of that the first
+/// leaves each replica with the sums of its share, and the second gives them to all others: the
+/// sums themselves, or, where the optimizer is sharded, the weights that came of them. Gradients
+/// that go on to another stage are needed everywhere.
 void add_all_reduce(PlanParts& parts,
                     const Schedule& grid,
                     const Cluster& cluster,
-                    AllReduceKind kind) {
+                    const Scenario::PipelinePart& pipeline) {
     if (parts.replicas == 1) {
         return;
     }
@@ -348,8 +351,15 @@ void add_all_reduce(PlanParts& parts,
                     "set data_parallel = 1, or take another schedule");
     }
     for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
-        parts.all_reduce.push_back(all_reduce_time(
-            kind, cluster.replicas_of(grid.rank_of_stage[stage]), parts.states[stage].weights));
+        const Duration both = all_reduce_time(pipeline.all_reduce,
+                                              cluster.replicas_of(grid.rank_of_stage[stage]),
+                                              parts.states[stage].weights);
+        const bool stays =
+            pipeline.shard_optimizer && !gradient_source(grid, static_cast<int>(stage));
+        parts.all_reduce.push_back(stays ? both - both / 2 : both);
+        if (pipeline.shard_optimizer) {
+            parts.weight_gather.push_back(both / 2);
+        }
     }
 }
 
@@ -445,6 +455,7 @@ Plan make_plan(const Scenario& scenario,
     const WeightRules rules{
         .optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
         .devices = parts.tensor_parallel,
+        .optimizer_shards = optimizer_shards(scenario),
         .tied = tied_bytes(model, profile)};
     parts.tied_gradient = rules.tied * (is_half_precision(profile.precision) ? 2 : 1);
     refuse_tied_twins(parts, grid);
@@ -452,7 +463,7 @@ Plan make_plan(const Scenario& scenario,
     add_states(parts, grid, profile, samples, kinds, rules);
     add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster);
-    add_all_reduce(parts, grid, cluster, scenario.pipeline.all_reduce);
+    add_all_reduce(parts, grid, cluster, scenario.pipeline);
     add_notes(parts, scenario, profile, cluster, classes.sizes);
     parts.schedule = lowered_order(scenario, std::move(grid), parts);
     parts.recompute = lowered_recompute(parts.schedule, parts.recompute);

@@ -185,6 +185,10 @@ int replica_batch(const Scenario& scenario) {
     return batch / replicas;
 }
 
+int optimizer_shards(const Scenario& scenario) {
+    return scenario.pipeline.shard_optimizer ? scenario.pipeline.data_parallel.value() : 1;
+}
+
 bool has_schedule_file(const Scenario& scenario) {
     return scenario.pipeline.schedule && is_schedule_file(*scenario.pipeline.schedule);
 }

@@ -114,6 +114,7 @@ struct Scenario {
         std::optional<int> data_parallel = 1;
         AllReduceKind all_reduce = AllReduceKind::Ring;
         bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
+        bool shard_optimizer = false;    ///< each replica updates its share of the weights (ZeRO-1)
         std::optional<int> tensor_parallel = 1;
 
         /// Into how many pieces the model is cut. Stages and chunks are settled.
@@ -200,6 +201,9 @@ struct Profile;
 /// Samples of a mini-batch that one replica takes. Data parallelism is settled. Throws
 /// Error(BadInput) naming both numbers if the mini-batch cannot be shared out equally.
 int replica_batch(const Scenario& scenario);
+
+/// Replicas that have the optimizer's state between them; 1: each has all of it.
+int optimizer_shards(const Scenario& scenario);
 
 /// Whether the scenario's order comes from the user's own file.
 bool has_schedule_file(const Scenario& scenario);

@@ -154,6 +154,29 @@ Bytes tied_bytes(const Model& model, const Profile& profile) {
                  tied};
 }
 
+namespace {
+
+std::int64_t bytes_per_number(std::string_view precision) {
+    return is_half_precision(precision) ? 2 : precision == "fp64" ? 8 : 4;
+}
+
+/// Of the optimizer's state, for each byte of weights.
+int state_per_byte(std::string_view precision, int optimizer_slots) {
+    return is_half_precision(precision) ? 2 * (1 + optimizer_slots) : optimizer_slots;
+}
+
+}  // namespace
+
+Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules) {
+    const std::int64_t unit =
+        bytes_per_number(precision) * state_per_byte(precision, rules.optimizer_slots);
+    if (rules.optimizer_shards == 1 || unit == 0) {
+        return all;
+    }
+    const std::int64_t shards = rules.optimizer_shards;
+    return Bytes{(all.count / unit + shards - 1) / shards * unit};
+}
+
 Duration norm_time(Duration update, int optimizer_slots) {
     return update / (3 + 2 * optimizer_slots);
 }
@@ -180,8 +203,11 @@ std::vector<StageState> stage_states(const Profile& profile,
         is_half_precision(profile.precision) ? 2 : 1;  // bytes of it for each of the weight
     for (StageState& state : states) {
         state.gradients = state.weights * gradient;
-        state.optimizer_state = state.weights * (gradient == 2 ? 2 * (1 + rules.optimizer_slots)
-                                                               : rules.optimizer_slots);
+        state.optimizer_state =
+            first_share(state.weights * state_per_byte(profile.precision, rules.optimizer_slots),
+                        profile.precision,
+                        rules);
+        state.optimizer /= rules.optimizer_shards;
         state.norm = norm_time(state.optimizer, rules.optimizer_slots);
     }
     states.front().gradients += tied * gradient;

@@ -43,6 +43,9 @@ bool is_half_precision(std::string_view precision);
 struct WeightRules {
     int optimizer_slots = 0;  ///< numbers per weight that the optimizer keeps
     int devices = 1;          ///< that share the weights of a stage: each has its part
+    /// Replicas that share the optimizer's state of a stage and its update (ZeRO-1: Rajbhandari et
+    /// al., arXiv 1910.02054, section 5.1).
+    int optimizer_shards = 1;
     /// Weights that the last layer has in common with the first. On one stage they are there once;
     /// else either stage has a copy. Either way there is room for two gradients of them.
     Bytes tied{};
@@ -57,6 +60,9 @@ Bytes tied_bytes(const Model& model, const Profile& profile);
 /// It reads one number per weight, and the update reads or writes 3, and 2 more for each of the
 /// optimizer's slots.
 Duration norm_time(Duration update, int optimizer_slots);
+
+/// Of a stage's optimizer state, what the first replica has: no less than any other.
+Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules);
 
 /// One state per piece of the partition; the workspace is the largest over `samples_of_class`.
 /// Weights of half precision ("bf16", "fp16") have gradients that are summed in fp32, and a copy in

@@ -100,6 +100,9 @@ Executor::Impl::Impl(Plan plan_to_walk,
         options.backend != Backend::Paced && !options.shares_cores && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
     connect();
+    if (options.world != nullptr) {
+        clock.ask(*options.world);
+    }
     const Worker::Settings settings{.options = &options,
                                     .cores = own_core ? cores : std::vector<int>{}};
     std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options);
@@ -223,12 +226,16 @@ void Executor::Impl::connect_replicas() {
                 peers[static_cast<std::size_t>(other)] = replica_peer(stage, other);
             }
         }
-        std::vector<Tensor*> gradients;
-        for (Parameter* const parameter : worker_of(stage).stage(stage).parameters()) {
-            gradients.push_back(&parameter->gradient);
-        }
+        const bool shards = !plan->weight_gather.empty();
         edges.sums[static_cast<std::size_t>(stage)] = std::make_unique<ReplicaSum>(
-            worker_of(stage).device(), std::move(gradients), std::move(peers), replica());
+            worker_of(stage).device(),
+            worker_of(stage).stage(stage).parameters(),
+            std::move(peers),
+            replica(),
+            ReplicaSum::Rounds{
+                .sums = !shards || gradient_source(plan->schedule, stage).has_value(),
+                .weights = shards,
+                .norm = has_gradient_norms(plan->schedule)});
     }
 }
 

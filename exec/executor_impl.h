@@ -12,6 +12,7 @@
 #include "exec/executor.h"
 #include "exec/step_failures.h"
 #include "exec/step_layout.h"
+#include "exec/transport/common_clock.h"
 #include "exec/transport/monitor.h"
 #include "exec/worker.h"
 
@@ -128,6 +129,7 @@ struct Executor::Impl {
     std::vector<int> cells;                ///< the same, at the last look
     TimePoint start;
     std::barrier<BeginTogether> all_ready;
+    CommonClock clock;  ///< of all processes
     Watchdog watchdog;
     bool has_stragglers = false;  ///< not all workers came back from the last step
     Crew crew;                    ///< last: its threads use all of the above

@@ -176,17 +176,26 @@ void Executor::Impl::throw_lost() const {
 /// where one will never begin, which the next thing that is gathered says.
 bool Executor::Impl::agree_on_start() {
     constexpr std::chrono::microseconds wake_up{100};
-    const std::int64_t now = Clock::now().time_since_epoch().count();
-    std::int64_t last = now;
-    start = TimePoint(Clock::duration(now));
+    start = Clock::now();
     try {
-        for (const auto& theirs : options.world->all_gather(std::as_bytes(std::span(&now, 1)))) {
-            last = std::max(last, ByteReader(theirs).get<std::int64_t>());
+        const auto last_of_all = [this] {
+            const std::int64_t now = clock.common(Clock::now()).time_since_epoch().count();
+            std::int64_t last = now;
+            for (const auto& theirs :
+                 options.world->all_gather(std::as_bytes(std::span(&now, 1)))) {
+                last = std::max(last, ByteReader(theirs).get<std::int64_t>());
+            }
+            return TimePoint(Clock::duration(last));
+        };
+        TimePoint last = last_of_all();
+        if (clock.is_old(last)) {
+            clock.ask(*options.world);
+            last = last_of_all();
         }
+        start = clock.own(last) + wake_up;
     } catch (const std::exception&) {
         return false;
     }
-    start = TimePoint(Clock::duration(last)) + wake_up;
     return true;
 }
 

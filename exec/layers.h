@@ -32,7 +32,11 @@ struct StageOptions {
     OptimizerKind optimizer = OptimizerKind::AdamW;  ///< whose state is allocated
     bool input_gradient = false;
     bool shared_weights = false;  ///< with a stage of another pipeline
-    LayerTimer layer_done;        ///< may be empty
+    /// The optimizer's state is that of one share of the weights (ZeRO-1): of the stage's
+    /// parameters, one after the other, `share_of(their numbers, replica, shards)`.
+    int replica = 0;
+    int optimizer_shards = 1;
+    LayerTimer layer_done;  ///< may be empty
     /// Called between layers, where messages go on only while somebody looks; may be empty.
     std::function<void()> between_layers{};
 };

@@ -32,8 +32,14 @@ const std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
     views.clear();
     for (std::size_t index = 0; index < parameters.size(); ++index) {
         Parameter& parameter = *parameters[index];
-        views.push_back({.value = parameter.value,
-                         .gradient = parameter.gradient,
+        const NumberRange share =
+            parameter.share.value_or(NumberRange{.begin = 0, .size = parameter.value.size()});
+        if (share.size == 0) {
+            squares[index] = 0;
+            continue;
+        }
+        views.push_back({.value = part_of(View(parameter.value), share),
+                         .gradient = part_of(ConstView(parameter.gradient), share),
                          .first = parameter.first,
                          .second = parameter.second,
                          .master = parameter.master,

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "core/scenario.h"
+#include "exec/number_range.h"
 #include "exec/tensor.h"
 
 namespace pipetwin::exec {
@@ -44,7 +46,8 @@ double clip_scale(const OptimizerSettings& settings, double norm);
 OptimizerSettings optimizer_settings(const Scenario& scenario);
 
 /// A weight with its gradient and the optimizer's state for it; all of one shape, and but for a
-/// value in half precision of one type.
+/// value in half precision of one type. Where other replicas have a part of the state, `first`,
+/// `second` and `master` are one row of the numbers of `share`.
 struct Parameter {
     std::string name;  ///< "block0.attention.qkv.weight"
     Tensor value;
@@ -54,6 +57,8 @@ struct Parameter {
     Tensor master;         ///< what `value` is rounded from; empty where nothing is rounded
     Tensor received;       ///< the gradient of another copy, or use; empty where there is none
     bool is_copy = false;  ///< of a parameter that an earlier stage has: it counts there
+    /// What this replica updates of the value; none: all of it.
+    std::optional<NumberRange> share{};
 };
 
 /// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam and adamw 2.

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "exec/cores.h"
+#include "exec/whole_model.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -114,25 +115,37 @@ double Replicas::evaluate(const Batch& batch, int step) {
     return sum;
 }
 
-void Replicas::spread_weights() {
-    std::vector<std::byte> bytes;
-    const TrainedParameters from = first().trained();
-    for (std::size_t replica = 1; replica < pipelines_.size(); ++replica) {
-        const TrainedParameters to = pipelines_[replica]->trained();
-        for (std::size_t piece = 0; piece < from.pieces.size(); ++piece) {
-            for (std::size_t i = 0; i < from.pieces[piece].size(); ++i) {
-                for (Tensor Parameter::*const part : trained_parts) {
-                    Tensor& tensor = to.pieces[piece][i]->*part;
-                    bytes.resize(static_cast<std::size_t>(tensor.bytes().count));
-                    if (!tensor.empty()) {
-                        from.read(from.pieces[piece][i]->*part, bytes);
-                        to.write(bytes, tensor);
-                    }
-                }
-            }
-        }
-        pipelines_[replica]->spread_weights();
+namespace {
+
+/// The executors of this process.
+class Pipelines final : public ParameterHolders {
+  public:
+    explicit Pipelines(const std::vector<std::unique_ptr<Executor>>& all) : all_(all) {}
+
+    std::vector<std::byte> read(const TensorPlace& from) override {
+        return read_tensor(of(from), from);
     }
+    void write(std::span<const std::byte> bytes, const TensorPlace& to) override {
+        write_tensor(bytes, of(to), to);
+    }
+
+  private:
+    Executor& of(const TensorPlace& place) const {
+        return *all_[static_cast<std::size_t>(place.replica)];
+    }
+
+    const std::vector<std::unique_ptr<Executor>>& all_;
+};
+
+}  // namespace
+
+void Replicas::with_parameters(const std::function<void(const TrainedParameters&)>& use) {
+    std::vector<StageShapes> shapes;
+    for (const auto& pipeline : pipelines_) {
+        shapes.push_back(stage_shapes(*pipeline));
+    }
+    Pipelines holders(pipelines_);
+    with_whole_model(first().plan(), shapes, holders, use);
 }
 
 std::optional<Failure> Replicas::last_failure() const {

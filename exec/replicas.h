@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,8 +29,9 @@ class Replicas {
     /// The first here.
     Executor& first() { return *pipelines_.front(); }
 
-    /// Gives the weights of the first to all others.
-    void spread_weights();
+    /// Calls `use` with the parameters of the whole model; what is written goes to all that have
+    /// them. For executors that have all ranks.
+    void with_parameters(const std::function<void(const TrainedParameters&)>& use);
 
     /// Of the replica that failed, in the last step.
     std::optional<Failure> last_failure() const;

@@ -69,6 +69,15 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
             .table_name = model.layer(0).spec.name + ".tokens"};
 }
 
+/// Numbers in all parameters of the stage; what its ends have in common is there once.
+std::int64_t parameter_count(const Model& model, const Stage::Place& place) {
+    std::int64_t count = 0;
+    for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
+        count += model.layer(i).parameter_count;
+    }
+    return place.layer_count == model.layer_count() ? count - model.tied_count() : count;
+}
+
 }  // namespace
 
 struct Stage::Impl {
@@ -96,7 +105,7 @@ struct Stage::Impl {
     std::vector<double> counted_squares;  ///< without copies
     std::vector<Parameter*> shared;       ///< that another stage has, too, or that are used twice
 
-    void finish(const ParameterMaker::Settings& rules);
+    void finish(const ParameterMaker::Settings& rules, ShareCut* share);
     Stash& stash(int micro_batch);
     LayerCall call(int micro_batch, const Stash& stash);
     Tensor load(const MicroBatch& data);
@@ -122,7 +131,11 @@ Stage::Stage(
         impl_->layers.push_back(make_layer(layer.spec, layer.input, options.format));
         impl_->names.push_back(layer.spec.name);
     }
-    impl_->finish(drawing_rules(model, options));
+    const std::int64_t numbers = parameter_count(model, place);
+    ShareCut share(share_of(numbers, options.replica, options.optimizer_shards));
+    impl_->finish(drawing_rules(model, options), options.optimizer_shards > 1 ? &share : nullptr);
+    PIPETWIN_EXPECT(options.optimizer_shards == 1 || share.passed() == numbers,
+                    "a model knows its parameters");
 }
 
 Stage::Stage(Device& device,
@@ -138,16 +151,19 @@ Stage::Stage(Device& device,
     }
     impl_->finish({.seed = options.seed,
                    .optimizer_slots = optimizer_slots(options.optimizer),
-                   .format = options.format});
+                   .format = options.format},
+                  nullptr);
 }
 
 Stage::~Stage() = default;
 
-void Stage::Impl::finish(const ParameterMaker::Settings& rules) {
+/// `share`: of the optimizer's state, null for all.
+void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share) {
     Bytes workspace;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         ParameterMaker::Settings own = rules;
         own.layer = place.first_layer + static_cast<int>(i);
+        own.share = share;
         if (i > 0 && first() && !layers.front()->parameters().empty()) {
             own.table = layers.front()->parameters().front();
         }
@@ -525,6 +541,10 @@ std::span<const double> Stage::counted_squares() {
         }
     }
     return impl_->counted_squares;
+}
+
+std::span<double> Stage::squares_of_share() {
+    return impl_->squares;
 }
 
 std::span<const double> Stage::gradient_squares() const {

@@ -85,6 +85,9 @@ class Stage {
     /// Sums of the squares of each parameter's gradient as of the last NORM or OPT, in double, in
     /// the order of `parameters`; once the device has completed it.
     std::span<const double> gradient_squares() const;
+    /// Where other replicas update a part of the weights: the same of this one's part, to be
+    /// replaced by the sums over all.
+    std::span<double> squares_of_share();
     /// The same without those of copies: each parameter of the model once. Valid until the next
     /// call.
     std::span<const double> counted_squares();

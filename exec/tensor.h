@@ -5,10 +5,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "core/error.h"
 #include "core/footprint.h"
 #include "core/units.h"
+#include "exec/number_range.h"
 
 namespace pipetwin::exec {
 
@@ -155,5 +157,20 @@ struct View {
         return static_cast<T*>(data);
     }
 };
+
+/// Some of its numbers, as one row.
+template <class AnyView>
+AnyView part_of(const AnyView& view, const NumberRange& range) {
+    PIPETWIN_EXPECT(range.begin >= 0 && range.end() <= view.size(), "a part of a view");
+    AnyView part = view;
+    using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(part.data)>>,
+                                    const std::byte,
+                                    std::byte>;
+    part.data =
+        static_cast<Byte*>(part.data) + static_cast<std::size_t>(range.begin) * size_of(part.dtype);
+    part.rows = 1;
+    part.columns = range.size;
+    return part;
+}
 
 }  // namespace pipetwin::exec

@@ -110,7 +110,7 @@ void with_parameters(Replicas& pipelines,
     if (options.world != nullptr) {
         with_all_parameters(*options.world, pipelines.first(), use);
     } else {
-        use(pipelines.first().trained());
+        pipelines.with_parameters(use);
     }
 }
 
@@ -126,10 +126,6 @@ int load(const Checkpoints& checkpoints,
             expect_same_steps(loaded->about, wanted, loaded->folder);
         }
     });
-    if (loaded && options.world == nullptr) {
-        pipelines.first().spread_weights();
-        pipelines.spread_weights();
-    }
     const int first = as_first_says(options, loaded ? loaded->about.steps_done : 0);
     if (options.on_start) {
         options.on_start(first, loaded);

@@ -27,6 +27,9 @@ StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
             .optimizer = options.optimizer.kind,
             .input_gradient = options.input_gradient,
             .shared_weights = piece_count(plan->schedule) < plan.stage_count(),
+            .replica = options.world != nullptr ? options.world->index() / plan.rank_count()
+                                                : options.replica.index,
+            .optimizer_shards = plan->weight_gather.empty() ? 1 : plan->replicas,
             .layer_done = options.layer_done,
             .between_layers = std::move(between_layers)};
 }
@@ -298,6 +301,7 @@ void Worker::perform(std::size_t cell, const StepInput& step) {
         case Op::GradientNorm:
             ready = complete_gradients(action.stage);
             home(action.stage).stage->sum_squares();
+            share_squares(action.stage);
             break;
         case Op::Optimizer:
             ready = update(action.stage, step);
@@ -423,6 +427,9 @@ ReplicaSum* Worker::replica_sum(int stage) const {
 void Worker::reduce(int stage) {
     const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
     if (ReplicaSum* const sum = replica_sum(stage)) {
+        if (!goes_on) {
+            home(stage).stage->add_received_gradients();  // where it uses weights twice
+        }
         sum->begin();
         if (goes_on || !plan_->overlap_reduction) {
             sum->finish();
@@ -479,7 +486,8 @@ TimePoint Worker::complete_gradients(int stage) {
     if (ReplicaSum* const sum = replica_sum(stage); sum != nullptr && sum->is_under_way()) {
         arrived = sum->finish();
     }
-    if (const auto source = gradient_source(plan_->schedule, stage)) {
+    const auto source = gradient_source(plan_->schedule, stage);
+    if (source) {
         const Reduction& reduction = edges_.reductions[static_cast<std::size_t>(*source)];
         const std::size_t messages =
             reduction.is_remote ? home(stage).stage->shared_parameters().size() : 1;
@@ -490,21 +498,36 @@ TimePoint Worker::complete_gradients(int stage) {
             edges_.reductions[static_cast<std::size_t>(stage)].channel->settle();
         }
     }
-    home(stage).stage->add_received_gradients();
+    if (source || replica_sum(stage) == nullptr) {
+        home(stage).stage->add_received_gradients();
+    }
     return arrived;
+}
+
+/// Where each replica has a share of the gradients' sums.
+void Worker::share_squares(int stage) {
+    if (ReplicaSum* const sum = replica_sum(stage)) {
+        sum->share_squares(home(stage).stage->squares_of_share());
+    }
 }
 
 /// Returns when all that it needs was there.
 TimePoint Worker::update(int stage, const StepInput& step) {
-    if (!edges_.norm) {
-        const TimePoint ready = complete_gradients(stage);
-        home(stage).stage->update(step.optimizer, step.step + 1);
-        return ready;
+    TimePoint ready;
+    double scale = 1;
+    if (edges_.norm) {
+        const GradientNorm::Known known = edges_.norm->wait();
+        ready = known.since;
+        scale = clip_scale(step.optimizer, known.norm);
+    } else {
+        ready = complete_gradients(stage);
     }
-    const GradientNorm::Known known = edges_.norm->wait();
-    home(stage).stage->update(
-        step.optimizer, step.step + 1, clip_scale(step.optimizer, known.norm));
-    return known.since;
+    home(stage).stage->update(step.optimizer, step.step + 1, scale);
+    share_squares(stage);
+    if (ReplicaSum* const sum = replica_sum(stage)) {
+        sum->share_weights();
+    }
+    return ready;
 }
 
 void Worker::refuse_what_is_not_finite(const Action& action) {

@@ -146,6 +146,7 @@ class Worker {
     void hand_gradients_to_process(int stage);
     ReplicaSum* replica_sum(int stage) const;
     TimePoint complete_gradients(int stage);
+    void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);
     void refuse_what_is_not_finite(const Action& action);
     bool is_last(int stage) const { return !has_next_stage(plan_->schedule, stage); }

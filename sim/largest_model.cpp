@@ -56,13 +56,13 @@ class Filler {
         for (const LayerSamples& of_class : samples_) {
             costs_.emplace_back(sized.model, of_class);
         }
-        states_ =
-            stage_states(sized.profile,
-                         samples_,
-                         Partition(std::vector<int>(at(layers_), 1), layers_),
-                         {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
-                          .devices = plan->tensor_parallel,
-                          .tied = tied_bytes(sized.model, sized.profile)});
+        rules_ = {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
+                  .devices = plan->tensor_parallel,
+                  .tied = tied_bytes(sized.model, sized.profile)};
+        states_ = stage_states(
+            sized.profile, samples_, Partition(std::vector<int>(at(layers_), 1), layers_), rules_);
+        rules_.optimizer_shards = optimizer_shards(settled);
+        precision_ = sized.profile.precision;
     }
 
     /// Stage sizes where no rank is more than `excess` above its limit; empty where there are none.
@@ -114,6 +114,7 @@ class Filler {
             state.optimizer_state += added.optimizer_state;
             state.workspace = std::max(state.workspace, added.workspace);
         }
+        state.optimizer_state = first_share(state.optimizer_state, precision_, rules_);
         const int capacity = plan_->channel_capacity.value_or(1);  // no plan needs less
         return peaks_.of(stage, costs, state, capacity) <= *plan_.memory_limit(stage) + excess;
     }
@@ -139,7 +140,9 @@ class Filler {
     int layers_;
     std::vector<LayerSamples> samples_;  ///< [cost class]
     std::vector<StageCosts> costs_;      ///< [cost class]
-    std::vector<StageState> states_;     ///< [layer]
+    std::vector<StageState> states_;     ///< [layer]; with all of the optimizer's state
+    WeightRules rules_;
+    std::string precision_;
 };
 
 bool has_one_stage_per_rank(const Plan& plan) {
@@ -278,7 +281,8 @@ std::optional<Room> LargestSearch::room_for_copies(const Scenario& settled) {
     Room result{.left = room};
     for (int layer = 0; layer < one->model.layer_count(); ++layer) {
         const StageState& state = states[at(layer)];
-        Bytes bytes = state.weights + state.gradients + state.optimizer_state;
+        Bytes bytes = state.weights + state.gradients +
+                      Bytes{state.optimizer_state.count / optimizer_shards(settled)};
         bytes += keeps ? Bytes{samples[at(layer)].saved.count / parts} : Bytes{};
         if (layer >= repeated_.first && layer < repeated_.first + repeated_.group) {
             result.of_copy += bytes;

@@ -222,6 +222,9 @@ Imported import_flags(const MegatronFlags& flags,
     if (flags.tensor_size) {
         text += fmt::format("tensor_parallel = {}\n", *flags.tensor_size);
     }
+    if (flags.shard_optimizer) {
+        text += "shard_optimizer = true\n";
+    }
     text += partition_lines(flags, ranks * chunks, place);
     Imported imported = with_counts(std::move(text), ranks, ranks * chunks);
     if (flags.recompute_selective) {

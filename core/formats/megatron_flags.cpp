@@ -41,6 +41,7 @@ constexpr string_view layout_flag = "--pipeline-model-parallel-layout";
 constexpr string_view granularity_flag = "--recompute-granularity";
 constexpr string_view method_flag = "--recompute-method";
 constexpr string_view activations_flag = "--recompute-activations";
+constexpr string_view sharding_flag = "--use-distributed-optimizer";
 constexpr int largest = 1 << 30;
 
 bool is_space(char c) {
@@ -154,6 +155,8 @@ class Flags {
             }
         } else if (flag == activations_flag) {
             flags_.recompute_selective = true;
+        } else if (flag == sharding_flag) {
+            flags_.shard_optimizer = true;
         } else if (flag == method_flag) {
             const Word& how = value(i);
             if (how.text != "uniform" && how.text != "block") {
@@ -227,6 +230,9 @@ std::string print_megatron_flags(const MegatronFlags& flags) {
     if (flags.layout) {
         words.push_back(
             fmt::format("{} \"{}\"", layout_flag, print_megatron_layout(*flags.layout)));
+    }
+    if (flags.shard_optimizer) {
+        words.emplace_back(sharding_flag);
     }
     if (flags.recompute_selective) {
         words.push_back(fmt::format("{} selective", granularity_flag));

@@ -26,6 +26,7 @@ struct MegatronFlags {
     std::optional<int> recompute_layers;      ///< --recompute-num-layers
     std::optional<MegatronLayout> layout;     ///< --pipeline-model-parallel-layout
     bool recompute_full = false;              ///< --recompute-granularity full
+    bool shard_optimizer = false;             ///< --use-distributed-optimizer
     bool recompute_selective =
         false;  ///< --recompute-granularity selective, or --recompute-activations
     std::vector<std::string> unused{};  ///< flags that say nothing about the pipeline

@@ -129,6 +129,7 @@ std::string print_plan(const Plan& plan) {
                             {"tensor_parallel", parts.tensor_parallel},
                             {"all_reduce_ns", array_of(parts.all_reduce, nanoseconds)},
                             {"overlap_reduction", parts.overlap_reduction},
+                            {"weight_gather_ns", array_of(parts.weight_gather, nanoseconds)},
                             {"cost_source", or_null(source)},
                             {"notes", parts.notes},
                             {"peak_bytes", array_of(peak_memory(plan), peak_json)}};

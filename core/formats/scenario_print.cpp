@@ -203,6 +203,7 @@ void print_pipeline(Writer& writer, const Scenario::PipelinePart& pipeline) {
     writer.planned("data_parallel", pipeline.data_parallel);
     writer.string("all_reduce", to_string(pipeline.all_reduce));
     writer.number("overlap_reduction", pipeline.overlap_reduction);
+    writer.number("shard_optimizer", pipeline.shard_optimizer);
     writer.planned("tensor_parallel", pipeline.tensor_parallel);
 }
 

@@ -207,7 +207,7 @@ void read_recompute(const TomlTable& table, Scenario::PipelinePart& pipeline) {
 void read_pipeline(const TomlTable& table,
                    const std::filesystem::path& scenario,
                    Scenario::PipelinePart& pipeline) {
-    table.expect_keys(std::array<string_view, 16>{"stages",
+    table.expect_keys(std::array<string_view, 17>{"stages",
                                                   "micro_batches",
                                                   "schedule",
                                                   "chunks",
@@ -222,6 +222,7 @@ void read_pipeline(const TomlTable& table,
                                                   "data_parallel",
                                                   "all_reduce",
                                                   "overlap_reduction",
+                                                  "shard_optimizer",
                                                   "tensor_parallel"});
     read_order(table, scenario, pipeline);
     read_order_options(table, pipeline);
@@ -240,6 +241,7 @@ void read_pipeline(const TomlTable& table,
         pipeline.all_reduce = static_cast<AllReduceKind>(*kind);
     }
     pipeline.overlap_reduction = table.boolean("overlap_reduction").value_or(false);
+    pipeline.shard_optimizer = table.boolean("shard_optimizer").value_or(false);
     pipeline.tensor_parallel =
         read_planned(table, "tensor_parallel", stage_range, pipeline.tensor_parallel);
 }

@@ -26,26 +26,40 @@ Parameter ParameterMaker::allocate(const std::string& name,
                                    std::int64_t columns,
                                    Uses uses) {
     const NumberFormat& format = settings_.format;
-    const auto tensor_of = [&](DType type, MemoryKind kind) {
-        Tensor tensor = arena_.allocate(type, rows, columns, kind);
+    const auto zeros = [&](DType type, std::int64_t height, std::int64_t width, MemoryKind kind) {
+        Tensor tensor = arena_.allocate(type, height, width, kind);
         kernels_.fill_zero(tensor);
         return tensor;
     };
+    const auto tensor_of = [&](DType type, MemoryKind kind) {
+        return zeros(type, rows, columns, kind);
+    };
     Parameter parameter;
     parameter.name = name;
+    if (settings_.share != nullptr) {
+        parameter.share = settings_.share->next(rows * columns);
+    }
+    const auto state = [&] {
+        if (!parameter.share) {
+            return tensor_of(format.exact(), MemoryKind::Optimizer);
+        }
+        return parameter.share->size == 0
+                   ? Tensor()
+                   : zeros(format.exact(), 1, parameter.share->size, MemoryKind::Optimizer);
+    };
     parameter.value = tensor_of(format.real, MemoryKind::Weights);
     parameter.gradient = tensor_of(format.exact(), MemoryKind::Gradients);
     if (settings_.shared || uses == Uses::Two) {
         parameter.received = tensor_of(format.exact(), MemoryKind::Gradients);
     }
     if (format.has_master_weights()) {
-        parameter.master = tensor_of(format.exact(), MemoryKind::Optimizer);
+        parameter.master = state();
     }
     if (settings_.optimizer_slots >= 1) {
-        parameter.first = tensor_of(format.exact(), MemoryKind::Optimizer);
+        parameter.first = state();
     }
     if (settings_.optimizer_slots >= 2) {
-        parameter.second = tensor_of(format.exact(), MemoryKind::Optimizer);
+        parameter.second = state();
     }
     return parameter;
 }
@@ -60,7 +74,12 @@ void ParameterMaker::draw(Parameter& parameter,
     }
     kernels_.upload(values, parameter.value);
     if (!parameter.master.empty()) {
-        kernels_.upload(values, parameter.master);
+        std::span<const double> exact(values);
+        if (parameter.share) {
+            exact = exact.subspan(static_cast<std::size_t>(parameter.share->begin),
+                                  static_cast<std::size_t>(parameter.share->size));
+        }
+        kernels_.upload(exact, parameter.master);
     }
 }
 

@@ -63,6 +63,25 @@ struct Kept {
     }
 };
 
+/// Cuts a share of a stage's numbers into what its parameters, in their order, have of it.
+class ShareCut {
+  public:
+    explicit ShareCut(const NumberRange& share) : share_(share) {}
+
+    /// The next so many numbers; counted from the first of them.
+    NumberRange next(std::int64_t size) {
+        NumberRange part = common(share_, {.begin = next_, .size = size});
+        part.begin -= next_;
+        next_ += size;
+        return part;
+    }
+    std::int64_t passed() const { return next_; }
+
+  private:
+    NumberRange share_;
+    std::int64_t next_ = 0;
+};
+
 /// Makes the parameters of one unit of partition. Their initial values depend on (seed, index of
 /// the unit in the model, number of the parameter in the unit, element) and on nothing else.
 class ParameterMaker {
@@ -82,6 +101,7 @@ class ParameterMaker {
         NumberFormat format{};
         Parameter* table = nullptr;  ///< the token table, where an earlier unit of the stage has it
         std::string table_name{};    ///< "embedding.tokens": where it is elsewhere
+        ShareCut* share = nullptr;   ///< of the optimizer's state; null: there is all of it
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 

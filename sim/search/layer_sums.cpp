@@ -60,6 +60,7 @@ LayerSums layer_sums(const Scenario& scenario,
                      {.optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
                       .devices = tensor.devices});
     const double speed = std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
+    const int shards = optimizer_shards(scenario);  // below what a stage's first replica has
     LayerSums sums{.forward = {{}},
                    .backward_input = {{}},
                    .backward_weight = {{}},
@@ -78,9 +79,9 @@ LayerSums layer_sums(const Scenario& scenario,
         sums.forward.push_back(sums.forward.back() + sample.forward);
         sums.backward_input.push_back(sums.backward_input.back() + sample.backward_input);
         sums.backward_weight.push_back(sums.backward_weight.back() + sample.backward_weight);
-        sums.update.push_back(sums.update.back() + scaled(state.optimizer, speed));
+        sums.update.push_back(sums.update.back() + scaled(state.optimizer, speed) / shards);
         sums.state.push_back(sums.state.back() + state.weights + state.gradients +
-                             state.optimizer_state);
+                             Bytes{state.optimizer_state.count / shards});
         sums.weights.push_back(sums.weights.back() + state.weights);
         sums.saved.push_back(sums.saved.back() + sample.saved);
         sums.split.push_back(sums.split.back() + sample.split);

@@ -14,6 +14,8 @@
 #include <gmock/gmock.h>
 
 #include "cli/run_folder.h"
+#include "core/edge.h"
+#include "core/formats/chrome_trace.h"
 #include "tests/cli/support.h"
 
 /// Trainings of several processes, started by the program as a user would. They need MPI.
@@ -196,6 +198,16 @@ INSTANTIATE_TEST_SUITE_P(
         Grid{.stages = 2,
              .replicas = 2,
              .more = {"--set", "pipeline.overlap_reduction=true", "--set", "model.tied=true"}},
+        Grid{.stages = 2,
+             .replicas = 2,
+             .more = {"--set",
+                      "pipeline.shard_optimizer=true",
+                      "--set",
+                      "model.tied=true",
+                      "--set",
+                      "training.clip_norm=0.5",
+                      "--set",
+                      "training.precision=bf16"}},
         Grid{.stages = 2, .more = {"--set", "pipeline.schedule=chimera"}},
         Grid{.stages = 2,
              .more = {"--set",
@@ -429,9 +441,13 @@ class TwoHosts : public SeveralProcesses {
             shell_down();
             GTEST_SKIP() << "no network namespaces here (iproute2, CAP_NET_ADMIN)";
         }
-        // What mpirun takes for ssh: `agent HOST COMMAND...`.
-        std::ofstream(path("agent")) << "#!/bin/sh\nshift\nexec ip netns exec " << name_
-                                     << "b unshare --uts sh -c \"hostname " << name_ << "b; $*\"\n";
+        // What mpirun takes for ssh: `agent HOST COMMAND...`. That host has been up for 5000 s more.
+        std::ofstream(path("agent"))
+            << "#!/bin/sh\nshift\n"
+               "clock=\"--fork --time --monotonic 5000 --boottime 5000\"\n"
+               "unshare $clock true 2>/dev/null || clock=\n"
+               "exec ip netns exec "
+            << name_ << "b unshare --uts $clock sh -c \"hostname " << name_ << "b; $*\"\n";
         std::filesystem::permissions(path("agent"), std::filesystem::perms::owner_all);
     }
     void TearDown() override { shell_down(); }
@@ -479,6 +495,27 @@ TEST_F(TwoHosts, GiveTheBitsOfThreads) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(series("hosts"), series("threads"));
     EXPECT_TRUE(checkpoint("hosts") == checkpoint("threads"));
+    // On one clock, though theirs differ: no message came before it was sent, or hours later.
+    const Trace trace = read_chrome_trace(folder() / "hosts" / run_file::measured);
+    for (const Timeline& step : trace.timelines.steps) {
+        EXPECT_LT(step_time(step), std::chrono::seconds(10));
+        std::map<std::pair<int, int>, Duration> sent;  // of edge and micro-batch
+        for (const auto& row : step.ranks) {
+            for (const Span& span : row) {
+                if (is_send(span.action.op)) {
+                    sent[{edge_of(span.action), span.action.micro_batch}] = span.begin;
+                }
+            }
+        }
+        for (const auto& row : step.ranks) {
+            for (const Span& span : row) {
+                if (is_receive(span.action.op)) {
+                    EXPECT_GT(span.end,
+                              sent.at({edge_of(span.action), span.action.micro_batch}));
+                }
+            }
+        }
+    }
 }
 
 /// Each side finds the other silent. What mpirun itself does then is its own affair, so it is

@@ -106,6 +106,37 @@ TEST(PlanClusters, ReplicasSumTheGradientsOfEveryStage) {
     EXPECT_THAT(plan_of(replicated(1, 8))->all_reduce, IsEmpty());
 }
 
+/// 50 and 75 numbers, of which the first of four replicas has 13 and 19, each with two of Adam's.
+TEST(PlanClusters, ReplicasMayShareTheOptimizerState) {
+    Scenario scenario = replicated(4, 8);
+    EXPECT_EQ(plan_of(scenario)->states[1].optimizer_state, Bytes{2 * 4 * 75});
+    EXPECT_THAT(plan_of(scenario)->weight_gather, IsEmpty());
+    scenario.pipeline.shard_optimizer = true;
+    const Plan plan = plan_of(scenario);
+    EXPECT_EQ(plan->states[0].optimizer_state, Bytes{2 * 4 * 13});
+    EXPECT_EQ(plan->states[1].optimizer_state, Bytes{2 * 4 * 19});
+    EXPECT_EQ(plan->states[1].weights, Bytes{300});
+    // Half of a ring sums the shares, the other half passes the weights on.
+    EXPECT_THAT(plan->all_reduce,
+                ElementsAre(Duration(3 * (1000 + 50)), Duration(3 * (1000 + 75))));
+    EXPECT_EQ(plan->weight_gather, plan->all_reduce);
+    EXPECT_EQ(plan.duration({.op = Op::Optimizer, .stage = 1}),
+              plan->dispatch + plan->states[1].optimizer + Duration(3 * 1075));
+    scenario.pipeline.data_parallel = 1;
+    EXPECT_EQ(plan_of(scenario)->states[1].optimizer_state, Bytes{2 * 4 * 75});
+}
+
+TEST(PlanClusters, TheUpdateOfAShareTakesItsShareOfTheTime) {
+    Scenario scenario = replicated(4, 8);
+    Profile profile = chain_profile();
+    for (LayerCost& layer : profile.layers) {
+        layer.optimizer = Duration(4000);
+    }
+    const Duration whole = plan_of(scenario, profile)->states[1].optimizer;
+    scenario.pipeline.shard_optimizer = true;
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer, whole / 4);
+}
+
 /// Two ranks and four replicas fill nodes of 4 with two replicas each; of 2 with one each.
 TEST(PlanClusters, ReplicasAreWhereThePlacementPutsThem) {
     Scenario scenario = replicated(4, 8);
@@ -193,6 +224,7 @@ class RandomCluster {
         scenario.pipeline.data_parallel = 1 + below(4);
         scenario.pipeline.all_reduce = static_cast<AllReduceKind>(below(3));
         scenario.pipeline.overlap_reduction = below(2) == 0;
+        scenario.pipeline.shard_optimizer = below(2) == 0;
         constexpr std::array schedules{"gpipe", "1f1b", "zb-h1", "zb-auto", "chimera"};
         scenario.pipeline.schedule = schedules.at(static_cast<std::size_t>(below(5)));
         scenario.pipeline.recompute = static_cast<Recompute>(below(2));
@@ -235,6 +267,8 @@ TEST(PlanClusters, AnyClusterGivesAPlanThatIsWholeOrSaysWhyNot) {
             const int replicas = *scenario.pipeline.data_parallel;
             ASSERT_EQ(plan.samples(), scenario.training.batch);
             ASSERT_EQ(plan->all_reduce.empty(), replicas == 1);
+            ASSERT_EQ(plan->weight_gather.empty(),
+                      replicas == 1 || !scenario.pipeline.shard_optimizer);
             for (int stage = 0; stage < plan.stage_count() && replicas > 1; ++stage) {
                 ASSERT_EQ(reductions_of(plan, stage), 1);
             }

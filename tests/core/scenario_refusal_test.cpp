@@ -144,6 +144,7 @@ TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
         {gpt, "[pipeline]\ndata_parallel = 0", "pipeline.data_parallel = 0"},
         {gpt, "[pipeline]\nall_reduce = \"butterfly\"", "one of ring, tree, two-level"},
         {gpt, "[pipeline]\noverlap_reduction = 1", "expected true or false"},
+        {gpt, "[pipeline]\nshard_optimizer = \"yes\"", "expected true or false"},
         {gpt, "[data]\nkind = \"text\"", "data.path is missing"},
         {gpt, "[data]\nkind = \"tokens\"", "data.path is missing"},
         {gpt, "[output]\ncheckpoint_every = -1", "output.checkpoint_every = -1"},

@@ -60,6 +60,7 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.pipeline.data_parallel, 3);
     EXPECT_EQ(s.pipeline.all_reduce, AllReduceKind::TwoLevel);
     EXPECT_TRUE(s.pipeline.overlap_reduction);
+    EXPECT_TRUE(s.pipeline.shard_optimizer);
     EXPECT_EQ(s.cluster.device, "h100-sxm");
     EXPECT_EQ(s.cluster.scale_costs, ScaleCosts::Cautious);
     EXPECT_EQ(s.cluster.speeds, (std::vector<double>{1, 0.5}));

@@ -72,6 +72,7 @@ partition = [3, 7]
 channel_capacity = 2
 data_parallel = 3
 all_reduce = "two-level"
+shard_optimizer = true
 overlap_reduction = true
 tensor_parallel = 1
 [cluster]

@@ -7,6 +7,7 @@
 
 #include "exec/random_batch.h"
 #include "tests/support/compare_tensors.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
@@ -45,7 +46,8 @@ struct Case {
 };
 void PrintTo(const Case& each, std::ostream* out) {
     *out << to_string(each.shape) << " D=" << each.shape.replicas
-         << (each.shape.overlap_reduction ? " overlapped" : "") << (each.tied ? " tied" : "");
+         << (each.shape.overlap_reduction ? " overlapped" : "")
+         << (each.shape.shard_optimizer ? " sharded" : "") << (each.tied ? " tied" : "");
 }
 
 class SeveralReplicas : public ::testing::TestWithParam<Case> {};
@@ -63,6 +65,9 @@ TEST_P(SeveralReplicas, TrainAsOneDoes) {
         EXPECT_NEAR(several.losses[step], one.losses[step], 1e-6 * one.losses[step]);
     }
     ASSERT_EQ(several.gradients.size(), one.gradients.size());
+    if (GetParam().shape.shard_optimizer) {
+        return;  // the first has the sums of its share alone
+    }
     for (std::size_t i = 0; i < one.gradients.size(); ++i) {
         EXPECT_TRUE(testing::agree(std::span<const double>(several.gradients[i].values),
                                    std::span<const double>(one.gradients[i].values),
@@ -83,31 +88,133 @@ TEST_P(SeveralReplicas, GiveTheSameBitsTwice) {
 INSTANTIATE_TEST_SUITE_P(
     Replicas,
     SeveralReplicas,
-    ::testing::Values(Case{.shape = {.stages = 1, .micro_batches = 2, .batch = 12, .replicas = 2}},
-                      Case{.shape = {.stages = 2, .micro_batches = 3, .batch = 12, .replicas = 2}},
-                      Case{.shape = {.stages = 2, .micro_batches = 2, .batch = 12, .replicas = 3}},
-                      Case{.shape = {.stages = 2,
-                                     .micro_batches = 3,
-                                     .batch = 12,
-                                     .schedule = "1f1b",
-                                     .clip_norm = 0.5,
-                                     .replicas = 2,
-                                     .overlap_reduction = true},
-                           .tied = true},
-                      Case{.shape = {.stages = 2,
-                                     .chunks = 2,
-                                     .micro_batches = 2,
-                                     .batch = 12,
-                                     .schedule = "interleaved-1f1b",
-                                     .recompute = Recompute::Always,
-                                     .replicas = 3,
-                                     .overlap_reduction = true}},
-                      Case{.shape = {.stages = 3,
-                                     .micro_batches = 3,
-                                     .batch = 12,
-                                     .schedule = "zb-h1",
-                                     .replicas = 2},
-                           .tied = true}));
+    ::testing::Values(
+        Case{.shape = {.stages = 1, .micro_batches = 2, .batch = 12, .replicas = 2}},
+        Case{.shape = {.stages = 1, .micro_batches = 2, .batch = 12, .replicas = 2}, .tied = true},
+        Case{.shape = {.stages = 2, .micro_batches = 3, .batch = 12, .replicas = 2}},
+        Case{.shape = {.stages = 2, .micro_batches = 2, .batch = 12, .replicas = 3}},
+        Case{.shape = {.stages = 2,
+                       .micro_batches = 3,
+                       .batch = 12,
+                       .schedule = "1f1b",
+                       .clip_norm = 0.5,
+                       .replicas = 2,
+                       .overlap_reduction = true},
+             .tied = true},
+        Case{.shape = {.stages = 2,
+                       .chunks = 2,
+                       .micro_batches = 2,
+                       .batch = 12,
+                       .schedule = "interleaved-1f1b",
+                       .recompute = Recompute::Always,
+                       .replicas = 3,
+                       .overlap_reduction = true}},
+        Case{.shape =
+                 {.stages = 3, .micro_batches = 3, .batch = 12, .schedule = "zb-h1", .replicas = 2},
+             .tied = true},
+        Case{.shape = {.stages = 2,
+                       .micro_batches = 2,
+                       .batch = 12,
+                       .replicas = 3,
+                       .shard_optimizer = true}},
+        Case{.shape = {.stages = 2,
+                       .micro_batches = 3,
+                       .batch = 12,
+                       .schedule = "1f1b",
+                       .clip_norm = 0.5,
+                       .replicas = 2,
+                       .overlap_reduction = true,
+                       .shard_optimizer = true},
+             .tied = true}));
+
+/// Bits where nothing is clipped; the norm is summed in another order.
+TEST(ShardedOptimizer, GivesTheWeightsThatEveryReplicaWouldHaveGot) {
+    struct Way {
+        Precision precision = Precision::Fp32;
+        double clip_norm = 0;
+        bool tied = false;
+        int stages = 2;
+    };
+    for (const Way& way : {Way{},
+                           Way{.precision = Precision::Bf16},
+                           Way{.tied = true},
+                           Way{.tied = true, .stages = 1},
+                           Way{.clip_norm = 0.25, .tied = true}}) {
+        const Model model = test::small_gpt_with(0.1, way.tied);
+        Shape shape{.stages = way.stages,
+                    .micro_batches = 2,
+                    .batch = 12,
+                    .precision = way.precision,
+                    .clip_norm = way.clip_norm,
+                    .replicas = 3};
+        const Trained whole = trained(model, shape);
+        shape.shard_optimizer = true;
+        const Trained sharded = trained(model, shape);
+        ASSERT_EQ(sharded.weights.size(), whole.weights.size());
+        for (std::size_t i = 0; i < whole.weights.size(); ++i) {
+            if (way.clip_norm == 0) {
+                EXPECT_EQ(sharded.weights[i], whole.weights[i]) << whole.weights[i].name;
+            } else {
+                EXPECT_TRUE(testing::agree(std::span<const double>(sharded.weights[i].values),
+                                           std::span<const double>(whole.weights[i].values),
+                                           1e-6))
+                    << whole.weights[i].name;
+            }
+        }
+    }
+}
+
+/// 1 / D of it, to a number for each stage; the rest as before.
+TEST(ShardedOptimizer, TakesItsShareOfTheMemory) {
+    const Model model = test::small_gpt_with(0.1, false);
+    Shape shape{.stages = 2, .micro_batches = 2, .batch = 12, .replicas = 3};
+    const auto resident = [&](int rank) {
+        Replicas pipelines(test::plan_of(model, shape), model, test::options_of(shape));
+        return pipelines.first().resident(rank);
+    };
+    const MemoryUse whole = resident(0);
+    shape.shard_optimizer = true;
+    const MemoryUse share = resident(0);
+    const std::int64_t state_of_one = 2 * 4;  // adamw's two, in fp32
+    const std::int64_t numbers = whole[MemoryKind::Optimizer].count / state_of_one;
+    EXPECT_EQ(share[MemoryKind::Optimizer].count, (numbers + 2) / 3 * state_of_one);
+    EXPECT_EQ(share[MemoryKind::Weights], whole[MemoryKind::Weights]);
+    EXPECT_EQ(test::plan_of(model, shape)->states[0].optimizer_state, share[MemoryKind::Optimizer]);
+}
+
+/// Nobody can tell from a checkpoint how many had the state between them.
+TEST(ShardedOptimizer, IsWholeInACheckpoint) {
+    const Model model = test::small_gpt_with(0.1, true);
+    const auto steps = [&](Replicas& pipelines, int first, int end) {
+        StepResult result;
+        for (int step = first; step < end; ++step) {
+            pipelines.run_step(random_batch(model, 12, 1), step, result);
+        }
+        return test::weights_of(pipelines.first().parameters());
+    };
+    const auto of_replicas = [&](int replicas, bool sharded) {
+        const Shape shape{.stages = 2,
+                          .micro_batches = 2,
+                          .batch = 12,
+                          .precision = Precision::Bf16,
+                          .replicas = replicas,
+                          .shard_optimizer = sharded};
+        return std::make_unique<Replicas>(
+            test::plan_of(model, shape), model, test::options_of(shape));
+    };
+    const auto expected = steps(*of_replicas(3, false), 0, 4);
+    for (const bool sharded_first : {true, false}) {
+        const tests::ScratchFolder folder;
+        const Checkpoints checkpoints(folder.path());
+        const auto first = of_replicas(3, sharded_first);
+        steps(*first, 0, 2);
+        first->with_parameters([&](const TrainedParameters& all) { checkpoints.save({}, all); });
+        const auto resumed = of_replicas(3, !sharded_first);
+        resumed->with_parameters(
+            [&](const TrainedParameters& all) { ASSERT_TRUE(checkpoints.load(all)); });
+        EXPECT_EQ(steps(*resumed, 2, 4), expected);
+    }
+}
 
 const Shape two_by_two{.stages = 2, .micro_batches = 2, .batch = 8, .replicas = 2};
 

@@ -75,6 +75,7 @@ Scenario scenario_of(const Shape& shape) {
     scenario.pipeline.partition = shape.partition;
     scenario.pipeline.data_parallel = shape.replicas;
     scenario.pipeline.overlap_reduction = shape.overlap_reduction;
+    scenario.pipeline.shard_optimizer = shape.shard_optimizer;
     scenario.cluster.backend = shape.backend;
     if (shape.host_link_gbps > 0) {
         scenario.pipeline.offload = Offload::Stash;

@@ -39,6 +39,7 @@ struct Shape {
     double clip_norm = 0;
     int replicas = 1;
     bool overlap_reduction = false;
+    bool shard_optimizer = false;
 };
 /// "gpipe K=2 V=1 M=3 B=7 always": for failure messages.
 std::string to_string(const Shape& shape);

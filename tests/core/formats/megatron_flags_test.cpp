@@ -53,6 +53,7 @@ TEST(ParseMegatronFlags, PrintedFlagsReadBack) {
     EXPECT_EQ(parse(print_megatron_flags(flags)), flags);
     flags.recompute_full = false;
     flags.recompute_selective = true;
+    flags.shard_optimizer = true;
     flags.virtual_stage_layers.reset();
     flags.layout = parse_megatron_layout("Et*3|(tt|)*2tL", "x");
     EXPECT_EQ(parse(print_megatron_flags(flags)), flags);

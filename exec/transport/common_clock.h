@@ -1,0 +1,29 @@
+#pragma once
+
+#include "core/units.h"
+#include "exec/channel.h"
+#include "exec/transport/world.h"
+
+namespace pipetwin::exec {
+
+/// The clock of process 0, as another process sees it: hosts count their time from when they were
+/// started, and none as fast as another.
+class CommonClock {
+  public:
+    /// Asks process 0 what time it is, several times, and believes the answer that came back
+    /// soonest (Cristian, "Probabilistic clock synchronization", 1989): off by no more than half of
+    /// that way there and back. To be called by all processes.
+    void ask(World& world);
+
+    /// Whether it was asked too long ago: the same in all processes for the same moment on it.
+    bool is_old(TimePoint common) const;
+
+    TimePoint common(TimePoint own) const { return own + ahead_; }
+    TimePoint own(TimePoint common) const { return common - ahead_; }
+
+  private:
+    Duration ahead_{};  ///< of process 0 before this one
+    TimePoint asked_;   ///< on the common clock, and the same in all processes
+};
+
+}  // namespace pipetwin::exec
