@@ -158,17 +158,24 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
                     "start it with the mpirun of Open MPI 4, or with srun --mpi=pmix");
     }
     const int ranks = *scenario.pipeline.stages;
-    const std::string self = fmt::format("{} on {}", getpid(), host_name());
-    const auto all = world_->all_gather(std::as_bytes(std::span(self)));
+    exec::ByteWriter self;
+    self.put_text(fmt::format("{} on {}", getpid(), host_name()));
+    self.put_text(host_name() + boot_id());
+    const auto all = world_->all_gather(self.bytes());
+    std::vector<std::string> hosts;
     for (int process = 0; process < world_->size(); ++process) {
-        const auto& theirs = all[static_cast<std::size_t>(process)];
+        exec::ByteReader theirs(all[static_cast<std::size_t>(process)]);
         std::string name = fmt::format("process {} (rank {}", process, process % ranks);
         if (world_->size() > ranks) {
             name += fmt::format(" of replica {}", process / ranks);
         }
-        name += fmt::format(
-            ", pid {})", std::string(reinterpret_cast<const char*>(theirs.data()), theirs.size()));
+        name += fmt::format(", pid {})", theirs.get_text());
         names_.push_back(std::move(name));
+        const std::string host = theirs.get_text();
+        hosts_.push_back(static_cast<int>(std::ranges::find(hosts, host) - hosts.begin()));
+        if (std::cmp_equal(hosts_.back(), hosts.size())) {
+            hosts.push_back(host);
+        }
     }
     monitor_ = std::make_unique<exec::Monitor>(*world_, names_, silence_limit);
 }

@@ -55,12 +55,16 @@ class Processes {
     /// first to have thrown says it; for all others SaidElsewhere is thrown.
     void run(Console& console, const std::function<void()>& work);
 
+    /// [process] which host it is on, counted from 0 in the order of the processes.
+    const std::vector<int>& hosts() const { return hosts_; }
+
     /// The cores that this process has for itself; none where it shares them.
     std::optional<std::vector<int>> own_cores();
 
   private:
     std::unique_ptr<exec::World> world_;
     std::vector<std::string> names_;  ///< [process]
+    std::vector<int> hosts_;
     std::unique_ptr<exec::Monitor> monitor_;
     std::unique_ptr<exec::FlightRecorder> flight_;
 };

@@ -238,22 +238,41 @@ void agree_on_inputs(Processes& together, const Scenario& scenario) {
 
 /// The first process's, in all of them, with the links between these processes.
 Profile shared_profile(Profile profile, const Scenario& scenario, Processes& together) {
-    if (const auto link = exec::slowest_link(together.world(), *scenario.pipeline.stages)) {
+    const exec::MeasuredLinks links =
+        exec::measured_links(together.world(), *scenario.pipeline.stages, together.hosts());
+    if (links.inside || links.between) {
         std::erase_if(profile.links, [](const LinkCost& old) {
             return old.between == "ranks" || old.between == "nodes";
         });
-        profile.links.insert(profile.links.begin(), *link);
+    }
+    for (const auto& link : {links.between, links.inside}) {
+        if (link) {
+            profile.links.insert(profile.links.begin(), *link);
+        }
     }
     // What all plan with is what is written, to the last digit.
     return parse_profile(together.from_first([&] { return print_profile(profile); }),
                          std::string(run_file::profile));
 }
 
-void note_link(const Profile& profile, Console& console) {
-    const LinkCost& link = profile.links.front();
-    console.note(fmt::format("link between processes: {} and {:.3g} Gbit/s",
-                             format_duration(link.latency),
-                             link.bytes_per_second * 8 / 1e9));
+/// The hosts as they are, in place of those that the scenario expects.
+void place_on_hosts(Scenario& scenario, Processes& together) {
+    const std::vector<int> hosts = together.hosts();
+    if (std::ranges::max(hosts) > 0) {
+        scenario.cluster.placement = Placement::Written;
+        scenario.cluster.nodes = hosts;
+    }
+}
+
+void note_links(const Profile& profile, Console& console) {
+    for (const LinkCost& link : profile.links) {
+        if (link.between == "ranks" || link.between == "nodes") {
+            console.note(fmt::format("link between {}: {} and {:.3g} Gbit/s",
+                                     link.between == "ranks" ? "processes" : "hosts",
+                                     format_duration(link.latency),
+                                     link.bytes_per_second * 8 / 1e9));
+        }
+    }
 }
 
 /// After it a silence as long as the longest message takes is none.
@@ -376,8 +395,10 @@ FinishedRun train_and_compare(const RunOptions& options,
     };
     if (together != nullptr) {
         together->from_first(measure);
+        place_on_hosts(scenario, *together);
         profile = shared_profile(std::move(profile), scenario, *together);
-        note_link(profile, console);
+        note_links(profile, console);
+        opened->write(run_file::scenario, print_scenario(scenario));
     } else {
         measure();
     }
@@ -427,11 +448,12 @@ FinishedRun train_and_compare(const RunOptions& options,
 }
 
 void train_along(const RunOptions& options, Processes& together) {
-    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
+    Scenario scenario = read_scenario(options.scenario, options.common.overrides);
     require_settled(scenario);
     refuse_what_cannot_train(options, scenario);
     agree_on_inputs(together, scenario);
     together.from_first({});  // measures
+    place_on_hosts(scenario, together);
     const Profile profile = shared_profile({}, scenario, together);
     const Model model = scenario_model(scenario, &profile);
     const Plan plan = settled_plan(scenario, model, profile);

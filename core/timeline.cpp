@@ -49,8 +49,8 @@ Duration step_time(const Timeline& timeline) {
 
 Timeline aligned(Timeline timeline) {
     Duration first = Duration::max();
-    for (const auto& row : timeline.ranks) {
-        for (const Span& span : row) {
+    for (std::size_t row = 0; row < timeline.row_count(); ++row) {
+        for (const Span& span : timeline.row_at(row)) {
             first = std::min(first, span.begin);
         }
     }
@@ -69,6 +69,9 @@ Timeline aligned(Timeline timeline) {
     shift(timeline.ranks);
     shift(timeline.links);
     shift(timeline.host_copies);
+    for (auto& rows : timeline.replicas) {
+        shift(rows);
+    }
     return timeline;
 }
 

@@ -51,7 +51,21 @@ struct Timeline {
     /// the copy is complete. Predicted timelines of plans that offload only; else empty.
     std::vector<std::vector<Span>> host_copies;
 
+    /// [replica - 1][rank]: rows of the plan's other replicas, alike. Measured timelines only; what
+    /// is said of a timeline is said of the first replica.
+    std::vector<std::vector<std::vector<Span>>> replicas;
+
     bool operator==(const Timeline&) const = default;
+
+    /// Of all replicas one after the other: `place` is replica * ranks + rank.
+    std::vector<Span>& row_at(std::size_t place) {
+        return place < ranks.size() ? ranks[place]
+                                    : replicas[place / ranks.size() - 1][place % ranks.size()];
+    }
+    const std::vector<Span>& row_at(std::size_t place) const {
+        return const_cast<Timeline*>(this)->row_at(place);
+    }
+    std::size_t row_count() const { return (1 + replicas.size()) * ranks.size(); }
 };
 
 /// Pipeline time: from the first begin to the last end over all F, B, I, W, R and their sends and
@@ -61,7 +75,7 @@ Duration pipeline_time(const Timeline& timeline);
 /// Step time: the same with gradient reduction and optimizer.
 Duration step_time(const Timeline& timeline);
 
-/// Moves every span so that the first begin of the step is 0.
+/// Moves every span so that the first begin of the step, of all replicas, is 0.
 Timeline aligned(Timeline timeline);
 
 }  // namespace pipetwin

@@ -380,6 +380,7 @@ void Executor::Impl::tell(StepResult& result) {
     result.timeline.origin = options.backend == Backend::Paced || options.emulate_links
                                  ? Origin::Emulated
                                  : Origin::Measured;
+    result.start = start;
     result.timeline.ranks.resize(workers.size());
     result.timeline.links.clear();
     result.timeline.host_copies.clear();

@@ -25,6 +25,7 @@ struct StepResult {
     double loss = 0;                 ///< mean over the mini-batch, before the update
     double grad_norm = 0;            ///< per tensor, then over tensors in model order, in double
     Timeline timeline;               ///< Measured or Emulated; rows as in the plan
+    TimePoint start;                 ///< what its times are taken from
     std::vector<MemoryUse> peak;     ///< per rank, during this step
     std::vector<Bytes> host_peak{};  ///< the same in host memory, of stashes; empty: none go there
     double stolen = 0;               ///< 1 - thread CPU time / wall time over all compute spans

@@ -256,6 +256,9 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
         }
     }
     result.loss = 0;
+    result.timeline.replicas.assign(
+        static_cast<std::size_t>(plan->replicas - 1),
+        std::vector<std::vector<Span>>(static_cast<std::size_t>(plan.rank_count())));
     time = {};
     const auto all = options.world->all_gather(mine.bytes());
     for (int process = 0; process < options.world->size(); ++process) {
@@ -265,10 +268,13 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
         time.cpu += theirs.get<Duration>();
         const auto peak = theirs.get<MemoryUse>();
         std::vector<Span> row = theirs.get_all<Span>();
-        if (process / plan.rank_count() != replica()) {
+        const auto rank = static_cast<std::size_t>(process % plan.rank_count());
+        const int of = process / plan.rank_count();
+        if (of != replica()) {  // the others in their order
+            const auto other = static_cast<std::size_t>(of < replica() ? of : of - 1);
+            result.timeline.replicas[other][rank] = std::move(row);
             continue;
         }
-        const auto rank = static_cast<std::size_t>(process % plan.rank_count());
         result.peak[rank] = peak;
         result.timeline.ranks[rank] = std::move(row);
         while (!theirs.at_end()) {

@@ -98,9 +98,21 @@ void Replicas::run_step(const Batch& batch, int step, StepResult& result) {
     on_all([&](std::size_t replica) {
         pipelines_[replica]->run_step(batch, step, replica == 0 ? result : of_others[replica - 1]);
     });
-    for (const StepResult& other : of_others) {
+    if (!of_others.empty()) {
+        result.timeline.replicas.clear();
+    }
+    for (StepResult& other : of_others) {
         result.loss += other.loss;
         result.stolen = std::max(result.stolen, other.stolen);
+        const Duration later = other.start - result.start;
+        for (auto& row : other.timeline.ranks) {
+            for (Span& span : row) {
+                span.begin += later;
+                span.ready += later;
+                span.end += later;
+            }
+        }
+        result.timeline.replicas.push_back(std::move(other.timeline.ranks));
     }
 }
 

@@ -5,6 +5,8 @@
 #include <QScrollBar>
 #include <QVBoxLayout>
 
+#include "gui/glossary.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -93,6 +95,12 @@ void DetailTable::add_row(int row, const std::array<std::string, 4>& texts, bool
     for (std::size_t column = 0; column < texts.size(); ++column) {
         QLabel* const label = plain_label(this);
         label->setText(QString::fromStdString(texts[column]));
+        if (const std::string_view meaning = meaning_of(texts[column]); column == 0) {
+            const QString text =
+                QString::fromUtf8(meaning.data(), static_cast<qsizetype>(meaning.size()));
+            label->setToolTip(text);
+            label->setAccessibleDescription(text);
+        }
         label->setForegroundRole(is_header ? QPalette::PlaceholderText : QPalette::WindowText);
         const auto side = column == 0 ? Qt::AlignLeft : Qt::AlignRight;
         grid_->addWidget(label, row, static_cast<int>(column), side | Qt::AlignVCenter);
@@ -102,8 +110,8 @@ void DetailTable::add_row(int row, const std::array<std::string, 4>& texts, bool
 DetailsPanel::DetailsPanel(QWidget* parent)
     : QScrollArea(parent),
       step_(new DetailTable(tr("Step"))),
-      ops_(new DetailTable(tr("By action, all ranks"))),
-      breakdown_(new DetailTable(tr("Where the step went, mean over ranks"))),
+      ops_(new DetailTable(tr("By action"))),
+      breakdown_(new DetailTable(tr("Where the step went"))),
       selection_(new DetailTable(tr("Action"))),
       note_(faint_label(nullptr)) {
     setAccessibleName(tr("Details"));
@@ -122,6 +130,9 @@ DetailsPanel::DetailsPanel(QWidget* parent)
     column->addWidget(note_);
     column->addStretch(1);
     setWidget(content);
+    ops_->set_heading(tr("By action"), tr("sums over all ranks"));
+    breakdown_->set_heading(tr("Where the step went"),
+                            tr("means over the ranks, which make up the step"));
 }
 
 void DetailsPanel::show_run(const RunData& run) {

@@ -385,23 +385,32 @@ QFrame* MainWindow::build_banner() {
     return banner_;
 }
 
+/// Where what is shown lies, for dialogs: its neighbours are what a user looks for.
+QString MainWindow::shown_folder() const {
+    return paths_.empty()
+               ? QString()
+               : QFile::decodeName(fs::absolute(paths_.front()).parent_path().string().c_str());
+}
+
 void MainWindow::choose_folder() {
-    const QString chosen = QFileDialog::getExistingDirectory(this, tr("Open a run folder"));
+    const QString chosen =
+        QFileDialog::getExistingDirectory(this, tr("Open a run folder"), shown_folder());
     if (!chosen.isEmpty()) {
         open(to_path(chosen));
     }
 }
 
 void MainWindow::choose_file() {
-    const QString chosen = QFileDialog::getOpenFileName(this, tr("Open a file"), {}, file_kinds());
+    const QString chosen =
+        QFileDialog::getOpenFileName(this, tr("Open a file"), shown_folder(), file_kinds());
     if (!chosen.isEmpty()) {
         open(to_path(chosen));
     }
 }
 
 void MainWindow::choose_overlay() {
-    const QStringList chosen =
-        QFileDialog::getOpenFileNames(this, tr("Lay over what is shown"), {}, file_kinds());
+    const QStringList chosen = QFileDialog::getOpenFileNames(
+        this, tr("Lay over what is shown"), shown_folder(), file_kinds());
     std::vector<fs::path> paths = paths_;
     for (const QString& file : chosen) {
         paths.push_back(to_path(file));

@@ -111,6 +111,7 @@ class MainWindow : public QMainWindow {
     void build_help_menu();
     void fill_recent_menu();
     void show_keys();
+    void show_words();
     void rebind_keys();
     void bind_key(QAction* action, const QKeySequence& key);
     std::vector<QAction*> commands() const;
@@ -121,6 +122,7 @@ class MainWindow : public QMainWindow {
     QWidget* build_header();
     QFrame* build_banner();
 
+    QString shown_folder() const;
     void choose_folder();
     void choose_file();
     void choose_overlay();

@@ -11,10 +11,12 @@
 #include <QScrollArea>
 #include <QSettings>
 #include <QTabWidget>
+#include <QTextBrowser>
 #include <QUndoStack>
 #include <QVBoxLayout>
 
 #include "gui/finder.h"
+#include "gui/glossary.h"
 #include "gui/main_window.h"
 #include "gui/run_list.h"
 #include "gui/run_panel.h"
@@ -81,7 +83,12 @@ void MainWindow::build_run_menu() {
         show_view(QStringLiteral("run"));
         training_->setFocus();
     });
-    add_action(menu, "stop", tr("&Stop the training"), {}, [this] { training_->stop_training(); });
+    QAction* const stop = add_action(
+        menu, "stop", tr("&Stop the training"), {}, [this] { training_->stop_training(); });
+    connect(menu, &QMenu::aboutToShow, stop, [this, stop] {
+        stop->setEnabled(training_->is_training());
+    });
+    connect(menu, &QMenu::aboutToHide, stop, [stop] { stop->setEnabled(true); });  // for its key
     add_action(menu, "baseline", tr("Make the run the &baseline"), {Qt::CTRL | Qt::Key_B}, [this] {
         runs_->make_current_baseline();
     });
@@ -318,6 +325,7 @@ void MainWindow::build_marks(QMenu* menu) {
 void MainWindow::build_help_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Help"));
     add_action(menu, "keys", tr("&Keys"), {Qt::Key_F1, Qt::Key_Question}, [this] { show_keys(); });
+    add_action(menu, "words", tr("&Words"), {Qt::SHIFT | Qt::Key_F1}, [this] { show_words(); });
 }
 
 void MainWindow::fill_recent_menu() {
@@ -361,6 +369,31 @@ void MainWindow::show_keys() {
            "<tr><td><b>Ctrl+drag</b></td><td>measure a distance</td></tr>");
     box->setText(QStringLiteral("<table>%1</table>").arg(rows));
     box->open();
+}
+
+void MainWindow::show_words() {
+    const auto text_of = [](std::string_view text) {
+        return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())).toHtmlEscaped();
+    };
+    QString rows;
+    for (const GlossaryEntry& entry : glossary()) {
+        rows += QStringLiteral("<tr><td><b>%1</b>&nbsp;&nbsp;&nbsp;</td><td>%2</td></tr>")
+                    .arg(text_of(entry.word), text_of(entry.meaning));
+    }
+    auto* const dialog = new QDialog(this);
+    dialog->setAttribute(Qt::WA_DeleteOnClose);
+    dialog->setWindowTitle(tr("Words"));
+    dialog->resize(640, 560);
+    auto* const text = new QTextBrowser(dialog);
+    text->setFrameShape(QFrame::NoFrame);
+    text->setHtml(QStringLiteral("<table cellspacing='4'>%1</table>").arg(rows));
+    text->setAccessibleName(tr("Words"));
+    auto* const buttons = new QDialogButtonBox(QDialogButtonBox::Close, dialog);
+    connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::close);
+    auto* const column = new QVBoxLayout(dialog);
+    column->addWidget(text);
+    column->addWidget(buttons);
+    dialog->open();
 }
 
 std::vector<QAction*> MainWindow::commands() const {

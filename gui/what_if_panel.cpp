@@ -435,6 +435,11 @@ void WhatIfPanel::show_turn(const Turn& turn, int least, int most, int value) {
     turn.slider->setRange(least, most);
     turn.slider->setValue(value);
     turn.number->setRange(least, most);
+    const QString range = tr("%1 to %2").arg(least).arg(most);
+    for (QWidget* const widget : std::initializer_list<QWidget*>{turn.slider, turn.number}) {
+        widget->setToolTip(range);
+        widget->setAccessibleDescription(range);
+    }
     turn.number->setValue(value);
     turn.slider->setEnabled(least < most);
     turn.number->setEnabled(least < most);

@@ -68,10 +68,11 @@ class Reader {
         const auto& rows = trace_.schedule.ranks;
         trace_.memory.resize(rows.size());
         for (std::size_t step = 0; step < begins_.size(); ++step) {
-            trace_.timelines.steps.push_back(empty_step(trace_.schedule, metadata.origin));
+            trace_.timelines.steps.push_back(
+                empty_step(trace_.schedule, metadata.origin, metadata.replicas));
             auto& seen = seen_.emplace_back();
-            for (const auto& row : rows) {
-                seen.emplace_back(row.size(), false);
+            for (std::size_t row = 0; row < metadata.replicas * rows.size(); ++row) {
+                seen.emplace_back(rows[row % rows.size()].size(), false);
             }
         }
     }
@@ -104,22 +105,22 @@ class Reader {
             read_link(event, args, span, trace_.timelines.steps[step]);
             return;
         }
-        const std::size_t rank = index_in(event, "pid", trace_.schedule.ranks.size());
         if (lane == CopyOutLane || lane == CopyInLane) {
             read_host_copy(event, args, span, trace_.timelines.steps[step]);
             return;
         }
-        auto& row = trace_.timelines.steps[step].ranks[rank];
+        const std::size_t place = index_in(event, "pid", trace_.timelines.steps[step].row_count());
+        auto& row = trace_.timelines.steps[step].row_at(place);
         const std::size_t cell = index_in(args, "cell", row.size());
         span.action = row[cell].action;
         expect_name(event, span.action);
         if (lane != lane_of(span.action.op)) {
             event.refuse("tid", fmt::format("{}", static_cast<int>(lane_of(span.action.op))));
         }
-        if (seen_[step][rank][cell]) {
+        if (seen_[step][place][cell]) {
             args.refuse("cell", "each cell once per step");
         }
-        seen_[step][rank][cell] = true;
+        seen_[step][place][cell] = true;
         row[cell] = span;
     }
 
@@ -172,17 +173,21 @@ class Reader {
 
     void expect_complete() {
         for (std::size_t step = 0; step < seen_.size(); ++step) {
-            for (std::size_t rank = 0; rank < seen_[step].size(); ++rank) {
-                for (std::size_t cell = 0; cell < seen_[step][rank].size(); ++cell) {
-                    if (!seen_[step][rank][cell]) {
-                        throw Error(ErrorKind::BadInput,
-                                    fmt::format("{}: /traceEvents", place_),
-                                    fmt::format("{} of step {}, rank {}, cell {} is missing",
-                                                to_string(trace_.schedule.ranks[rank][cell]),
-                                                step,
-                                                rank,
-                                                cell),
-                                    "the file was cut short or edited; write it anew");
+            const std::size_t ranks = trace_.schedule.ranks.size();
+            for (std::size_t row = 0; row < seen_[step].size(); ++row) {
+                for (std::size_t cell = 0; cell < seen_[step][row].size(); ++cell) {
+                    if (!seen_[step][row][cell]) {
+                        const std::size_t replica = row / ranks;
+                        throw Error(
+                            ErrorKind::BadInput,
+                            fmt::format("{}: /traceEvents", place_),
+                            fmt::format("{} of step {}, {}rank {}, cell {} is missing",
+                                        to_string(trace_.schedule.ranks[row % ranks][cell]),
+                                        step,
+                                        replica > 0 ? fmt::format("replica {}, ", replica) : "",
+                                        row % ranks,
+                                        cell),
+                            "the file was cut short or edited; write it anew");
                     }
                 }
             }
@@ -226,7 +231,7 @@ class Reader {
     string_view place_;
     Trace trace_;
     std::vector<Duration> begins_;
-    std::vector<std::vector<std::vector<bool>>> seen_;  ///< [step][rank][cell]
+    std::vector<std::vector<std::vector<bool>>> seen_;  ///< [step][Timeline::row_at][cell]
     std::vector<std::vector<Action>> sends_;            ///< [edge]
 };
 

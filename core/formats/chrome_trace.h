@@ -24,10 +24,11 @@ struct Trace {
     std::vector<MemoryCurve> memory;  ///< per rank, of the first step; may be empty
 };
 
-/// Chrome trace JSON in the dialect of PyTorch's profiler: pid = rank, tid = lane (0 compute, 1
-/// send, 2 receive, 3 link), X events named "PP:2F0" with ts and dur in microseconds and three
-/// decimals (integer nanoseconds survive), flow arrows from SEND to RECV, C counters for memory,
-/// metadata "pipetwin". Steps follow each other with `args.step`.
+/// Chrome trace JSON in the dialect of PyTorch's profiler: pid = rank (those of another replica
+/// follow those of the one before: replica * ranks + rank), tid = lane (0 compute, 1 send, 2
+/// receive, 3 link), X events named "PP:2F0" with ts and dur in microseconds and three decimals
+/// (integer nanoseconds survive), flow arrows from SEND to RECV, C counters for memory, metadata
+/// "pipetwin". Steps follow each other with `args.step`.
 std::string print_chrome_trace(const Trace& trace);
 
 /// Reads what print_chrome_trace writes: parse(print(x)) = x. Throws Error(BadInput) with

@@ -20,7 +20,7 @@ namespace {
 
 using std::string_view;
 
-constexpr std::array<string_view, 13> metadata_keys{"schema_version",
+constexpr std::array<string_view, 14> metadata_keys{"schema_version",
                                                     "tool_version",
                                                     "origin",
                                                     "plan_hash",
@@ -28,6 +28,7 @@ constexpr std::array<string_view, 13> metadata_keys{"schema_version",
                                                     "rows",
                                                     "channel_capacity",
                                                     "samples",
+                                                    "replicas",
                                                     "step_begins_ns",
                                                     "peak_bytes",
                                                     "breakdown_ns",
@@ -76,6 +77,12 @@ class MetadataReader {
         }
         if (!object.is_null("samples")) {
             result_.trace.samples = object.whole("samples");
+        }
+        constexpr int most_replicas = 65536;
+        result_.replicas =
+            object.has("replicas") ? static_cast<std::size_t>(count_in(object, "replicas")) : 1;
+        if (result_.replicas < 1 || result_.replicas > most_replicas) {
+            object.refuse("replicas", fmt::format("1 to {}", most_replicas));
         }
         for (const std::int64_t begin : object.wholes("step_begins_ns")) {
             result_.begins.push_back(Duration{begin});
@@ -140,7 +147,7 @@ class MetadataReader {
 std::size_t Metadata::actions() const {
     std::size_t sum = 0;
     for (const auto& row : trace.schedule.ranks) {
-        sum += row.size();
+        sum += replicas * row.size();
     }
     return sum;
 }
@@ -158,7 +165,7 @@ Metadata read_metadata(const JsonObject& top, string_view place) {
     return reader.take();
 }
 
-Timeline empty_step(const Schedule& schedule, Origin origin) {
+Timeline empty_step(const Schedule& schedule, Origin origin, std::size_t replicas) {
     Timeline step;
     step.origin = origin;
     for (const auto& row : schedule.ranks) {
@@ -168,6 +175,7 @@ Timeline empty_step(const Schedule& schedule, Origin origin) {
             spans.push_back({.action = action});
         }
     }
+    step.replicas.assign(replicas - 1, step.ranks);
     return step;
 }
 

@@ -13,6 +13,7 @@ struct Metadata {
     Trace trace;  ///< all but steps and memory
     Origin origin{};
     std::vector<Duration> begins;  ///< of each step in the file; at least one
+    std::size_t replicas = 1;      ///< whose rows each step has, one after the other
 
     /// In one step.
     std::size_t actions() const;
@@ -22,7 +23,7 @@ struct Metadata {
 Metadata read_metadata(const JsonObject& top, std::string_view place);
 
 /// A step of the rows, still without times.
-Timeline empty_step(const Schedule& schedule, Origin origin);
+Timeline empty_step(const Schedule& schedule, Origin origin, std::size_t replicas);
 
 /// All sends of each edge in row order: messages travel in order, so the k-th span of a link is the
 /// k-th send.

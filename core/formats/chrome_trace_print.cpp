@@ -84,36 +84,44 @@ class Writer {
             }
         }
         const auto or_null = [](const auto& value) { return value ? json(*value) : json(nullptr); };
-        return {{"schema_version", schema_version},
-                {"tool_version", PIPETWIN_VERSION},
-                {"origin", std::string(to_string(set.steps.front().origin))},
-                {"plan_hash", trace_.plan_hash},
-                {"schedule", trace_.schedule_name},
-                {"rows", print_schedule_csv(trace_.schedule)},
-                {"channel_capacity", or_null(trace_.channel_capacity)},
-                {"samples", or_null(trace_.samples)},
-                {"step_begins_ns", begins},
-                {"peak_bytes", peaks},
-                {"breakdown_ns", breakdown},
-                {"replayed_step_ns",
-                 set.replayed_step ? json(set.replayed_step->count()) : json(nullptr)},
-                {"noise",
-                 {{"stolen_percent", set.noise.stolen_percent},
-                  {"p90_over_p10", set.noise.p90_over_p10},
-                  {"dropped_steps", set.noise.dropped_steps},
-                  {"steps", set.noise.steps}}}};
+        json all{{"schema_version", schema_version},
+                 {"tool_version", PIPETWIN_VERSION},
+                 {"origin", std::string(to_string(set.steps.front().origin))},
+                 {"plan_hash", trace_.plan_hash},
+                 {"schedule", trace_.schedule_name},
+                 {"rows", print_schedule_csv(trace_.schedule)},
+                 {"channel_capacity", or_null(trace_.channel_capacity)},
+                 {"samples", or_null(trace_.samples)},
+                 {"step_begins_ns", begins},
+                 {"peak_bytes", peaks},
+                 {"breakdown_ns", breakdown},
+                 {"replayed_step_ns",
+                  set.replayed_step ? json(set.replayed_step->count()) : json(nullptr)},
+                 {"noise",
+                  {{"stolen_percent", set.noise.stolen_percent},
+                   {"p90_over_p10", set.noise.p90_over_p10},
+                   {"dropped_steps", set.noise.dropped_steps},
+                   {"steps", set.noise.steps}}}};
+        if (const std::size_t others = set.steps.front().replicas.size(); others > 0) {
+            all["replicas"] = 1 + others;
+        }
+        return all;
     }
 
     /// What the viewers call processes and threads.
     void names() {
-        for (int rank = 0; rank < trace_.schedule.rank_count(); ++rank) {
-            event(R"("ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}})", rank);
+        const auto ranks = static_cast<std::size_t>(trace_.schedule.rank_count());
+        for (std::size_t row = 0; row < trace_.timelines.steps.front().row_count(); ++row) {
+            event(R"("ph":"M","name":"process_name","pid":{},"args":{{"name":"{}rank {}"}})",
+                  row,
+                  row < ranks ? "" : fmt::format("replica {}, ", row / ranks),
+                  row % ranks);
             event(R"("ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}})",
-                  rank);
+                  row);
             const std::size_t lanes = offloads() ? lane_names.size() : std::size_t{CopyOutLane};
             for (std::size_t lane = 0; lane < lanes; ++lane) {
                 event(R"("ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}})",
-                      rank,
+                      row,
                       lane,
                       lane_names.at(lane));
             }
@@ -122,19 +130,20 @@ class Writer {
 
     void spans(std::size_t step) {
         const Timeline& timeline = trace_.timelines.steps[step];
-        for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
-            for (std::size_t cell = 0; cell < timeline.ranks[rank].size(); ++cell) {
-                const Span& span = timeline.ranks[rank][cell];
+        for (std::size_t row = 0; row < timeline.row_count(); ++row) {
+            const std::vector<Span>& spans = timeline.row_at(row);
+            for (std::size_t cell = 0; cell < spans.size(); ++cell) {
+                const Span& span = spans[cell];
                 const Op op = span.action.op;
                 slice(span,
                       step,
                       fmt::format(R"("cat":"{}","pid":{},"tid":{})",
                                   category_of(op),
-                                  rank,
+                                  row,
                                   static_cast<int>(lane_of(op))),
                       fmt::format(R"("cell":{})", cell));
                 if (can_wait(op)) {
-                    arrow(span, step, rank);
+                    arrow(span, step, row);
                 }
             }
         }
@@ -196,18 +205,21 @@ class Writer {
     }
 
     /// From the end of a send to the end of its receive.
-    void arrow(const Span& span, std::size_t step, std::size_t rank) {
+    void arrow(const Span& span, std::size_t step, std::size_t row) {
         const auto edge = static_cast<std::size_t>(edge_of(span.action));
         const auto micro_batches = static_cast<std::size_t>(trace_.schedule.micro_batches);
         const std::size_t edges = 2 * trace_.schedule.rank_of_stage.size();
-        const std::size_t id = (step * edges + edge) * micro_batches +
+        const Timeline& timeline = trace_.timelines.steps[step];
+        const std::size_t replica = row / timeline.ranks.size();
+        const std::size_t walk = step * (1 + timeline.replicas.size()) + replica;
+        const std::size_t id = (walk * edges + edge) * micro_batches +
                                static_cast<std::size_t>(span.action.micro_batch);
         const bool send = is_send(span.action.op);
         event(R"("ph":"{}",{}"name":"message","cat":"message","id":{},"pid":{},"tid":{},"ts":{})",
               send ? "s" : "f",
               send ? "" : R"("bp":"e",)",
               id,
-              rank,
+              row,
               static_cast<int>(lane_of(span.action.op)),
               microseconds(begins_[step] + span.end));
     }

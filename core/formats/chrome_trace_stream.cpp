@@ -33,10 +33,13 @@ class Rows {
         : trace_(std::move(metadata.trace)),
           origin_(metadata.origin),
           begins_(std::move(metadata.begins)),
+          replicas_(metadata.replicas),
           memory_(trace_.schedule.ranks.size()) {
-        for (const auto& row : trace_.schedule.ranks) {
-            first_cell_.push_back(actions_);
-            actions_ += row.size();
+        for (std::size_t replica = 0; replica < replicas_; ++replica) {
+            for (const auto& row : trace_.schedule.ranks) {
+                first_cell_.push_back(actions_);
+                actions_ += row.size();
+            }
         }
         seen_.resize(actions_);
     }
@@ -108,7 +111,7 @@ class Rows {
             std::cmp_greater_equal(step, begins_.size())) {
             return false;
         }
-        trace_.timelines.steps.push_back(empty_step(trace_.schedule, origin_));
+        trace_.timelines.steps.push_back(empty_step(trace_.schedule, origin_, replicas_));
         seen_.assign(actions_, false);
         missing_ = actions_;
         return true;
@@ -127,10 +130,11 @@ class Rows {
         if (event.thread == LinkLane) {
             return take_link(event, place, span, timeline);
         }
-        if (std::cmp_greater_equal(event.process, trace_.schedule.ranks.size())) {
+        if (std::cmp_greater_equal(event.process, first_cell_.size())) {
             return false;
         }
-        const auto rank = static_cast<std::size_t>(event.process);
+        const auto place_of_row = static_cast<std::size_t>(event.process);
+        const std::size_t rank = place_of_row % trace_.schedule.ranks.size();
         const std::vector<Action>& row = trace_.schedule.ranks[rank];
         if (place.cell < 0 || place.edge >= 0 || std::cmp_greater_equal(place.cell, row.size())) {
             return false;
@@ -141,16 +145,19 @@ class Rows {
             return false;
         }
         if (event.thread == CopyOutLane || event.thread == CopyInLane) {
+            if (place_of_row != rank) {
+                return false;
+            }
             timeline.host_copies.resize(2 * trace_.schedule.ranks.size());
             timeline.host_copies[2 * rank + (event.thread == CopyOutLane ? 0 : 1)].push_back(span);
             return true;
         }
-        if (event.thread != lane_of(span.action.op) || seen_[first_cell_[rank] + cell]) {
+        if (event.thread != lane_of(span.action.op) || seen_[first_cell_[place_of_row] + cell]) {
             return false;
         }
-        seen_[first_cell_[rank] + cell] = true;
+        seen_[first_cell_[place_of_row] + cell] = true;
         --missing_;
-        timeline.ranks[rank][cell] = span;
+        timeline.row_at(place_of_row)[cell] = span;
         return true;
     }
 
@@ -205,9 +212,10 @@ class Rows {
     Trace trace_;
     Origin origin_;
     std::vector<Duration> begins_;
+    std::size_t replicas_;
     std::vector<MemoryCurve> memory_;
     std::size_t actions_ = 0;              ///< in a step
-    std::vector<std::size_t> first_cell_;  ///< [rank], among those of all
+    std::vector<std::size_t> first_cell_;  ///< [Timeline::row_at], among those of all
     std::vector<bool> seen_;               ///< of the current step
     std::size_t missing_ = 0;              ///< of the current step
     std::vector<std::vector<Action>> sends_;

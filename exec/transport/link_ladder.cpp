@@ -152,9 +152,9 @@ LinkCost link_of(const std::vector<LadderRung>& rungs) {
     return link;
 }
 
-std::optional<LinkCost> slowest_link(World& world, int ranks) {
+MeasuredLinks measured_links(World& world, int ranks, const std::vector<int>& hosts) {
     constexpr Bytes usual{std::int64_t{1} << 20};  // which of two links is slower is asked for this
-    std::optional<LinkCost> slowest;
+    MeasuredLinks links;
     std::vector<std::pair<int, int>> pairs;
     for (int rank = 0; rank + 1 < ranks; ++rank) {
         pairs.emplace_back(rank, rank + 1);
@@ -171,15 +171,18 @@ std::optional<LinkCost> slowest_link(World& world, int ranks) {
         }
         const auto all = world.all_gather(mine.bytes());
         ByteReader text(all[static_cast<std::size_t>(first)]);
-        LinkCost link;
+        const bool one_host =
+            hosts.at(static_cast<std::size_t>(first)) == hosts.at(static_cast<std::size_t>(second));
+        LinkCost link{.between = one_host ? "ranks" : "nodes"};
         link.latency = text.get<Duration>();
         link.bytes_per_second = text.get<double>();
         link.half_bandwidth = text.get<Bytes>();
+        std::optional<LinkCost>& slowest = one_host ? links.inside : links.between;
         if (!slowest || message_time(link, usual) > message_time(*slowest, usual)) {
             slowest = link;
         }
     }
-    return slowest;
+    return links;
 }
 
 }  // namespace pipetwin::exec

@@ -23,9 +23,14 @@ LinkCost link_of(const std::vector<LadderRung>& rungs);
 /// How long a message of so many bytes is under way by the link's own words.
 Duration message_time(const LinkCost& link, Bytes bytes);
 
-/// What the slowest link costs of those that pipelines of so many ranks use: between neighbours,
-/// and from the first rank to its like in the next replica. In all processes the same. None where
-/// there is one process.
-std::optional<LinkCost> slowest_link(World& world, int ranks);
+/// The slowest link of either kind, of those that pipelines of so many ranks use: between
+/// neighbours, and from the first rank to its like in the next replica.
+struct MeasuredLinks {
+    std::optional<LinkCost> inside{};   ///< of a host: "ranks"
+    std::optional<LinkCost> between{};  ///< hosts: "nodes"
+};
+
+/// [process] `hosts`: the same number for those of one host. In all processes the same.
+MeasuredLinks measured_links(World& world, int ranks, const std::vector<int>& hosts);
 
 }  // namespace pipetwin::exec

@@ -16,6 +16,9 @@
 #include "cli/run_folder.h"
 #include "core/edge.h"
 #include "core/formats/chrome_trace.h"
+#include "core/formats/profile_json.h"
+#include "core/plan.h"
+#include "core/scenario.h"
 #include "tests/cli/support.h"
 
 /// Trainings of several processes, started by the program as a user would. They need MPI.
@@ -441,7 +444,8 @@ class TwoHosts : public SeveralProcesses {
             shell_down();
             GTEST_SKIP() << "no network namespaces here (iproute2, CAP_NET_ADMIN)";
         }
-        // What mpirun takes for ssh: `agent HOST COMMAND...`. That host has been up for 5000 s more.
+        // What mpirun takes for ssh: `agent HOST COMMAND...`. That host has been up for 5000 s
+        // more.
         std::ofstream(path("agent"))
             << "#!/bin/sh\nshift\n"
                "clock=\"--fork --time --monotonic 5000 --boottime 5000\"\n"
@@ -463,12 +467,12 @@ class TwoHosts : public SeveralProcesses {
         }
     }
 
-    /// One rank on each host.
-    std::vector<std::string> train(const std::vector<std::string>& more) const {
+    /// As many processes on each host.
+    std::vector<std::string> train(const std::vector<std::string>& more, int of_each = 1) const {
         const std::string subnet = "10.77." + net_ + ".0/24";
         std::string words = fmt::format(
             "hostname {0}a; exec mpirun --quiet --allow-run-as-root --mca plm_rsh_agent "
-            "{1} -host {0}a:1,10.77.{2}.2:1 -n 2 --bind-to none --mca pml ob1 --mca btl "
+            "{1} -host {0}a:{8},10.77.{2}.2:{8} -n {9} --bind-to none --mca pml ob1 --mca btl "
             "self,tcp --mca btl_tcp_if_include {3} --mca oob_tcp_if_include {3} {4} train "
             "{5} --profile {6} --out {7}",
             name_,
@@ -478,7 +482,9 @@ class TwoHosts : public SeveralProcesses {
             program.string(),
             file("gpt.toml", gpt),
             path("threads/profile.json"),
-            path("hosts"));
+            path("hosts"),
+            of_each,
+            2 * of_each);
         for (const std::string& word : more) {
             words += " " + word;
         }
@@ -510,12 +516,33 @@ TEST_F(TwoHosts, GiveTheBitsOfThreads) {
         for (const auto& row : step.ranks) {
             for (const Span& span : row) {
                 if (is_receive(span.action.op)) {
-                    EXPECT_GT(span.end,
-                              sent.at({edge_of(span.action), span.action.micro_batch}));
+                    EXPECT_GT(span.end, sent.at({edge_of(span.action), span.action.micro_batch}));
                 }
             }
         }
     }
+}
+
+/// Ranks 1 and 2 of four talk over a gigabit, the others over the memory of their host.
+TEST_F(TwoHosts, ArePlannedWithTheLinksThatTheyHave) {
+    const std::vector<std::string> four{"--set", "pipeline.stages=4"};
+    train_in_threads(four);
+    const Outcome outcome = run(train(four, 2));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Profile profile = read_profile(path("hosts/profile.json"));
+    ASSERT_EQ(profile.links.size(), 2U);
+    EXPECT_EQ(profile.links[0].between, "ranks");
+    EXPECT_EQ(profile.links[1].between, "nodes");
+    EXPECT_NEAR(profile.links[1].bytes_per_second, 125e6, 25e6);
+    EXPECT_GT(profile.links[0].bytes_per_second, 2 * profile.links[1].bytes_per_second);
+    const Scenario scenario = read_scenario(path("hosts/scenario.toml"));
+    EXPECT_EQ(scenario.cluster.placement, Placement::Written);
+    EXPECT_EQ(scenario.cluster.nodes, (std::vector<int>{0, 0, 1, 1}));
+    const Plan plan = make_plan(scenario, scenario_model(scenario), profile);
+    EXPECT_EQ(plan->links[0], profile.links[0]);
+    EXPECT_EQ(plan->links[1], profile.links[1]);
+    EXPECT_EQ(plan->links[2], profile.links[0]);
+    EXPECT_EQ(series("hosts"), series("threads"));
 }
 
 /// Each side finds the other silent. What mpirun itself does then is its own affair, so it is

@@ -16,6 +16,7 @@
 #include <QStatusBar>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QTextBrowser>
 #include <gtest/gtest.h>
 
 #include "gui/finder.h"
@@ -51,7 +52,9 @@ class MainWindowTest : public testing::Test {
 
     void show_canned() { window_.show_run(canned_run({.jitter = 0.1})); }
 
-    void key(Qt::Key key) { QTest::keyClick(&window_, key); }
+    void key(Qt::Key key, Qt::KeyboardModifiers with = Qt::NoModifier) {
+        QTest::keyClick(&window_, key, with);
+    }
 
     std::string selected() {
         const auto ref = window_.selection().span();
@@ -90,6 +93,14 @@ TEST_F(MainWindowTest, ShowsBothStepTimesAndTheErrorInTheStatusBar) {
     EXPECT_TRUE(contains("predicted ", run.predicted->step)) << text.toStdString();
     EXPECT_TRUE(contains("measured ", run.measured->step)) << text.toStdString();
     EXPECT_TRUE(text.contains("error")) << text.toStdString();
+}
+
+TEST_F(MainWindowTest, ExplainsItsWords) {
+    key(Qt::Key_F1, Qt::ShiftModifier);
+    const auto* const text = window_.findChild<QTextBrowser*>();
+    ASSERT_NE(text, nullptr);
+    EXPECT_TRUE(text->isVisible());
+    EXPECT_TRUE(text->toPlainText().contains("imbalance"));
 }
 
 TEST_F(MainWindowTest, KeysZoomAndPan) {

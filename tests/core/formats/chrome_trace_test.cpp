@@ -2,6 +2,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@ namespace pipetwin {
 namespace {
 
 using nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// Two steps of a plan with two stages: times are made up, with nanoseconds that microseconds alone
@@ -139,6 +141,60 @@ TEST(ChromeTrace, CopiesOfStashesAndWaitsForThemAreReadBack) {
     const std::string text = print_chrome_trace(trace);
     EXPECT_THAT(text, HasSubstr("\"copy in\""));
     expect_equal(parse_chrome_trace(text, "x"), trace);
+}
+
+/// Its example with two more replicas, whose actions come later.
+Trace replicated() {
+    Trace trace = example();
+    for (Timeline& step : trace.timelines.steps) {
+        step.replicas.assign(2, step.ranks);
+        for (auto& row : step.replicas[1]) {
+            for (Span& span : row) {
+                span.begin += Duration{17};
+                span.ready += Duration{17};
+                span.end += Duration{17};
+            }
+        }
+    }
+    return trace;
+}
+
+TEST(ChromeTrace, RowsOfReplicasAreReadBack) {
+    const Trace trace = replicated();
+    const std::string text = print_chrome_trace(trace);
+    expect_equal(parse_chrome_trace(text, "x"), trace);
+    const tests::ScratchFolder folder;
+    expect_equal(read_chrome_trace_so_far(folder.write("x.trace.json", text)).trace, trace);
+    const json events = json::parse(text)["traceEvents"];
+    std::set<std::string> names;
+    std::map<std::pair<std::string, int>, int> arrows;  // of phase and id
+    for (const json& event : events) {
+        if (event["name"] == "process_name") {
+            names.insert(event["args"]["name"]);
+        }
+        if (event["name"] == "message") {
+            ++arrows[{event["ph"], event["id"]}];
+        }
+    }
+    EXPECT_THAT(names,
+                ElementsAre("rank 0",
+                            "rank 1",
+                            "replica 1, rank 0",
+                            "replica 1, rank 1",
+                            "replica 2, rank 0",
+                            "replica 2, rank 1"));
+    for (const auto& [arrow, count] : arrows) {
+        EXPECT_EQ(count, 1) << arrow.first << arrow.second;
+    }
+    json less = json::parse(text);
+    less["pipetwin"]["replicas"] = 2;
+    expect_refused(less, "/pid");
+    less["pipetwin"]["replicas"] = 4;
+    expect_refused(less, "replica 3, rank 0, cell 0 is missing");
+    less["pipetwin"]["replicas"] = 70'000;
+    expect_refused(less, "/pipetwin/replicas");
+    less["pipetwin"]["replicas"] = 0;
+    expect_refused(less, "/pipetwin/replicas");
 }
 
 TEST(ChromeTrace, WhatHasNoMeaningIsReadBackAsNothing) {

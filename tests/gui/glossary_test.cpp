@@ -1,0 +1,54 @@
+#include "gui/glossary.h"
+
+#include <set>
+#include <string_view>
+
+#include <QLabel>
+#include <gmock/gmock.h>
+
+#include "gui/details_panel.h"
+#include "tests/gui/canned.h"
+
+namespace pipetwin::gui {
+namespace {
+
+using ::testing::Not;
+using ::testing::StrEq;
+
+TEST(Glossary, SaysEveryWordOnce) {
+    std::set<std::string_view> words;
+    for (const GlossaryEntry& entry : glossary()) {
+        EXPECT_TRUE(words.insert(entry.word).second) << entry.word;
+        EXPECT_FALSE(entry.meaning.empty()) << entry.word;
+        EXPECT_EQ(meaning_of(entry.word), entry.meaning);
+    }
+    EXPECT_EQ(meaning_of("step, median"), "");
+}
+
+/// What a step's idle time and the rest of it are called explains itself to nobody.
+TEST(Glossary, HasWhatAStepIsDividedInto) {
+    for (const char* const word :
+         {"communication_wait", "imbalance", "bubble", "reduction", "optimizer", "overhead"}) {
+        EXPECT_THAT(std::string(meaning_of(word)), Not(StrEq(""))) << word;
+    }
+}
+
+TEST(Glossary, IsAtHandWhereAWordStands) {
+    RunData run = canned_run();
+    Breakdown breakdown;
+    breakdown.imbalance = std::chrono::milliseconds(3);
+    run.comparison->predicted_breakdown = breakdown;
+    DetailsPanel panel;
+    panel.show_run(run);
+    int found = 0;
+    for (const QLabel* const label : panel.findChildren<QLabel*>()) {
+        if (label->text() == QLatin1String("imbalance")) {
+            ++found;
+            EXPECT_EQ(label->toolTip().toStdString(), meaning_of("imbalance"));
+        }
+    }
+    EXPECT_EQ(found, 1);
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
