@@ -163,6 +163,9 @@ TimePoint ReplicaSum::finish() {
 template <class Number>
 void ReplicaSum::add_up(const std::vector<const std::byte*>& parts) {
     const NumberRange own = share(own_);
+    if (own.size == 0) {
+        return;  // fewer numbers than replicas
+    }
     auto* const sums = reinterpret_cast<Number*>(sums_.at(own.begin));
     std::memcpy(sums, parts.front(), static_cast<std::size_t>(own.size) * sizeof(Number));
     for (std::size_t replica = 1; replica < parts.size(); ++replica) {

@@ -200,6 +200,9 @@ CompareRunsPanel::CompareRunsPanel(QWidget* parent)
     table_->setFrameShape(QFrame::NoFrame);
     table_->verticalHeader()->hide();
     table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+    table_->horizontalHeader()->setSectionResizeMode(0, QHeaderView::Stretch);  // what room is left
+    table_->setTextElideMode(Qt::ElideMiddle);
+    table_->setWordWrap(false);
     table_->horizontalHeader()->setHighlightSections(false);
     connect(table_, &QTableView::activated, this, [this] { open_current(); });
     auto* const buttons = new QVBoxLayout;

@@ -158,7 +158,8 @@ void StepRows::take_rows(const Timeline& timeline) {
 }
 
 Timeline StepRows::timeline() const {
-    Timeline timeline{.origin = origin, .ranks = {}, .links = links, .host_copies = host_copies};
+    Timeline timeline{
+        .origin = origin, .ranks = {}, .links = links, .host_copies = host_copies, .replicas = {}};
     timeline.ranks.reserve(ranks.size());
     for (const RowIndex& row : ranks) {
         timeline.ranks.push_back(row.spans());

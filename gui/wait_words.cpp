@@ -102,13 +102,28 @@ std::string slack_words(const StepAnalysis& analysis, const SpanRef& ref) {
                        format_duration(*slack));
 }
 
-int percent(Duration part, Duration whole) {
-    return whole == Duration{}
-               ? 0
-               : static_cast<int>(std::lround(100 * to_seconds(part) / to_seconds(whole)));
-}
-
 }  // namespace
+
+std::vector<int> percents(const std::vector<Duration>& parts, Duration whole) {
+    std::vector<int> shares(parts.size());
+    if (whole == Duration{}) {
+        return shares;
+    }
+    const Duration sum = std::accumulate(parts.begin(), parts.end(), Duration{});
+    auto left = static_cast<int>(std::lround(100 * to_seconds(sum) / to_seconds(whole)));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        shares[i] = static_cast<int>(100 * parts[i] / whole);
+        left -= shares[i];
+    }
+    std::vector<std::size_t> by_rest(parts.size());
+    std::iota(by_rest.begin(), by_rest.end(), std::size_t{0});
+    std::ranges::stable_sort(
+        by_rest, std::ranges::greater(), [&](std::size_t i) { return 100 * parts[i] % whole; });
+    for (int i = 0; i < left; ++i) {
+        ++shares[by_rest[static_cast<std::size_t>(i)]];
+    }
+    return shares;
+}
 
 std::string how(const StepAnalysis& analysis, const WaitPiece& piece) {
     switch (piece.reason) {
@@ -199,11 +214,16 @@ std::string idle_sentence(const StepAnalysis& analysis) {
     if (!analysis.has_causes()) {
         return text + "." + idlest;
     }
-    std::vector<std::string> parts;
+    std::vector<Duration> times;
     for (int number = 0; number < wait_part_count; ++number) {
-        const auto part = static_cast<WaitPart>(number);
-        if (const int share = percent(idle[part], idle.wait); share != 0) {
-            parts.push_back(fmt::format("{} {} %", words(part), share));
+        times.push_back(idle[static_cast<WaitPart>(number)]);
+    }
+    const std::vector<int> shares = percents(times, idle.wait);
+    std::vector<std::string> parts;
+    for (std::size_t number = 0; number < shares.size(); ++number) {
+        if (shares[number] != 0) {
+            parts.push_back(
+                fmt::format("{} {} %", words(static_cast<WaitPart>(number)), shares[number]));
         }
     }
     return text + (parts.empty() ? "." : fmt::format(": {}.", fmt::join(parts, ", "))) + idlest;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "gui/step_analysis.h"
 
@@ -15,6 +16,9 @@ std::string wait_sentence(const StepAnalysis& analysis, const SpanRef& ref);
 /// "In this measured step a rank waited 3.2 ms of 40.1 ms, on average: compute 61 %, ... Most idle:
 /// rank 2 (9.1 ms)."
 std::string idle_sentence(const StepAnalysis& analysis);
+
+/// Whole percents of `whole` that add up to those of the sum: the largest rests are rounded up.
+std::vector<int> percents(const std::vector<Duration>& parts, Duration whole);
 
 /// Who waited: "1B2", or after the last action of a rank "end of the step".
 std::string who(const StepAnalysis& analysis, const SpanRef& ref);

@@ -79,8 +79,11 @@ Trace measured_run(const Plan& plan, const Timeline& predicted, std::size_t acti
     trace.schedule = plan->schedule;
     const std::size_t steps = std::max<std::size_t>(1, actions / actions_of(predicted));
     for (std::size_t number = 0; number < steps; ++number) {
-        Timeline step{
-            .origin = Origin::Measured, .ranks = predicted.ranks, .links = {}, .host_copies = {}};
+        Timeline step{.origin = Origin::Measured,
+                      .ranks = predicted.ranks,
+                      .links = {},
+                      .host_copies = {},
+                      .replicas = {}};
         const auto percent = static_cast<std::int64_t>(101 + number % 10);
         for (auto& row : step.ranks) {
             for (Span& span : row) {

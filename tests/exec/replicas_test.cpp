@@ -182,6 +182,22 @@ TEST(ShardedOptimizer, TakesItsShareOfTheMemory) {
     EXPECT_EQ(test::plan_of(model, shape)->states[0].optimizer_state, share[MemoryKind::Optimizer]);
 }
 
+/// Stages of 4 and of 6 numbers: some of 8 replicas have nothing to update.
+TEST(ShardedOptimizer, IsRightWithFewerNumbersThanReplicas) {
+    const Model model = mlp_model({1, 2, 2});
+    Shape shape{.stages = 2, .micro_batches = 2, .batch = 16, .clip_norm = 0.5, .replicas = 8};
+    const Trained whole = trained(model, shape);
+    shape.shard_optimizer = true;
+    const Trained sharded = trained(model, shape);
+    ASSERT_EQ(sharded.weights.size(), whole.weights.size());
+    for (std::size_t i = 0; i < whole.weights.size(); ++i) {
+        EXPECT_TRUE(testing::agree(std::span<const double>(sharded.weights[i].values),
+                                   std::span<const double>(whole.weights[i].values),
+                                   1e-6))
+            << whole.weights[i].name;
+    }
+}
+
 /// Nobody can tell from a checkpoint how many had the state between them.
 TEST(ShardedOptimizer, IsWholeInACheckpoint) {
     const Model model = test::small_gpt_with(0.1, true);

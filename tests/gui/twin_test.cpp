@@ -184,7 +184,8 @@ TEST(StepRows, AreMovedToZeroWhetherTheTimelineIsTakenOrNot) {
                    at(Op::SendForward, 130, 140, 140),
                    at(Op::Optimizer, 250, 250, 260)}},
         .links = {{at(Op::SendForward, 140, 140, 150)}, {}},
-        .host_copies = {{at(Op::Forward, 130, 130, 170)}}};
+        .host_copies = {{at(Op::Forward, 130, 130, 170)}},
+        .replicas = {}};
     const StepRows kept(timeline);
     EXPECT_EQ(kept.timeline(), aligned(timeline));
     EXPECT_EQ(kept.length, step_time(timeline));

@@ -23,6 +23,22 @@ namespace {
 using std::chrono::microseconds;
 using ::testing::HasSubstr;
 
+TEST(Percents, AddUpToTheWhole) {
+    using ::testing::ElementsAre;
+    const auto of = [](std::vector<int> parts, int whole) {
+        std::vector<Duration> times;
+        for (const int part : parts) {
+            times.emplace_back(part);
+        }
+        return percents(times, Duration(whole));
+    };
+    EXPECT_THAT(of({1, 1, 1}, 3), ElementsAre(34, 33, 33));
+    EXPECT_THAT(of({665, 165, 170}, 1000), ElementsAre(67, 16, 17));
+    EXPECT_THAT(of({5, 995}, 1000), ElementsAre(1, 99));  // each alone would be rounded up
+    EXPECT_THAT(of({25, 25}, 100), ElementsAre(25, 25));  // and half is not explained
+    EXPECT_THAT(of({0, 0}, 0), ElementsAre(0, 0));
+}
+
 /// GPipe on two ranks, three micro-batches: F 1 ms, B 2 ms, a message takes 0.25 ms.
 Plan small_plan() {
     PlainCosts costs = pipetwin::testing::plain(ScheduleKind::GPipe, 2, 3);
