@@ -517,6 +517,11 @@ std::vector<Bytes> peak_totals(const Plan& plan, const Timeline& timeline) {
         }
         return peaks;
     }
+    return peak_totals(plan);
+}
+
+std::vector<Bytes> peak_totals(const Plan& plan) {
+    std::vector<Bytes> peaks;
     const KeptByForward kept(plan);
     const Changes changes(plan, kept);
     for (int rank = 0; rank < plan.rank_count(); ++rank) {

@@ -93,6 +93,9 @@ std::vector<PeakInTime> memory_peaks(const Plan& plan, const Timeline& timeline)
 /// The totals of the peaks alone.
 std::vector<Bytes> peak_totals(const Plan& plan, const Timeline& timeline);
 
+/// The same of a plan that offloads nothing, whatever its times.
+std::vector<Bytes> peak_totals(const Plan& plan);
+
 /// The bytes of the peaks alone.
 std::vector<MemoryUse> peak_memory(const Plan& plan);
 std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/error.h"
+
 namespace pipetwin {
 
 namespace {
@@ -15,9 +17,9 @@ struct Extent {
     Duration first = Duration::max();
     Duration last = Duration::min();
 
-    void add(const Span& span) {
-        first = std::min(first, span.begin);
-        last = std::max(last, span.end);
+    void add(Duration begin, Duration end) {
+        first = std::min(first, begin);
+        last = std::max(last, end);
     }
     void add(const Extent& other) {
         first = std::min(first, other.first);
@@ -37,24 +39,39 @@ Duration extent(const RankWork& work) {
     return work.last_end > work.first_begin ? work.last_end - work.first_begin : Duration{};
 }
 
+void add(RankTimes& times, Op op, Duration begin, Duration ready, Duration end) {
+    times.step.add(begin, end);
+    if (has_micro_batch(op)) {
+        times.pipeline.add(begin, end);
+    }
+    if (!is_compute(op)) {
+        return;
+    }
+    RankWork& work = times.work;
+    work.busy += end - ready;
+    if (op == Op::Recompute) {
+        work.recompute += end - ready;
+    }
+    work.first_begin = std::min(work.first_begin, begin);
+    work.last_end = std::max(work.last_end, end);
+}
+
 RankTimes times_of(const std::vector<Span>& row) {
     RankTimes times;
-    RankWork& work = times.work;
     for (const Span& span : row) {
-        times.step.add(span);
-        if (has_micro_batch(span.action.op)) {
-            times.pipeline.add(span);
-        }
-        if (!is_compute(span.action.op)) {
-            continue;
-        }
-        const Duration length = span.end - span.ready;
-        work.busy += length;
-        if (span.action.op == Op::Recompute) {
-            work.recompute += length;
-        }
-        work.first_begin = std::min(work.first_begin, span.begin);
-        work.last_end = std::max(work.last_end, span.end);
+        add(times, span.action.op, span.begin, span.ready, span.end);
+    }
+    return times;
+}
+
+RankTimes times_of(const std::vector<Action>& actions, const SpanTimes& row) {
+    RankTimes times;
+    for (int cell = 0; cell < row.size(); ++cell) {
+        add(times,
+            actions[static_cast<std::size_t>(cell)].op,
+            row.begin(cell),
+            row.ready(cell),
+            row.end(cell));
     }
     return times;
 }
@@ -86,16 +103,19 @@ struct Works {
     std::vector<RankWork> ranks;
     Extent pipeline;
     Extent step;
+
+    void add(const RankTimes& times) {
+        ranks.push_back(times.work);
+        pipeline.add(times.pipeline);
+        step.add(times.step);
+    }
 };
 
 Works works_of(const Timeline& timeline) {
     Works works;
     works.ranks.reserve(timeline.ranks.size());
     for (const auto& row : timeline.ranks) {
-        const RankTimes times = times_of(row);
-        works.ranks.push_back(times.work);
-        works.pipeline.add(times.pipeline);
-        works.step.add(times.step);
+        works.add(times_of(row));
     }
     return works;
 }
@@ -122,6 +142,17 @@ TimeMetrics measure_times(const Plan& plan,
 
 TimeMetrics measure_times(const Plan& plan, const Timeline& timeline) {
     return measure_times(plan, works_of(timeline));
+}
+
+TimeMetrics measure_times(const Plan& plan, const StepTimes& times) {
+    const auto& rows = plan->schedule.ranks;
+    PIPETWIN_EXPECT(times.ranks.size() == rows.size(), "times of all rows");
+    Works works;
+    works.ranks.reserve(rows.size());
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+        works.add(times_of(rows[rank], times.ranks[rank]));
+    }
+    return measure_times(plan, works);
 }
 
 Metrics measure(const Plan& plan, const Timeline& timeline) {

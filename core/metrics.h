@@ -7,6 +7,7 @@
 
 #include "core/footprint.h"
 #include "core/plan.h"
+#include "core/span_times.h"
 #include "core/timeline.h"
 
 namespace pipetwin {
@@ -59,6 +60,7 @@ Metrics measure(const Plan& plan, const Timeline& timeline);
 
 /// The same without what concerns single devices and their memory.
 TimeMetrics measure_times(const Plan& plan, const Timeline& timeline);
+TimeMetrics measure_times(const Plan& plan, const StepTimes& times);
 
 /// The same from what the ranks did, where that is known. `makespan` is the pipeline time, `step`
 /// the step time.

@@ -15,18 +15,20 @@ namespace {
 constexpr int most_rows = 16;
 constexpr int most_columns = 32;
 
-HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings, Timeline& recycled) {
+HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
     HeatCell cell;
     try {
-        sim::SettledStep step = source.step(settings, std::move(recycled));
+        sim::SettledStep step = source.step(settings);
         const Plan& plan = step.plan;
-        recycled = std::move(step.timeline);
-        const TimeMetrics metrics = measure_times(plan, recycled);
+        const TimeMetrics metrics = measure_times(plan, step.times);
         cell.bubble = metrics.bubble.total;
         cell.per_second = metrics.samples_per_second.value_or(
             metrics.step > Duration{} ? plan.micro_batches() / to_seconds(metrics.step) : 0);
         if (plan->partition) {
-            const std::vector<Bytes> peaks = peak_totals(plan, recycled);
+            const std::vector<Bytes> peaks =
+                plan->host_link
+                    ? peak_totals(plan, timeline_of(plan->schedule.ranks, std::move(step.times)))
+                    : peak_totals(plan);
             cell.peak = std::ranges::max(peaks);
             cell.reason = over_limit(plan, peaks);
         }
@@ -141,14 +143,12 @@ HeatMap heat_map(const WhatIfSource& source,
         1, ranges.most_micro_batches, most_columns, {own.micro_batches, settings.micro_batches});
     map.knows_memory = ranges.has_partition;
     map.counts_samples = source.run().planned != nullptr;
-    Timeline recycled;
     for (const int stages : map.stages) {
         for (const int micro_batches : map.micro_batches) {
             if (stop != nullptr && stop->load(std::memory_order_relaxed)) {
                 return {};
             }
-            map.cells.push_back(
-                cell_of(source, at_cell(settings, stages, micro_batches), recycled));
+            map.cells.push_back(cell_of(source, at_cell(settings, stages, micro_batches)));
         }
     }
     trim_columns(map, {own.micro_batches, settings.micro_batches});

@@ -72,67 +72,20 @@ Duration compute_of(const PartTimes& times) {
 }
 
 RowIndex::RowIndex(std::span<const Span> row, Duration zero)
-    : begins_(row.size()),
-      lengths_(row.size()),
-      waits_(row.size()),
-      ops_(row.size()),
-      places_(row.size()) {
-    add_spans(row, zero);
+    : actions_(std::make_shared<const RowActions>(row)), times_(row) {
+    times_.subtract(zero);
     add_levels();
 }
 
-void RowIndex::add_spans(std::span<const Span> row, Duration zero) {
-    if (row.empty()) {
-        return;
-    }
-    // A byte may be written over anything, so the compiler would read where the vectors are anew.
-    std::int64_t* const begins = begins_.data();
-    std::uint32_t* const lengths = lengths_.data();
-    std::uint32_t* const waits = waits_.data();
-    std::uint8_t* const ops = ops_.data();
-    std::uint32_t* const places = places_.data();
-    Duration last = Duration::min();
-    int stage = row.front().action.stage;
-    std::uint32_t number = number_of(stage);
-    for (std::size_t cell = 0; cell < row.size(); ++cell) {
-        const Span& span = row[cell];
-        PIPETWIN_EXPECT(span.ready >= span.begin && span.end >= span.ready, "a span goes forward");
-        PIPETWIN_EXPECT(span.begin >= last, "spans follow each other");
-        last = span.end;
-        begins[cell] = (span.begin - zero).count();
-        lengths[cell] = shortened((span.end - span.begin).count(), 2 * cell);
-        waits[cell] = shortened((span.ready - span.begin).count(), 2 * cell + 1);
-        const Action& action = span.action;
-        ops[cell] = static_cast<std::uint8_t>(static_cast<unsigned>(action.op) |
-                                              (action.with_next ? with_next_bit : 0U));
-        if (action.stage != stage) {
-            stage = action.stage;
-            number = number_of(stage);
-        }
-        places[cell] = number << static_cast<unsigned>(micro_batch_bits) |
-                       (static_cast<std::uint32_t>(action.micro_batch) & micro_batch_mask);
-    }
-}
-
-/// In the order in which they come.
-std::uint32_t RowIndex::number_of(int stage) {
-    const auto known = std::ranges::find(stages_, stage);
-    const auto number = static_cast<std::uint32_t>(known - stages_.begin());
-    PIPETWIN_EXPECT(number <= micro_batch_mask, "at most 65536 stages on a rank");
-    if (known == stages_.end()) {
-        stages_.push_back(stage);
-    }
-    return number;
-}
-
-std::uint32_t RowIndex::remembered(std::int64_t length, std::size_t place) {
-    long_ones_.emplace(place, length);
-    return too_long;
+RowIndex::RowIndex(std::shared_ptr<const RowActions> actions, SpanTimes times)
+    : actions_(std::move(actions)), times_(std::move(times)) {
+    PIPETWIN_EXPECT(actions_->size() == times_.size(), "a time for each action");
+    add_levels();
 }
 
 std::vector<Span> RowIndex::spans() const {
     std::vector<Span> spans;
-    spans.reserve(begins_.size());
+    spans.reserve(at(size()));
     for (int cell = 0; cell < size(); ++cell) {
         spans.push_back((*this)[cell]);
     }
@@ -140,23 +93,18 @@ std::vector<Span> RowIndex::spans() const {
 }
 
 int RowIndex::first_ending_after(Duration time, int near) const {
-    const std::int64_t wanted = time.count();
     if (empty() || last_end() <= time) {
         return size();
     }
     // Steps that double, from where it may be; then halves of the last one.
-    std::size_t low = at(near);
-    std::size_t stride = 1;
-    while (low + stride < begins_.size() && begins_[low + stride] <= wanted) {
+    int low = near;
+    int stride = 1;
+    while (low + stride < size() && begin(low + stride) <= time) {
         low += stride;
         stride *= 2;
     }
-    const std::size_t high = std::min(begins_.size(), low + stride);
-    const auto next =
-        std::upper_bound(begins_.begin() + static_cast<std::ptrdiff_t>(std::min(low, high)),
-                         begins_.begin() + static_cast<std::ptrdiff_t>(high),
-                         wanted);
-    auto cell = static_cast<int>(next - begins_.begin());
+    const int high = std::min(size(), low + stride);
+    int cell = times_.first_beginning_after(time, std::min(low, high), high);
     // Of spans that follow each other only the last one that begins before can end after.
     while (cell > near && end(cell - 1) > time) {
         --cell;
@@ -166,8 +114,8 @@ int RowIndex::first_ending_after(Duration time, int near) const {
 
 void RowIndex::add_to(Sums& sums, int cell) const {
     const Op op = this->op(cell);
-    const Duration length{length_at(lengths_[at(cell)], 2 * at(cell))};
-    const Duration wait{length_at(waits_[at(cell)], 2 * at(cell) + 1)};
+    const Duration length = times_.length(cell);
+    const Duration wait = times_.wait(cell);
     sums.parts[RowPart::Wait] += wait;
     sums.parts[part_of(op)] += length - wait;
     sums.compute += pipetwin::is_compute(op) ? length : Duration{0};
@@ -203,8 +151,7 @@ Duration RowIndex::compute_between(int first, int last) const {
     Duration sum{0};
     const auto add_up_to = [&](int end) {
         for (; first < end; ++first) {
-            const std::int64_t length = length_at(lengths_[at(first)], 2 * at(first));
-            sum += Duration{pipetwin::is_compute(op(first)) ? length : 0};
+            sum += pipetwin::is_compute(op(first)) ? times_.length(first) : Duration{0};
         }
     };
     const int first_block = (first + block - 1) / block;
@@ -332,9 +279,9 @@ void RowIndex::add_sums(BinFiller& bins) {
         sums_.push_back(sums());
         for (int cell = first; cell < std::min(first + block, size()); ++cell) {
             const Op done = op(cell);
-            const std::int64_t begins = begins_[at(cell)];
-            const std::int64_t wait = length_at(waits_[at(cell)], 2 * at(cell) + 1);
-            const std::int64_t length = length_at(lengths_[at(cell)], 2 * at(cell));
+            const std::int64_t begins = times_.begin(cell).count();
+            const std::int64_t wait = times_.wait(cell).count();
+            const std::int64_t length = times_.length(cell).count();
             bins.add(part_of(done), begins, begins + wait, begins + length);
             if (wait > 0 && pipetwin::is_compute(done)) {
                 waits_to_compute += Duration{wait};
@@ -350,7 +297,7 @@ void RowIndex::add_levels() {
     const std::int64_t bin = any ? std::max<std::int64_t>(1, length / (size() / spans_per_bin)) : 1;
     BinFiller filler(any ? static_cast<std::size_t>(length / bin + 1) : 0,
                      bin,
-                     !empty() && begins_.front() >= 0);
+                     !empty() && begin(0) >= Duration{0});
     add_sums(filler);
     if (!any) {
         return;
@@ -439,12 +386,12 @@ std::size_t RowIndex::bytes() const {
     const auto size_of = [](const auto& values) {
         return values.capacity() * sizeof(values.front());
     };
-    std::size_t sum = size_of(begins_) + size_of(lengths_) + size_of(waits_) + size_of(ops_) +
-                      size_of(places_) + size_of(stages_) + size_of(sums_) + size_of(slots_);
+    std::size_t sum = times_.bytes() + (actions_ == nullptr ? 0 : actions_->bytes()) +
+                      size_of(sums_) + size_of(slots_);
     for (const Level& level : levels_) {
         sum += size_of(level.bins);
     }
-    return sum + long_ones_.size() * (sizeof(std::size_t) + sizeof(std::int64_t));
+    return sum;
 }
 
 }  // namespace pipetwin::gui

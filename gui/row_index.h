@@ -2,11 +2,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
-#include "core/timeline.h"
+#include "core/span_times.h"
+#include "gui/row_actions.h"
 
 namespace pipetwin::gui {
 
@@ -63,29 +64,30 @@ class RowIndex {
     /// from `zero` on.
     explicit RowIndex(std::span<const Span> row, Duration zero = Duration{0});
 
-    int size() const { return static_cast<int>(begins_.size()); }
-    bool empty() const { return begins_.empty(); }
+    /// Times of those actions.
+    RowIndex(std::shared_ptr<const RowActions> actions, SpanTimes times);
+
+    int size() const { return times_.size(); }
+    bool empty() const { return times_.empty(); }
 
     Span operator[](int cell) const {
         return {
             .action = action(cell), .begin = begin(cell), .ready = ready(cell), .end = end(cell)};
     }
-    Op op(int cell) const { return static_cast<Op>(ops_[at(cell)] & ~unsigned{with_next_bit}); }
-    Action action(int cell) const;
-    Duration begin(int cell) const { return Duration{begins_[at(cell)]}; }
-    Duration ready(int cell) const {
-        return begin(cell) + Duration{length_at(waits_[at(cell)], 2 * at(cell) + 1)};
-    }
-    Duration end(int cell) const {
-        return begin(cell) + Duration{length_at(lengths_[at(cell)], 2 * at(cell))};
-    }
+    Op op(int cell) const { return actions_->op(cell); }
+    Action action(int cell) const { return (*actions_)[cell]; }
+    Duration begin(int cell) const { return times_.begin(cell); }
+    Duration ready(int cell) const { return times_.ready(cell); }
+    Duration end(int cell) const { return times_.end(cell); }
+
     /// Whether both hold the same actions in the same order.
     bool same_actions(const RowIndex& other) const {
-        return places_ == other.places_ && ops_ == other.ops_ && stages_ == other.stages_;
+        return actions_ == other.actions_ ||
+               (size() == other.size() && (empty() || *actions_ == *other.actions_));
     }
 
-    bool waits(int cell) const { return waits_[at(cell)] > 0; }
-    bool takes_time(int cell) const { return lengths_[at(cell)] > 0; }
+    bool waits(int cell) const { return times_.wait(cell) > Duration{0}; }
+    bool takes_time(int cell) const { return times_.length(cell) > Duration{0}; }
 
     /// The last end; zero where there is none.
     Duration last_end() const { return empty() ? Duration{0} : end(size() - 1); }
@@ -151,13 +153,8 @@ class RowIndex {
         float compute = 0;  ///< up to the cell of the next slot
     };
     static constexpr int block = 128;
-    static constexpr std::uint8_t with_next_bit = 0x80;
-    static constexpr int micro_batch_bits = 16;
-    static constexpr std::uint32_t micro_batch_mask = 0xffff;
 
     static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
-    void add_spans(std::span<const Span> row, Duration zero);
-    std::uint32_t number_of(int stage);
     class BinFiller;
     void add_sums(BinFiller& bins);
     void add_levels();
@@ -165,34 +162,11 @@ class RowIndex {
     void add_to(Sums& sums, int cell) const;
     PartTimes before(Duration time) const;
 
-    /// A length that is too long for 32 bits stands in `long_ones_`, by its place.
-    static constexpr std::uint32_t too_long = 0xffffffffU;
-    std::uint32_t shortened(std::int64_t length, std::size_t place) {
-        return length < too_long ? static_cast<std::uint32_t>(length) : remembered(length, place);
-    }
-    std::uint32_t remembered(std::int64_t length, std::size_t place);
-    std::int64_t length_at(std::uint32_t shortened, std::size_t place) const {
-        return shortened != too_long ? shortened : long_ones_.at(place);
-    }
-
-    std::vector<std::int64_t> begins_;
-    std::vector<std::uint32_t> lengths_;  ///< begin to end
-    std::vector<std::uint32_t> waits_;    ///< begin to ready
-    std::vector<std::uint8_t> ops_;       ///< with `with_next` in the highest bit
-    std::vector<std::uint32_t> places_;   ///< number of the stage in `stages_`, and micro-batch
-    std::vector<int> stages_;
-    std::unordered_map<std::size_t, std::int64_t> long_ones_;  ///< lengths at 2c, waits at 2c + 1
-    std::vector<Sums> sums_;                                   ///< before each block
-    std::vector<Level> levels_;                                ///< the finest first
+    std::shared_ptr<const RowActions> actions_;  ///< null: there are none
+    SpanTimes times_;
+    std::vector<Sums> sums_;     ///< before each block
+    std::vector<Level> levels_;  ///< the finest first
     std::vector<Slot> slots_;
 };
-
-inline Action RowIndex::action(int cell) const {
-    const std::uint32_t place = places_[at(cell)];
-    return {.op = op(cell),
-            .stage = stages_[place >> static_cast<unsigned>(micro_batch_bits)],
-            .micro_batch = static_cast<int>(place & micro_batch_mask),
-            .with_next = (ops_[at(cell)] & with_next_bit) != 0};
-}
 
 }  // namespace pipetwin::gui

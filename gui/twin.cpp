@@ -4,28 +4,16 @@
 #include <tuple>
 #include <utility>
 
+#include "core/error.h"
+
 namespace pipetwin::gui {
 
 namespace {
 
-/// From the first begin to the last end.
-class Extent {
-  public:
-    void add(const Span& first, const Span& last) {
-        first_ = std::min(first_, first.begin);
-        last_ = std::max(last_, last.end);
-    }
-    Duration length() const { return first_ > last_ ? Duration{} : last_ - first_; }
-
-    /// What the times of a step are taken from.
-    Duration zero() const { return first_ == Duration::max() ? Duration{} : first_; }
-
-  private:
-    Duration first_ = Duration::max();
-    Duration last_ = Duration::min();
-};
-
 void subtract(Duration zero, std::vector<std::vector<Span>>& rows) {
+    if (zero == Duration{0}) {
+        return;
+    }
     for (auto& row : rows) {
         for (Span& span : row) {
             span.begin -= zero;
@@ -117,44 +105,58 @@ Mode next(Mode mode) {
 
 StepRows::StepRows(const Timeline& timeline)
     : origin(timeline.origin), links(timeline.links), host_copies(timeline.host_copies) {
-    take_rows(timeline);
-}
-
-StepRows StepRows::taking_messages(Timeline& timeline) {
-    StepRows rows;
-    rows.origin = timeline.origin;
-    rows.links = std::exchange(timeline.links, {});
-    rows.host_copies = std::exchange(timeline.host_copies, {});
-    rows.take_rows(timeline);
-    return rows;
-}
-
-/// Spans of a row follow each other, so the first and the last tell how far it goes.
-void StepRows::take_rows(const Timeline& timeline) {
-    Extent whole;
-    Extent with_micro_batch;
-    for (const auto& row : timeline.ranks) {
-        if (row.empty()) {
-            continue;
-        }
-        whole.add(row.front(), row.back());
-        const auto counts = [](const Span& span) { return has_micro_batch(span.action.op); };
-        const auto first = std::ranges::find_if(row, counts);
-        if (first != row.end()) {
-            with_micro_batch.add(*first, *std::find_if(row.rbegin(), row.rend(), counts));
-        }
+    Duration zero = Duration::max();
+    for (const std::vector<Span>& row : timeline.ranks) {
+        zero = row.empty() ? zero : std::min(zero, row.front().begin);
     }
-    length = whole.length();
-    pipeline = with_micro_batch.length();
-    const Duration zero = whole.zero();
     ranks.reserve(timeline.ranks.size());
-    for (const auto& row : timeline.ranks) {
+    for (const std::vector<Span>& row : timeline.ranks) {
         ranks.emplace_back(row, zero);
     }
-    if (zero != Duration{}) {
-        subtract(zero, links);
-        subtract(zero, host_copies);
+    begin_at(zero);
+}
+
+StepRows::StepRows(const std::vector<std::vector<Action>>& rows, StepTimes times)
+    : origin(Origin::Predicted),
+      links(std::move(times.links)),
+      host_copies(std::move(times.host_copies)) {
+    PIPETWIN_EXPECT(rows.size() == times.ranks.size(), "times of all rows");
+    Duration zero = Duration::max();
+    for (const SpanTimes& row : times.ranks) {
+        zero = row.empty() ? zero : std::min(zero, row.begin(0));
     }
+    ranks.reserve(rows.size());
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+        times.ranks[rank].subtract(zero);
+        ranks.emplace_back(std::make_shared<const RowActions>(rows[rank]),
+                           std::move(times.ranks[rank]));
+    }
+    begin_at(zero);
+}
+
+/// Where the ranks do already. Spans of a row follow each other, so the first and the last tell how
+/// far it goes.
+void StepRows::begin_at(Duration zero) {
+    subtract(zero, links);
+    subtract(zero, host_copies);
+    Duration first = Duration::max();
+    Duration last{0};
+    for (const RowIndex& row : ranks) {
+        length = std::max(length, row.last_end());
+        int from = 0;
+        while (from < row.size() && !has_micro_batch(row.op(from))) {
+            ++from;
+        }
+        int to = row.size() - 1;
+        while (to > from && !has_micro_batch(row.op(to))) {
+            --to;
+        }
+        if (from < row.size()) {
+            first = std::min(first, row.begin(from));
+            last = std::max(last, row.end(to));
+        }
+    }
+    pipeline = first > last ? Duration{0} : last - first;
 }
 
 Timeline StepRows::timeline() const {

@@ -63,15 +63,14 @@ struct StepRows {
     StepRows() = default;
     explicit StepRows(const Timeline& timeline);
 
-    /// The same, but takes links and copies out of the timeline. Its ranks are left for the next
-    /// simulation: touching new memory takes longer than that.
-    static StepRows taking_messages(Timeline& timeline);
+    /// Of the times of these rows, as predicted.
+    StepRows(const std::vector<std::vector<Action>>& rows, StepTimes times);
 
     /// The timeline that it was made from, moved to 0.
     Timeline timeline() const;
 
   private:
-    void take_rows(const Timeline& timeline);
+    void begin_at(Duration zero);
 };
 
 /// The timelines of one plan: of the predicted side one step, which stands for every step, or none;

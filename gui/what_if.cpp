@@ -335,14 +335,14 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     return costs;
 }
 
-sim::SettledStep WhatIfSource::step(const WhatIf& settings, Timeline recycled) const {
+sim::SettledStep WhatIfSource::step(const WhatIf& settings) const {
     PIPETWIN_EXPECT(why_not_.empty(), "a source without what-ifs has no plans");
     Plan plan = plain_ ? make_plan(costs(settings), RowsFrom::Generator)
                        : make_plan(scenario(settings),
                                    run_->planned->model,
                                    run_->planned->profile,
                                    RowsFrom::Generator);
-    return sim::simulate_settled(with_scale(std::move(plan), settings), std::move(recycled));
+    return sim::simulate_settled(with_scale(std::move(plan), settings));
 }
 
 std::shared_ptr<const PlannedRun> WhatIfSource::planned(const WhatIf& settings,
@@ -382,16 +382,6 @@ std::vector<LayerTime> WhatIfSource::layer_times(const WhatIf& settings) const {
     return times;
 }
 
-Timeline WhatIfSource::take_spare() const {
-    const std::scoped_lock lock(spare_mutex_);
-    return std::exchange(spare_, {});
-}
-
-void WhatIfSource::leave_spare(Timeline timeline) const {
-    const std::scoped_lock lock(spare_mutex_);
-    std::swap(spare_, timeline);
-}
-
 std::string over_limit(const Plan& plan, const std::vector<Bytes>& peaks) {
     for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
         const std::optional<Bytes> limit = plan.memory_limit(static_cast<int>(rank));
@@ -412,7 +402,7 @@ std::string sentence_of(const std::exception& error) {
 
 namespace {
 
-std::vector<MemoryRow> memory_rows(const Plan& plan, const Timeline& timeline) {
+std::vector<MemoryRow> memory_rows(const Plan& plan, const StepRows& step) {
     std::vector<MemoryRow> rows;
     if (!plan->partition) {
         return rows;  // plain numbers know no bytes
@@ -423,6 +413,7 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const Timeline& timeline) {
         }
         return rows;
     }
+    const Timeline timeline = step.timeline();
     const std::vector<MemoryCurve> curves = footprint(plan, timeline);
     for (std::size_t rank = 0; rank < curves.size(); ++rank) {
         rows.emplace_back(curves[rank], static_cast<int>(timeline.ranks[rank].size()));
@@ -474,10 +465,9 @@ WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings) {
         return {.outcome = {.step = nullptr, .reason = source.why_not()}, .rows = {}, .memory = {}};
     }
     try {
-        auto [plan, timeline] = source.step(settings, source.take_spare());
-        std::vector<MemoryRow> memory = memory_rows(plan, timeline);
-        StepRows rows = StepRows::taking_messages(timeline);
-        source.leave_spare(std::move(timeline));
+        auto [plan, times] = source.step(settings);
+        StepRows rows(plan->schedule.ranks, std::move(times));
+        std::vector<MemoryRow> memory = memory_rows(plan, rows);
         std::vector<Bytes> peaks = peaks_of(plan, memory);
         std::string over = over_limit(plan, peaks);
         auto step = std::make_shared<const WhatIfStep>(

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -99,13 +98,7 @@ class WhatIfSource {
     WhatIfRanges ranges(const WhatIf& settings) const;
 
     /// Settled and validated; of unchanged settings the run's own. Throws what `make_plan` throws.
-    /// `recycled` as of `simulate`.
-    sim::SettledStep step(const WhatIf& settings, Timeline recycled = {}) const;
-
-    /// The memory of an older timeline, or nothing, for a simulation; and a timeline whose memory
-    /// is no longer needed. Of two at a time one is lost.
-    Timeline take_spare() const;
-    void leave_spare(Timeline timeline) const;
+    sim::SettledStep step(const WhatIf& settings) const;
 
     /// What the plan of `settings` was made from; null for a trace alone.
     std::shared_ptr<const PlannedRun> planned(const WhatIf& settings, const Plan& plan) const;
@@ -126,8 +119,6 @@ class WhatIfSource {
     std::optional<LinkCost> link_;
     std::string why_not_;
     std::string note_;
-    mutable std::mutex spare_mutex_;
-    mutable Timeline spare_;
 };
 
 /// Those of the run's scenario; its partition is written down in layers, or balanced.

@@ -13,9 +13,38 @@ namespace pipetwin::sim {
 
 namespace {
 
+/// A row per edge that carries messages, empty and with room for them.
+void prepare_links(const Schedule& schedule, std::vector<std::vector<Span>>& links) {
+    links.resize(edge_count(schedule));
+    for (std::size_t edge = 0; edge < links.size(); ++edge) {
+        links[edge].clear();
+        if (exchanges(schedule, static_cast<int>(edge / 2))) {
+            links[edge].reserve(static_cast<std::size_t>(schedule.micro_batches));
+        }
+    }
+}
+
+void add_message(std::vector<std::vector<Span>>& links,
+                 const MessageEnd& end,
+                 Duration begin,
+                 Duration through) {
+    std::vector<Span>& row = links[static_cast<std::size_t>(end.edge)];
+    row.push_back({end.action, begin, begin, through});
+    write_soon(&row.back());
+}
+
+/// No rows at all where no link carries anything.
+void leave_out_empty(std::vector<std::vector<Span>>& links) {
+    if (std::ranges::all_of(links, [](const auto& row) { return row.empty(); })) {
+        links.clear();
+    }
+}
+
 /// Keeps what it is told as a timeline.
 class Spans {
   public:
+    using Row = Span*;
+
     Spans(const Schedule& schedule, Timeline recycled) : timeline_(std::move(recycled)) {
         timeline_.origin = Origin::Predicted;
         timeline_.ranks.resize(schedule.ranks.size());
@@ -23,13 +52,7 @@ class Spans {
             timeline_.ranks[rank].resize(schedule.ranks[rank].size());  // each is written later
         }
         timeline_.host_copies.clear();
-        timeline_.links.resize(edge_count(schedule));
-        for (std::size_t edge = 0; edge < timeline_.links.size(); ++edge) {
-            timeline_.links[edge].clear();
-            if (exchanges(schedule, static_cast<int>(edge / 2))) {
-                timeline_.links[edge].reserve(static_cast<std::size_t>(schedule.micro_batches));
-            }
-        }
+        prepare_links(schedule, timeline_.links);
     }
 
     Span* of_rank(int rank) { return timeline_.ranks[static_cast<std::size_t>(rank)].data(); }
@@ -45,9 +68,7 @@ class Spans {
     }
 
     void on_link(const MessageEnd& end, Duration begin, Duration through) {
-        std::vector<Span>& row = timeline_.links[static_cast<std::size_t>(end.edge)];
-        row.push_back({end.action, begin, begin, through});
-        write_soon(&row.back());
+        add_message(timeline_.links, end, begin, through);
     }
 
     void host_copies(HostCopies& copies) { timeline_.host_copies = copies.take_rows(); }
@@ -56,9 +77,7 @@ class Spans {
     static void take(const MessageEnd&, Duration) {}
 
     Timeline timeline() {
-        if (std::ranges::all_of(timeline_.links, [](const auto& row) { return row.empty(); })) {
-            timeline_.links.clear();
-        }
+        leave_out_empty(timeline_.links);
         return std::move(timeline_);
     }
 
@@ -66,12 +85,37 @@ class Spans {
     Timeline timeline_;
 };
 
-/// The same, and how many messages wait on each edge.
-class SpansAndRoom : public Spans {
+/// Keeps times without actions, and how many messages wait on each edge.
+class TimesAndRoom {
   public:
-    SpansAndRoom(const Schedule& schedule, Timeline recycled)
-        : Spans(schedule, std::move(recycled)),
-          occupancy_(edge_count(schedule), schedule.micro_batches) {}
+    using Row = SpanTimes*;
+
+    explicit TimesAndRoom(const Schedule& schedule)
+        : occupancy_(edge_count(schedule), schedule.micro_batches) {
+        times_.ranks.reserve(schedule.ranks.size());
+        for (const std::vector<Action>& row : schedule.ranks) {
+            times_.ranks.emplace_back(row.size());  // each is written later
+        }
+        prepare_links(schedule, times_.links);
+    }
+
+    SpanTimes* of_rank(int rank) { return &times_.ranks[static_cast<std::size_t>(rank)]; }
+
+    static void on_rank(SpanTimes* row,
+                        std::size_t cell,
+                        const Action&,
+                        Duration begin,
+                        Duration ready,
+                        Duration end) {
+        row->set(cell, begin, ready, end);
+        row->write_soon(cell);
+    }
+
+    void on_link(const MessageEnd& end, Duration begin, Duration through) {
+        add_message(times_.links, end, begin, through);
+    }
+
+    void host_copies(HostCopies& copies) { times_.host_copies = copies.take_rows(); }
 
     void hand_over(const MessageEnd& end, Duration time) {
         occupancy_.hand_over(end.edge, end.number, time);
@@ -79,14 +123,21 @@ class SpansAndRoom : public Spans {
     void take(const MessageEnd& end, Duration time) { occupancy_.take(end.edge, end.number, time); }
     Occupancy::Room room() const { return occupancy_.room(); }
 
+    StepTimes times() {
+        leave_out_empty(times_.links);
+        return std::move(times_);
+    }
+
   private:
+    StepTimes times_;
     Occupancy occupancy_;
 };
 
 /// Keeps nothing.
 struct NoSpans {
-    static Span* of_rank(int) { return nullptr; }
-    static void on_rank(Span*, std::size_t, const Action&, Duration, Duration, Duration) {}
+    using Row = std::nullptr_t;
+    static Row of_rank(int) { return nullptr; }
+    static void on_rank(Row, std::size_t, const Action&, Duration, Duration, Duration) {}
     static void on_link(const MessageEnd&, Duration, Duration) {}
     static void host_copies(const HostCopies&) {}
     static void hand_over(const MessageEnd&, Duration) {}
@@ -102,7 +153,7 @@ class Times {
     struct State {
         int rank = 0;
         Duration free{};  ///< it is done with the action before
-        Span* spans = nullptr;
+        typename Keeper::Row row{};
     };
 
     Times(const Plan& plan, const Conditions& conditions, Keeper& keeper)
@@ -142,7 +193,7 @@ class Times {
         if constexpr (offloads) {
             host_copies_.ends(state.rank, cell, state.free);
         }
-        keeper_.on_rank(state.spans, cell, action, begin, ready, state.free);
+        keeper_.on_rank(state.row, cell, action, begin, ready, state.free);
     }
 
     void send(State& state, const MessageEnd& end) {
@@ -154,7 +205,7 @@ class Times {
         edge.link_free = leaves + costs_.message(end.edge, end.action.micro_batch);
         edge.arrivals.push(edge.link_free + costs_.latency(end.edge));
         state.free = blocking_ ? edge.link_free : ready;
-        keeper_.on_rank(state.spans, end.cell, end.action, begin, ready, state.free);
+        keeper_.on_rank(state.row, end.cell, end.action, begin, ready, state.free);
         keeper_.on_link(end, leaves, edge.link_free);
         keeper_.hand_over(end, ready);
     }
@@ -172,7 +223,7 @@ class Times {
         if (capacity_ > 0) {
             edge.room.push(state.free);
         }
-        keeper_.on_rank(state.spans, end.cell, end.action, begin, state.free, state.free);
+        keeper_.on_rank(state.row, end.cell, end.action, begin, state.free, state.free);
         keeper_.take(end, state.free);
     }
 
@@ -259,13 +310,12 @@ Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline
     return spans.timeline();
 }
 
-Unblocked in_fixed_order_unblocked(const Plan& plan, Timeline recycled) {
+Unblocked in_fixed_order_unblocked(const Plan& plan) {
     Conditions conditions = planned_conditions(plan);
     conditions.channel_capacity.reset();
-    SpansAndRoom spans(plan->schedule, std::move(recycled));
-    walk(plan, conditions, spans);
-    const Occupancy::Room room = spans.room();
-    return {.timeline = spans.timeline(), .room = room};
+    TimesAndRoom times(plan->schedule);
+    walk(plan, conditions, times);
+    return {.times = times.times(), .room = times.room()};
 }
 
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions) {

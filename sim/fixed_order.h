@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/plan.h"
+#include "core/span_times.h"
 #include "core/timeline.h"
 #include "sim/conditions.h"
 #include "sim/occupancy.h"
@@ -16,10 +17,10 @@ Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline
 
 /// What a plan comes to where no send waits for room.
 struct Unblocked {
-    Timeline timeline;
+    StepTimes times;
     Occupancy::Room room;
 };
-Unblocked in_fixed_order_unblocked(const Plan& plan, Timeline recycled = {});
+Unblocked in_fixed_order_unblocked(const Plan& plan);
 
 /// The step time of that timeline, without the timeline.
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);

@@ -102,6 +102,7 @@ class RowWalk {
         State state = visitor_.enter(rank);
         for (; cell < end; ++cell) {
             const Action& action = actions[cell];
+            __builtin_prefetch(actions + cell + ahead);
             if (is_compute(action.op)) {
                 visitor_.act(state, cell, action);
             } else if (!passes(rank, state, cell, action)) {
@@ -205,6 +206,10 @@ class RowWalk {
     static constexpr int nobody = -1;
     static constexpr int unlimited = 1 << 30;
     static constexpr std::size_t stretch = 256;  ///< cells
+
+    /// Rows are read in turns, so many of them that the processor does not see that each goes on:
+    /// it is told what the next visit reads, which may be beyond the row, where nothing is fetched.
+    static constexpr std::size_t ahead = 12;
 
     const Schedule& schedule_;
     int capacity_;

@@ -33,21 +33,21 @@ Occupancy::Room room_of(const Timeline& timeline, int micro_batches) {
     return occupancy.room();
 }
 
-Unblocked unblocked(const Plan& plan, Timeline recycled) {
+Unblocked unblocked(const Plan& plan) {
     if (!plan->contention.any()) {
-        return in_fixed_order_unblocked(plan, std::move(recycled));
+        return in_fixed_order_unblocked(plan);
     }
     Conditions conditions = planned_conditions(plan);
     conditions.channel_capacity.reset();
-    Timeline timeline = replay(plan, conditions, std::move(recycled));
+    Timeline timeline = replay(plan, conditions);
     Occupancy::Room room = room_of(timeline, plan.micro_batches());
     // Where ranks share what they compute with, times do not follow from what is waited for alone.
     room.most_without_ties = std::numeric_limits<int>::max();
-    return {.timeline = std::move(timeline), .room = room};
+    return {.times = step_times(std::move(timeline)), .room = room};
 }
 
 int capacity_of(const Plan& plan, const Unblocked& run) {
-    if (std::ranges::all_of(run.timeline.links, [](const auto& row) { return row.empty(); })) {
+    if (std::ranges::all_of(run.times.links, [](const auto& row) { return row.empty(); })) {
         return 0;
     }
     const int seen = std::max(1, run.room.most_waiting);
@@ -65,7 +65,7 @@ int capacity_of(const Plan& plan, const Unblocked& run) {
 }  // namespace
 
 int settled_capacity(const Plan& plan) {
-    return capacity_of(plan, unblocked(plan, {}));
+    return capacity_of(plan, unblocked(plan));
 }
 
 Plan with_settled_capacity(Plan plan) {
@@ -76,19 +76,18 @@ Plan with_settled_capacity(Plan plan) {
     return std::move(plan).with_proven_capacity(capacity);
 }
 
-SettledStep simulate_settled(Plan plan, Timeline recycled) {
+SettledStep simulate_settled(Plan plan) {
     if (plan->channel_capacity) {
-        Timeline timeline = simulate(plan, std::move(recycled));
-        return {.plan = std::move(plan), .timeline = std::move(timeline)};
+        StepTimes times = step_times(simulate(plan));
+        return {.plan = std::move(plan), .times = std::move(times)};
     }
-    Unblocked run = unblocked(plan, std::move(recycled));
+    Unblocked run = unblocked(plan);
     const int capacity = capacity_of(plan, run);
     plan = std::move(plan).with_proven_capacity(capacity);
     // In a fixed order times follow from what each action waits for. Of all messages the one that
     // makes room is taken when its room is asked for, so waiting for it changes nothing.
-    Timeline timeline =
-        plan->contention.any() ? simulate(plan, std::move(run.timeline)) : std::move(run.timeline);
-    return {.plan = std::move(plan), .timeline = std::move(timeline)};
+    StepTimes times = plan->contention.any() ? step_times(simulate(plan)) : std::move(run.times);
+    return {.plan = std::move(plan), .times = std::move(times)};
 }
 
 }  // namespace pipetwin::sim

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/plan.h"
+#include "core/span_times.h"
 #include "core/timeline.h"
 #include "sim/conditions.h"
 
@@ -39,11 +40,11 @@ Plan with_settled_capacity(Plan plan);
 /// A plan with its capacity, and its simulation.
 struct SettledStep {
     Plan plan;
-    Timeline timeline;
+    StepTimes times;
 };
 
 /// `with_settled_capacity` and `simulate` of its plan; where nothing is shared in one run, as no
 /// send waits in either.
-SettledStep simulate_settled(Plan plan, Timeline recycled = {});
+SettledStep simulate_settled(Plan plan);
 
 }  // namespace pipetwin::sim

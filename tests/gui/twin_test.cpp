@@ -192,12 +192,18 @@ TEST(StepRows, AreMovedToZeroWhetherTheTimelineIsTakenOrNot) {
     EXPECT_EQ(kept.pipeline, pipeline_time(timeline));
     EXPECT_EQ(kept.length, Us(160));
     EXPECT_EQ(kept.pipeline, Us(100));
-    const std::vector<std::vector<Span>> ranks = timeline.ranks;
-    const StepRows taken = StepRows::taking_messages(timeline);
-    EXPECT_EQ(taken.timeline(), kept.timeline());
-    EXPECT_EQ(timeline.ranks, ranks) << "they are left";
-    EXPECT_TRUE(timeline.links.empty() && timeline.host_copies.empty());
+    std::vector<std::vector<Action>> rows;
+    for (const auto& row : timeline.ranks) {
+        std::vector<Action>& actions = rows.emplace_back();
+        std::ranges::transform(row, std::back_inserter(actions), &Span::action);
+    }
+    timeline.origin = Origin::Predicted;  // as times without actions are
+    const StepRows of_times(rows, step_times(timeline));
+    EXPECT_EQ(of_times.timeline(), aligned(timeline));
+    EXPECT_EQ(of_times.length, kept.length);
+    EXPECT_EQ(of_times.pipeline, kept.pipeline);
     EXPECT_EQ(StepRows(Timeline{}).timeline(), Timeline{});
+    EXPECT_EQ(StepRows({}, StepTimes{}).timeline(), Timeline{});
 }
 
 }  // namespace

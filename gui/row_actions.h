@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/timeline.h"
+
+namespace pipetwin::gui {
+
+/// The actions of one row, at 5 bytes each. Steps of one plan share them.
+class RowActions {
+  public:
+    RowActions() = default;
+
+    /// At most 65536 stages and micro-batches.
+    explicit RowActions(std::span<const Action> row);
+    explicit RowActions(std::span<const Span> row);
+
+    int size() const { return static_cast<int>(ops_.size()); }
+    Op op(int cell) const { return static_cast<Op>(ops_[at(cell)] & ~unsigned{with_next_bit}); }
+    Action operator[](int cell) const {
+        const std::uint32_t place = places_[at(cell)];
+        return {.op = op(cell),
+                .stage = stages_[place >> static_cast<unsigned>(micro_batch_bits)],
+                .micro_batch = static_cast<int>(place & micro_batch_mask),
+                .with_next = (ops_[at(cell)] & with_next_bit) != 0};
+    }
+
+    bool operator==(const RowActions&) const = default;
+
+    std::size_t bytes() const;
+
+  private:
+    static constexpr std::uint8_t with_next_bit = 0x80;
+    static constexpr int micro_batch_bits = 16;
+    static constexpr std::uint32_t micro_batch_mask = 0xffff;
+
+    static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
+    template <class Item, class ActionOf>
+    void fill(std::span<const Item> row, const ActionOf& action_of);
+    std::uint32_t number_of(int stage);
+
+    std::vector<std::uint8_t> ops_;      ///< with `with_next` in the highest bit
+    std::vector<std::uint32_t> places_;  ///< number of the stage in `stages_`, and micro-batch
+    std::vector<int> stages_;            ///< in the order in which they come
+};
+
+}  // namespace pipetwin::gui
