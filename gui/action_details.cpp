@@ -236,13 +236,16 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
 }
 
 std::string plan_line(const RunData& run) {
-    return fmt::format("{}{}, {} {}, {} {}",
+    const std::string replica =
+        run.replicas > 1 ? fmt::format(", replica {} of {}", run.replica, run.replicas) : "";
+    return fmt::format("{}{}, {} {}, {} {}{}",
                        run.is_what_if ? "What if: " : "",
                        run.schedule_name.empty() ? "unnamed schedule" : run.schedule_name,
                        run.twin.rank_count(),
                        run.twin.rank_count() == 1 ? "rank" : "ranks",
                        run.micro_batches,
-                       run.micro_batches == 1 ? "micro-batch" : "micro-batches");
+                       run.micro_batches == 1 ? "micro-batch" : "micro-batches",
+                       replica);
 }
 
 std::string percent_text(double percent) {

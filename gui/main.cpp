@@ -31,7 +31,7 @@ void leave_out_complaints(QtMsgType /*type*/,
 
 /// Everything at once and on this thread: nobody waits in front of the window.
 int write_screenshot(MainWindow& window, const Options& options) {
-    RunData run = options.runs.empty() ? RunData{} : load_runs(options.runs);
+    RunData run = options.runs.empty() ? RunData{} : load_runs(options.runs, options.replica);
     for (const std::string& problem : run.problems) {
         std::cerr << problem << '\n';
     }
@@ -64,7 +64,7 @@ int run_program(int argc, char** argv, const Options& options) {
         return write_screenshot(window, options);
     }
     if (!options.runs.empty()) {
-        window.open_all(options.runs);
+        window.open_all(options.runs, options.replica);
     }
     window.show();
     return QApplication::exec();

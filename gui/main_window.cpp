@@ -147,7 +147,12 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);
     connect(training_, &RunPanel::watching_changed, this, &MainWindow::show_watching);
     connect(&reading_, &QFutureWatcher<RunData>::finished, this, [this] {
-        show_run(reading_.future().takeResult());
+        RunData read = reading_.future().takeResult();
+        if (view_stays_ && !read.empty()) {
+            exchange_run(std::move(read));
+        } else {
+            show_run(std::move(read));
+        }
         emit opened();
     });
     const std::optional<Theme> remembered =
@@ -230,18 +235,31 @@ void MainWindow::open(const fs::path& path) {
     open_all({path});
 }
 
-void MainWindow::open_all(std::vector<fs::path> paths) {
+void MainWindow::open_all(std::vector<fs::path> paths, int replica) {
     step_->setText(tr("Reading %1 ...").arg(to_text(paths.back())));
     paths_ = std::move(paths);
-    reading_.setFuture(QtConcurrent::run([paths = paths_] { return load_runs(paths); }));
+    view_stays_ = false;
+    reading_.setFuture(
+        QtConcurrent::run([paths = paths_, replica] { return load_runs(paths, replica); }));
 }
 
-void MainWindow::show_run(RunData run) {
+void MainWindow::show_replica(int replica) {
+    if (!paths_.empty()) {
+        open_all(paths_, replica);
+        view_stays_ = true;
+    }
+}
+
+void MainWindow::tell_problems(const RunData& run) {
     QStringList problems;
     for (const std::string& problem : run.problems) {
         problems += QString::fromStdString(problem);
     }
     show_banner(problems.join('\n'));
+}
+
+void MainWindow::show_run(RunData run) {
+    tell_problems(run);
     if (!run.empty()) {
         remember(run.path);
         run_ = std::make_shared<const RunData>(std::move(run));
@@ -253,14 +271,31 @@ void MainWindow::show_run(RunData run) {
         minimap_->show();
         below_->show();
         search_->hide();
-        const QString name = name_of(run_->path);
-        title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
-        title_->setToolTip(to_text(run_->path));
-        plan_->setText(QString::fromStdString(plan_line(*run_)));
-        setWindowTitle(tr("%1 - pipetwin").arg(name_of(run_->path)));
+        name_run();
     }
     show_step();
     show_range();
+}
+
+/// Another replica of the run takes its place; what is seen of it stays.
+void MainWindow::exchange_run(RunData run) {
+    tell_problems(run);
+    run_ = std::make_shared<const RunData>(std::move(run));
+    timeline_->update_run(run_);
+    take_run(run_);
+    what_if_->show_run(run_);
+    name_run();
+    show_step();
+    show_range();
+}
+
+void MainWindow::name_run() {
+    const QString name = name_of(run_->path);
+    title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
+    title_->setToolTip(to_text(run_->path));
+    plan_->setText(QString::fromStdString(plan_line(*run_)));
+    setWindowTitle(tr("%1 - pipetwin").arg(name_of(run_->path)));
+    fill_replica_menu();
 }
 
 /// Tells every panel but the timeline.

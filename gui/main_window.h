@@ -50,8 +50,12 @@ class MainWindow : public QMainWindow {
     /// of it. The last call wins.
     void open(const std::filesystem::path& path);
 
-    /// The same of several, laid over each other.
-    void open_all(std::vector<std::filesystem::path> paths);
+    /// The same of several, laid over each other; `replica` as of `load_runs`.
+    void open_all(std::vector<std::filesystem::path> paths, int replica = 0);
+
+    /// Reads what is shown again, for the rows of another replica; what is seen and selected stays.
+    /// `opened` follows.
+    void show_replica(int replica);
 
     /// Shows what was read. A run that holds no timeline leaves the one before it in place, below
     /// the banner.
@@ -105,11 +109,13 @@ class MainWindow : public QMainWindow {
     void build_zoom_entries(QMenu* menu);
     void build_mode_menu(QMenu* view_menu);
     void build_alignment_menu(QMenu* view_menu);
+    void build_replica_menu(QMenu* view_menu);
     void build_theme_menu(QMenu* view_menu);
     void build_marks(QMenu* menu);
     void build_go_menu();
     void build_help_menu();
     void fill_recent_menu();
+    void fill_replica_menu();
     void show_keys();
     void show_words();
     void rebind_keys();
@@ -129,7 +135,10 @@ class MainWindow : public QMainWindow {
     void choose_export();
     void remember(const std::filesystem::path& path);
     void show_banner(const QString& text);
+    void tell_problems(const RunData& run);
     void take_run(std::shared_ptr<const RunData> run);
+    void exchange_run(RunData run);
+    void name_run();
     void draw_what_if(const std::shared_ptr<const RunData>& run);
     void show_heat_map();
     void show_watching();
@@ -147,6 +156,7 @@ class MainWindow : public QMainWindow {
     std::shared_ptr<const RunData> run_;
     std::vector<std::filesystem::path> paths_;  ///< what it was read from
     QFutureWatcher<RunData> reading_;
+    bool view_stays_ = false;  ///< what is being read is another replica of what is shown
 
     Selection* selection_;
     TimelineView* timeline_;
@@ -177,6 +187,8 @@ class MainWindow : public QMainWindow {
     std::vector<SpanRef> critical_;  ///< of both sides of the step that is spoken of
     bool marks_critical_ = false;
     QMenu* recent_ = nullptr;
+    QMenu* replicas_ = nullptr;
+    QAction* next_replica_ = nullptr;
 };
 
 }  // namespace pipetwin::gui

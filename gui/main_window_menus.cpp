@@ -113,7 +113,7 @@ void MainWindow::build_file_menu() {
     fill_recent_menu();
     add_action(menu, "reload", tr("Re&load"), {Qt::Key_F5}, [this] {
         if (!paths_.empty()) {
-            open_all(paths_);
+            open_all(paths_, run_->replica);
         }
     });
     add_action(
@@ -165,6 +165,7 @@ void MainWindow::build_view_menu() {
     menu->addSeparator();
     build_mode_menu(menu);
     build_alignment_menu(menu);
+    build_replica_menu(menu);
     add_switch(menu, "memory", tr("&Memory"), {Qt::Key_Y}, true, [this](bool on) {
         timeline_->set_memory(on);
     });
@@ -287,6 +288,27 @@ void MainWindow::build_alignment_menu(QMenu* view_menu) {
         action->setChecked(entry.alignment == timeline_->alignment());
         group->addAction(action);
     }
+}
+
+void MainWindow::build_replica_menu(QMenu* view_menu) {
+    replicas_ = view_menu->addMenu(tr("Rep&lica"));
+    next_replica_ = add_action(view_menu, "next_replica", tr("Ne&xt replica"), {Qt::Key_X}, [this] {
+        show_replica((run_->replica + 1) % run_->replicas);
+    });
+    fill_replica_menu();
+}
+
+/// Of a run with one there is nothing to choose.
+void MainWindow::fill_replica_menu() {
+    replicas_->clear();
+    for (int replica = 0; replica < run_->replicas; ++replica) {
+        QAction* const action = replicas_->addAction(tr("Replica %1").arg(replica));
+        action->setCheckable(true);
+        action->setChecked(replica == run_->replica);
+        connect(action, &QAction::triggered, this, [this, replica] { show_replica(replica); });
+    }
+    replicas_->menuAction()->setEnabled(run_->replicas > 1);
+    next_replica_->setEnabled(run_->replicas > 1);
 }
 
 void MainWindow::build_go_menu() {

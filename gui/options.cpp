@@ -58,6 +58,7 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     std::string size = "1280x800";
     std::string theme;
     std::string parsed_view;
+    int parsed_replica = 0;
     app.add_option(
            "run",
            runs,
@@ -73,6 +74,11 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.add_option("--view", parsed_view, "what --screenshot shows: the timeline with this panel")
         ->option_text("NAME")
         ->check(CLI::IsMember(view_names()));
+    app.add_option("--replica",
+                   parsed_replica,
+                   "which pipeline's rows are shown of a run with several replicas")
+        ->option_text("N=0")
+        ->check(CLI::NonNegativeNumber);
     app.set_version_flag("--version", "pipetwin-gui " PIPETWIN_VERSION);
 
     ParsedOptions parsed;
@@ -93,6 +99,7 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
         parsed.options.theme = theme_called(QString::fromStdString(theme));
     }
     parsed.options.view = parsed_view;
+    parsed.options.replica = parsed_replica;
     std::tie(parsed.options.width, parsed.options.height) = *parse_size(size);
     return parsed;
 }

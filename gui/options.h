@@ -16,6 +16,7 @@ struct Options {
     int width = 1280;
     int height = 800;
     std::optional<Theme> theme;
+    int replica = 0;   ///< of a run with several: the one that is shown
     std::string view;  ///< of the screenshot: a name of `view_names`; "" for the timeline
 };
 

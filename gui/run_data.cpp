@@ -288,17 +288,41 @@ void merge_ranks(Sides& sides, std::vector<std::string>& problems) {
     }
 }
 
+/// From here on the trace is that of one replica.
+void choose_replica(RunData& run, Trace& trace, int replica) {
+    std::vector<Timeline>& steps = trace.timelines.steps;
+    run.replicas = 1 + static_cast<int>(steps.front().replicas.size());
+    if (replica < 0 || replica >= run.replicas) {
+        run.problems.push_back(fmt::format(
+            "there is no replica {}: the run has {}, numbered from 0", replica, run.replicas));
+        replica = 0;
+    }
+    run.replica = replica;
+    for (Timeline& step : steps) {
+        if (replica > 0) {
+            step.ranks = std::move(step.replicas.at(static_cast<std::size_t>(replica) - 1));
+        }
+        step.replicas.clear();
+    }
+    if (replica > 0) {  // what else the trace says is said of replica 0
+        trace.memory.clear();
+        trace.timelines.peak_bytes.clear();
+        trace.timelines.breakdown.reset();
+        trace.timelines.replayed_step.reset();
+    }
+}
+
 }  // namespace
 
 const std::optional<SideData>& RunData::side(Side wanted) const {
     return wanted == Side::Predicted ? predicted : measured;
 }
 
-RunData load_run(const fs::path& path) {
-    return load_runs({path});
+RunData load_run(const fs::path& path, int replica) {
+    return load_runs({path}, replica);
 }
 
-RunData load_runs(const std::vector<fs::path>& paths) {
+RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     RunData run;
     run.path = paths.empty() ? fs::path() : paths.front();
     Sides sides;
@@ -313,6 +337,9 @@ RunData load_runs(const std::vector<fs::path>& paths) {
         }
     }
     merge_ranks(sides, run.problems);
+    if (sides.measured) {
+        choose_replica(run, *sides.measured, replica);
+    }
     const auto& [predicted, measured, ranks] = sides;
     const bool has_predicted = predicted && take_side(run, *predicted, Side::Predicted);
     const bool has_measured = measured && take_side(run, *measured, Side::Measured);

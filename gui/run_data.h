@@ -47,6 +47,8 @@ struct RunData {
     std::string schedule_name;
     bool is_what_if = false;  ///< nobody ran it
     int micro_batches = 0;
+    int replicas = 1;  ///< pipelines of the measured run, each with rows of its own
+    int replica = 0;   ///< the one of them that is shown and spoken of
     Twin twin;
     std::optional<SideData> predicted;  ///< there exactly if the twin's side is
     std::optional<SideData> measured;
@@ -68,12 +70,15 @@ struct RunData {
 /// 1 ms, B 2 ms). What can be read is there - of a trace that is damaged, cut short or still being
 /// written the steps before that byte - and what cannot stands in `problems`; never throws for what
 /// lies in the files. Takes as long as the files are large: call it on a worker.
-RunData load_run(const std::filesystem::path& path);
+///
+/// Of a measured run of several replicas the rows are those of `replica`; of one that is not there,
+/// those of replica 0, and a problem says so.
+RunData load_run(const std::filesystem::path& path, int replica = 0);
 
 /// The same of several, laid over each other: what is predicted becomes the predicted side, what is
 /// measured the measured one, and a later one takes the place of an earlier one. Traces of
 /// PyTorch's profiler are merged by rank and brought into the rows of the prediction.
-RunData load_runs(const std::vector<std::filesystem::path>& paths);
+RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica = 0);
 
 /// "measured" or "emulated", "predicted": what the side is called, "" where it is missing.
 std::string side_name(const RunData& run, Side side);

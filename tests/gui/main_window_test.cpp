@@ -19,6 +19,7 @@
 #include <QTextBrowser>
 #include <gtest/gtest.h>
 
+#include "core/formats/chrome_trace.h"
 #include "gui/finder.h"
 #include "gui/options.h"
 #include "gui/selection.h"
@@ -210,6 +211,50 @@ TEST_F(MainWindowTest, AcceptsADroppedFolder) {
     QApplication::sendEvent(&window_, &drop);
     ASSERT_TRUE(opened.wait());
     EXPECT_TRUE(visible_text(window_).contains("neither predicted.trace.json"));
+}
+
+/// Of two ranks and two replicas; actions of the second take twice as long.
+Trace trace_of_replicas() {
+    Trace trace;
+    Timeline step = canned_timeline(Origin::Measured, {});
+    trace.schedule.rank_of_stage = {0, 1};
+    trace.schedule.micro_batches = 3;
+    std::vector<std::vector<Span>> other = step.ranks;
+    for (std::vector<Span>& row : other) {
+        std::vector<Action>& actions = trace.schedule.ranks.emplace_back();
+        for (Span& span : row) {
+            actions.push_back(span.action);
+            span = {span.action, 2 * span.begin, 2 * span.ready, 2 * span.end};
+        }
+    }
+    step.replicas = {other};
+    trace.timelines.steps = {step};
+    return trace;
+}
+
+TEST_F(MainWindowTest, XShowsTheNextReplicaAndLeavesTheView) {
+    open_and_wait(file_with("x.json", print_chrome_trace(trace_of_replicas()).c_str()));
+    const Duration first = window_.run().measured->step;
+    EXPECT_TRUE(visible_text(window_).contains("replica 0 of 2"));
+    key(Qt::Key_Right);
+    key(Qt::Key_W);
+    const std::string action = selected();
+    const ViewTransform seen = window_.timeline().transform();
+    for (const int replica : {1, 0}) {
+        QSignalSpy opened(&window_, &MainWindow::opened);
+        key(Qt::Key_X);
+        ASSERT_TRUE(opened.wait());
+        EXPECT_EQ(window_.run().replica, replica);
+        EXPECT_EQ(window_.run().measured->step, (1 + replica) * first);
+        EXPECT_TRUE(visible_text(window_).contains(QString("replica %1 of 2").arg(replica)));
+        EXPECT_EQ(selected(), action);
+        EXPECT_EQ(window_.timeline().transform(), seen);
+    }
+    QSignalSpy opened(&window_, &MainWindow::opened);
+    key(Qt::Key_X);
+    ASSERT_TRUE(opened.wait());
+    open_and_wait(file_with("y.json", print_chrome_trace(trace_of_replicas()).c_str()));
+    EXPECT_EQ(window_.run().replica, 0) << "another file begins with its first";
 }
 
 TEST_F(MainWindowTest, BMYAndKChangeWhatIsShown) {

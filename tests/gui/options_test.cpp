@@ -17,14 +17,23 @@ TEST(Options, NothingIsAWindowWithoutARun) {
 }
 
 TEST(Options, AreAllRead) {
-    const ParsedOptions parsed = parse_options(
-        {"runs/1", "b.json", "--screenshot", "a.png", "--size", "1920x1080", "--theme", "dark"});
+    const ParsedOptions parsed = parse_options({"runs/1",
+                                                "b.json",
+                                                "--screenshot",
+                                                "a.png",
+                                                "--size",
+                                                "1920x1080",
+                                                "--theme",
+                                                "dark",
+                                                "--replica",
+                                                "1"});
     ASSERT_FALSE(parsed.end);
     EXPECT_THAT(parsed.options.runs, ElementsAre("runs/1", "b.json"));
     EXPECT_EQ(parsed.options.screenshot, "a.png");
     EXPECT_EQ(parsed.options.width, 1920);
     EXPECT_EQ(parsed.options.height, 1080);
     EXPECT_EQ(parsed.options.theme, Theme::Dark);
+    EXPECT_EQ(parsed.options.replica, 1);
 }
 
 TEST(Options, HelpEndsWellAndNamesEveryOption) {
@@ -32,7 +41,7 @@ TEST(Options, HelpEndsWellAndNamesEveryOption) {
     ASSERT_TRUE(parsed.end);
     EXPECT_EQ(parsed.end->exit_code, 0);
     for (const char* const option :
-         {"RUN or FILE", "--screenshot", "--size", "--theme", "--view"}) {
+         {"RUN or FILE", "--screenshot", "--size", "--theme", "--view", "--replica"}) {
         EXPECT_THAT(parsed.end->text, HasSubstr(option));
     }
 }
@@ -55,6 +64,7 @@ TEST(Options, WrongOnesAreUsageErrors) {
     for (const auto& arguments : std::vector<std::vector<std::string>>{{"--theme", "pink"},
                                                                        {"--view", "nothing"},
                                                                        {"--nonsense"},
+                                                                       {"--replica", "-1"},
 
                                                                        {"--screenshot"}}) {
         const ParsedOptions parsed = parse_options(arguments);

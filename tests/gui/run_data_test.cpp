@@ -204,6 +204,30 @@ TEST_F(RunFolder, ATraceWhoseTimesCannotBeSaysWhichAndIsNotDrawn) {
     EXPECT_THAT(run.problems, ElementsAre(HasSubstr("step 0, rank 1, ")));
 }
 
+TEST_F(RunFolder, HasTheRowsOfTheReplicaThatIsAskedFor) {
+    write_both();
+    const Timeline step = sim::simulate(plan());
+    Timeline measured = slower(step, 10, {});
+    measured.replicas = {slower(step, 30, std::chrono::milliseconds(1)).ranks,
+                         slower(step, 50, {}).ranks};
+    write("measured.trace.json", print_chrome_trace(trace(Origin::Measured, {measured})));
+    const auto step_of = [&](int replica) {
+        const RunData run = load_run(folder(), replica);
+        EXPECT_THAT(run.problems, IsEmpty());
+        EXPECT_EQ(run.replicas, 3);
+        EXPECT_EQ(run.replica, replica);
+        EXPECT_EQ(run.comparison->step.measured, run.measured->step);
+        return run.measured->step;
+    };
+    EXPECT_EQ(step_of(0), std::chrono::milliseconds(363));  // 1.1 * 330
+    EXPECT_EQ(step_of(1), std::chrono::milliseconds(429));
+    EXPECT_EQ(step_of(2), std::chrono::milliseconds(495));
+    const RunData none = load_run(folder(), 3);
+    EXPECT_EQ(none.replica, 0);
+    EXPECT_EQ(none.measured->step, std::chrono::milliseconds(363));
+    EXPECT_THAT(none.problems, ElementsAre(HasSubstr("no replica 3: the run has 3")));
+}
+
 TEST_F(RunFolder, AScheduleFileIsSimulatedAtUnitCosts) {
     const RunData run = load_run(write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"));
     EXPECT_THAT(run.problems, IsEmpty());
