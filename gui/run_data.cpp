@@ -16,6 +16,7 @@
 #include "core/formats/schedule_csv.h"
 #include "core/formats/torch_timeline.h"
 #include "core/validate.h"
+#include "sim/breakdown.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::gui {
@@ -304,11 +305,17 @@ void choose_replica(RunData& run, Trace& trace, int replica) {
         }
         step.replicas.clear();
     }
-    if (replica > 0) {  // what else the trace says is said of replica 0
-        trace.memory.clear();
-        trace.timelines.peak_bytes.clear();
-        trace.timelines.breakdown.reset();
-        trace.timelines.replayed_step.reset();
+    if (replica == 0) {
+        return;
+    }
+    // What else the trace says is said of replica 0.
+    trace.memory.clear();
+    trace.timelines.peak_bytes.clear();
+    trace.timelines.replayed_step.reset();
+    trace.timelines.breakdown.reset();
+    if (run.planned && run.planned->plan.hash() == trace.plan_hash) {
+        trace.timelines.breakdown =
+            sim::breakdown(run.planned->plan, median_step(trace.timelines));
     }
 }
 
@@ -337,6 +344,9 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
         }
     }
     merge_ranks(sides, run.problems);
+    if (!planned_in.empty() && (sides.predicted || sides.measured)) {
+        take_plan(run, planned_in, (sides.predicted ? sides.predicted : sides.measured)->plan_hash);
+    }
     if (sides.measured) {
         choose_replica(run, *sides.measured, replica);
     }
@@ -347,9 +357,6 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
         run.twin.match();
         compare_or_note(run, *predicted, *measured);
         note_alone(run);
-    }
-    if (!planned_in.empty() && (predicted || measured)) {
-        take_plan(run, planned_in, (predicted ? predicted : measured)->plan_hash);
     }
     return run;
 }
