@@ -91,7 +91,7 @@ class SpanTimes {
 /// The times of a plan's step: ranks[r] are those of schedule.ranks[r].
 struct StepTimes {
     std::vector<SpanTimes> ranks;
-    std::vector<std::vector<Span>> links;        ///< as in Timeline
+    std::vector<std::vector<Span>> links;        ///< as in Timeline, where they were kept
     std::vector<std::vector<Span>> host_copies;  ///< the same
 };
 

@@ -18,7 +18,7 @@ constexpr int most_columns = 32;
 HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
     HeatCell cell;
     try {
-        sim::SettledStep step = source.step(settings);
+        sim::SettledStep step = source.step(settings, sim::LinkRows::LeftOut);
         const Plan& plan = step.plan;
         const TimeMetrics metrics = measure_times(plan, step.times);
         cell.bubble = metrics.bubble.total;

@@ -171,6 +171,7 @@ void MainWindow::build_view_menu() {
     });
     add_switch(menu, "links", tr("Lin&ks"), {Qt::Key_K}, false, [this](bool on) {
         timeline_->set_links(on);
+        what_if_->show_links(on);
     });
     add_switch(menu, "bubbles", tr("Idle time stands &out"), {Qt::Key_B}, false, [this](bool on) {
         timeline_->set_bubbles(on);

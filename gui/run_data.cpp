@@ -314,8 +314,7 @@ void choose_replica(RunData& run, Trace& trace, int replica) {
     trace.timelines.replayed_step.reset();
     trace.timelines.breakdown.reset();
     if (run.planned && run.planned->plan.hash() == trace.plan_hash) {
-        trace.timelines.breakdown =
-            sim::breakdown(run.planned->plan, median_step(trace.timelines));
+        trace.timelines.breakdown = sim::breakdown(run.planned->plan, median_step(trace.timelines));
     }
 }
 

@@ -18,9 +18,11 @@ double actions_of(const WhatIf& settings) {
 
 }  // namespace
 
-WhatIfResult simulate_what_if(const WhatIfSource& source, const WhatIf& settings) {
+WhatIfResult simulate_what_if(const WhatIfSource& source,
+                              const WhatIf& settings,
+                              sim::LinkRows links) {
     const auto begin = std::chrono::steady_clock::now();
-    WhatIfSimulation simulation = apply(source, settings);
+    WhatIfSimulation simulation = apply(source, settings, links);
     WhatIfResult result{.settings = settings, .outcome = simulation.outcome, .run = nullptr};
     if (settings == source.settings()) {
         result.run = source.share_run();
@@ -32,10 +34,8 @@ WhatIfResult simulate_what_if(const WhatIfSource& source, const WhatIf& settings
 }
 
 SimulationController::SimulationController(QObject* parent) : QObject(parent) {
-    connect(&worker_,
-            &QFutureWatcher<std::shared_ptr<const Answer>>::finished,
-            this,
-            &SimulationController::finish);
+    connect(
+        &worker_, &QFutureWatcher<AnswerPointer>::finished, this, &SimulationController::finish);
     connect(&reader_, &QFutureWatcher<SourcePointer>::finished, this, [this] {
         if (std::exchange(reading_, false)) {
             take_source(reader_.result());
@@ -74,7 +74,7 @@ void SimulationController::want(const WhatIf& settings) {
     outdated_ = true;
     if (is_fast(settings)) {
         pending_.reset();
-        take(simulate_what_if(*source_, settings));
+        take(simulate_what_if(*source_, settings, links_));
     } else if (worker_.isRunning()) {
         pending_ = settings;
     } else {
@@ -85,13 +85,14 @@ void SimulationController::want(const WhatIf& settings) {
 void SimulationController::start(const WhatIf& settings) {
     outdated_ = false;
     worker_.setFuture(
-        QtConcurrent::run([source = source_, settings]() -> std::shared_ptr<const Answer> {
-            return std::make_shared<const Answer>(source, simulate_what_if(*source, settings));
+        QtConcurrent::run([source = source_, settings, links = links_]() -> AnswerPointer {
+            return std::make_shared<const Answer>(source,
+                                                  simulate_what_if(*source, settings, links));
         }));
 }
 
 void SimulationController::finish() {
-    const std::shared_ptr<const Answer> answer = worker_.result();
+    const AnswerPointer answer = worker_.result();
     if (pending_) {
         const WhatIf settings = *std::exchange(pending_, std::nullopt);
         start(settings);

@@ -19,7 +19,9 @@ struct WhatIfResult {
 };
 
 /// Of unchanged settings the run is the one that the source has.
-WhatIfResult simulate_what_if(const WhatIfSource& source, const WhatIf& settings);
+WhatIfResult simulate_what_if(const WhatIfSource& source,
+                              const WhatIf& settings,
+                              sim::LinkRows links = sim::LinkRows::LeftOut);
 
 /// Simulates again when settings change: at once where that is expected to take less than 5 ms,
 /// else on a worker. Of several wishes the last one wins; nothing comes after the end of the
@@ -36,6 +38,9 @@ class SimulationController : public QObject {
     /// Null before it is there.
     const std::shared_ptr<const WhatIfSource>& source() const { return source_; }
 
+    /// Whether the runs of later wishes know when messages are on their links.
+    void keep_link_rows(bool kept) { links_ = kept ? sim::LinkRows::Kept : sim::LinkRows::LeftOut; }
+
     /// `simulated` follows, at once or later. There is a source.
     void want(const WhatIf& settings);
 
@@ -51,6 +56,7 @@ class SimulationController : public QObject {
         SourcePointer source;
         WhatIfResult result;
     };
+    using AnswerPointer = std::shared_ptr<const Answer>;
 
     bool is_fast(const WhatIf& settings) const;
     void start(const WhatIf& settings);
@@ -61,10 +67,11 @@ class SimulationController : public QObject {
     SourcePointer source_;
     QFutureWatcher<SourcePointer> reader_;
     bool reading_ = false;
-    QFutureWatcher<std::shared_ptr<const Answer>> worker_;
+    QFutureWatcher<AnswerPointer> worker_;
     std::optional<WhatIf> pending_;  ///< wanted after the one that the worker has
     bool outdated_ = false;          ///< what the worker has is no longer wanted
     std::optional<double> seconds_per_action_;
+    sim::LinkRows links_ = sim::LinkRows::LeftOut;
 };
 
 }  // namespace pipetwin::gui

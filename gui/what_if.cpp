@@ -335,14 +335,14 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     return costs;
 }
 
-sim::SettledStep WhatIfSource::step(const WhatIf& settings) const {
+sim::SettledStep WhatIfSource::step(const WhatIf& settings, sim::LinkRows links) const {
     PIPETWIN_EXPECT(why_not_.empty(), "a source without what-ifs has no plans");
     Plan plan = plain_ ? make_plan(costs(settings), RowsFrom::Generator)
                        : make_plan(scenario(settings),
                                    run_->planned->model,
                                    run_->planned->profile,
                                    RowsFrom::Generator);
-    return sim::simulate_settled(with_scale(std::move(plan), settings));
+    return sim::simulate_settled(with_scale(std::move(plan), settings), links);
 }
 
 std::shared_ptr<const PlannedRun> WhatIfSource::planned(const WhatIf& settings,
@@ -460,12 +460,12 @@ std::vector<RankWork> works_of(const StepRows& rows) {
 
 }  // namespace
 
-WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings) {
+WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings, sim::LinkRows links) {
     if (!source.why_not().empty()) {
         return {.outcome = {.step = nullptr, .reason = source.why_not()}, .rows = {}, .memory = {}};
     }
     try {
-        auto [plan, times] = source.step(settings);
+        auto [plan, times] = source.step(settings, links);
         StepRows rows(plan->schedule.ranks, std::move(times));
         std::vector<MemoryRow> memory = memory_rows(plan, rows);
         std::vector<Bytes> peaks = peaks_of(plan, memory);

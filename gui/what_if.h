@@ -98,7 +98,7 @@ class WhatIfSource {
     WhatIfRanges ranges(const WhatIf& settings) const;
 
     /// Settled and validated; of unchanged settings the run's own. Throws what `make_plan` throws.
-    sim::SettledStep step(const WhatIf& settings) const;
+    sim::SettledStep step(const WhatIf& settings, sim::LinkRows links) const;
 
     /// What the plan of `settings` was made from; null for a trace alone.
     std::shared_ptr<const PlannedRun> planned(const WhatIf& settings, const Plan& plan) const;
@@ -125,7 +125,9 @@ class WhatIfSource {
 WhatIf settings_of(const PlannedRun& planned);
 
 /// Plans, simulates and measures. Never throws: what cannot be planned is a reason.
-WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings);
+WhatIfSimulation apply(const WhatIfSource& source,
+                       const WhatIf& settings,
+                       sim::LinkRows links = sim::LinkRows::LeftOut);
 
 /// The run with the step as its predicted side. What was measured stays, and is compared, where the
 /// rows are those of the step. There is a step.

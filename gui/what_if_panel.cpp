@@ -379,6 +379,14 @@ void WhatIfPanel::set_colors(const Palette& palette) {
     partition_->set_colors(palette);
 }
 
+void WhatIfPanel::show_links(bool shown) {
+    controller_->keep_link_rows(shown);
+    const bool draws = source() != nullptr && source()->why_not().empty();
+    if (shown && draws && settings_ != source()->settings()) {
+        controller_->want(settings_);
+    }
+}
+
 void WhatIfPanel::take_source() {
     const bool usable = source() != nullptr && source()->why_not().empty();
     controls_->setEnabled(usable);

@@ -36,6 +36,9 @@ class WhatIfPanel : public QWidget {
 
     void set_colors(const Palette& palette);
 
+    /// Whether link rows are shown: what-ifs that are drawn then know them.
+    void show_links(bool shown);
+
     QUndoStack* undo_stack() const { return undo_; }
 
     /// Null before it is there.

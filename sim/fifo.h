@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -8,47 +11,55 @@
 namespace pipetwin::sim {
 
 /// First in, first out, in a ring that grows: what is under way on an edge, of which there are few
-/// at a time, however many come.
+/// at a time, however many come. The first few lie here, beside what else is known of the edge.
 template <class Value>
 class Fifo {
   public:
     bool empty() const { return count_ == 0; }
 
     void push(const Value& value) {
-        if (count_ == ring_.size()) {
+        if (count_ > mask_) {
             grow();
         }
-        ring_[(first_ + count_) & (ring_.size() - 1)] = value;
+        ring()[(first_ + count_) & mask_] = value;
         ++count_;
     }
 
     const Value& front() const {
         PIPETWIN_EXPECT(count_ > 0, "something has come");
-        return ring_[first_];
+        return ring()[first_];
     }
 
     Value pop() {
         PIPETWIN_EXPECT(count_ > 0, "something has come");
-        const Value value = ring_[first_];
-        first_ = (first_ + 1) & (ring_.size() - 1);
+        const Value value = ring()[first_];
+        first_ = (first_ + 1) & mask_;
         --count_;
         return value;
     }
 
   private:
+    static constexpr std::uint32_t few = 4;
+
+    const Value* ring() const { return mask_ < few ? few_.data() : many_.data(); }
+    Value* ring() { return mask_ < few ? few_.data() : many_.data(); }
+
     /// To the next power of two, with the first in front.
     void grow() {
-        std::vector<Value> larger(ring_.empty() ? 4 : 2 * ring_.size());
-        for (std::size_t i = 0; i < count_; ++i) {
-            larger[i] = ring_[(first_ + i) & (ring_.size() - 1)];
+        std::vector<Value> larger(std::size_t{2} * (mask_ + 1));
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            larger[i] = ring()[(first_ + i) & mask_];
         }
-        ring_ = std::move(larger);
+        many_ = std::move(larger);
+        mask_ = 2 * mask_ + 1;
         first_ = 0;
     }
 
-    std::vector<Value> ring_;
-    std::size_t first_ = 0;
-    std::size_t count_ = 0;
+    std::uint32_t first_ = 0;
+    std::uint32_t count_ = 0;
+    std::uint32_t mask_ = few - 1;  ///< the ring's size is one more, a power of two
+    std::array<Value, few> few_{};
+    std::vector<Value> many_;
 };
 
 }  // namespace pipetwin::sim

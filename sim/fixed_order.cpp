@@ -90,13 +90,16 @@ class TimesAndRoom {
   public:
     using Row = SpanTimes*;
 
-    explicit TimesAndRoom(const Schedule& schedule)
-        : occupancy_(edge_count(schedule), schedule.micro_batches) {
+    TimesAndRoom(const Schedule& schedule, LinkRows links)
+        : keeps_links_(links == LinkRows::Kept),
+          occupancy_(edge_count(schedule), schedule.micro_batches) {
         times_.ranks.reserve(schedule.ranks.size());
         for (const std::vector<Action>& row : schedule.ranks) {
             times_.ranks.emplace_back(row.size());  // each is written later
         }
-        prepare_links(schedule, times_.links);
+        if (keeps_links_) {
+            prepare_links(schedule, times_.links);
+        }
     }
 
     SpanTimes* of_rank(int rank) { return &times_.ranks[static_cast<std::size_t>(rank)]; }
@@ -112,7 +115,9 @@ class TimesAndRoom {
     }
 
     void on_link(const MessageEnd& end, Duration begin, Duration through) {
-        add_message(times_.links, end, begin, through);
+        if (keeps_links_) {
+            add_message(times_.links, end, begin, through);
+        }
     }
 
     void host_copies(HostCopies& copies) { times_.host_copies = copies.take_rows(); }
@@ -129,6 +134,7 @@ class TimesAndRoom {
     }
 
   private:
+    bool keeps_links_;
     StepTimes times_;
     Occupancy occupancy_;
 };
@@ -310,10 +316,10 @@ Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline
     return spans.timeline();
 }
 
-Unblocked in_fixed_order_unblocked(const Plan& plan) {
+Unblocked in_fixed_order_unblocked(const Plan& plan, LinkRows links) {
     Conditions conditions = planned_conditions(plan);
     conditions.channel_capacity.reset();
-    TimesAndRoom times(plan->schedule);
+    TimesAndRoom times(plan->schedule, links);
     walk(plan, conditions, times);
     return {.times = times.times(), .room = times.room()};
 }

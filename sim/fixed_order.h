@@ -4,6 +4,7 @@
 #include "core/span_times.h"
 #include "core/timeline.h"
 #include "sim/conditions.h"
+#include "sim/link_rows.h"
 #include "sim/occupancy.h"
 
 /// The engine for plans whose times depend on their rows alone: every time is the largest of the
@@ -20,7 +21,7 @@ struct Unblocked {
     StepTimes times;
     Occupancy::Room room;
 };
-Unblocked in_fixed_order_unblocked(const Plan& plan);
+Unblocked in_fixed_order_unblocked(const Plan& plan, LinkRows links);
 
 /// The step time of that timeline, without the timeline.
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);

@@ -28,6 +28,7 @@ class Occupancy {
 
     /// How much room messages took, of the edge with most.
     struct Room {
+        bool any = false;      ///< message
         int most_waiting = 0;  ///< handed over and not yet taken
         /// The same if a message that is taken at the moment at which another is handed over does
         /// not make room for it.
@@ -38,6 +39,7 @@ class Occupancy {
     Room room() const {
         Room room;
         for (std::size_t edge = 0; edge < sent_.size(); ++edge) {
+            room.any = room.any || sent_[edge] > 0;
             const Duration* const taken = &taken_[edge * messages_];
             int before = 0;   // taken before the hand-over
             int at_once = 0;  // or at its moment

@@ -33,9 +33,9 @@ Occupancy::Room room_of(const Timeline& timeline, int micro_batches) {
     return occupancy.room();
 }
 
-Unblocked unblocked(const Plan& plan) {
+Unblocked unblocked(const Plan& plan, LinkRows links) {
     if (!plan->contention.any()) {
-        return in_fixed_order_unblocked(plan);
+        return in_fixed_order_unblocked(plan, links);
     }
     Conditions conditions = planned_conditions(plan);
     conditions.channel_capacity.reset();
@@ -47,7 +47,7 @@ Unblocked unblocked(const Plan& plan) {
 }
 
 int capacity_of(const Plan& plan, const Unblocked& run) {
-    if (std::ranges::all_of(run.times.links, [](const auto& row) { return row.empty(); })) {
+    if (!run.room.any) {
         return 0;
     }
     const int seen = std::max(1, run.room.most_waiting);
@@ -65,7 +65,7 @@ int capacity_of(const Plan& plan, const Unblocked& run) {
 }  // namespace
 
 int settled_capacity(const Plan& plan) {
-    return capacity_of(plan, unblocked(plan));
+    return capacity_of(plan, unblocked(plan, LinkRows::LeftOut));
 }
 
 Plan with_settled_capacity(Plan plan) {
@@ -76,12 +76,12 @@ Plan with_settled_capacity(Plan plan) {
     return std::move(plan).with_proven_capacity(capacity);
 }
 
-SettledStep simulate_settled(Plan plan) {
+SettledStep simulate_settled(Plan plan, LinkRows links) {
     if (plan->channel_capacity) {
         StepTimes times = step_times(simulate(plan));
         return {.plan = std::move(plan), .times = std::move(times)};
     }
-    Unblocked run = unblocked(plan);
+    Unblocked run = unblocked(plan, links);
     const int capacity = capacity_of(plan, run);
     plan = std::move(plan).with_proven_capacity(capacity);
     // In a fixed order times follow from what each action waits for. Of all messages the one that

@@ -4,6 +4,7 @@
 #include "core/span_times.h"
 #include "core/timeline.h"
 #include "sim/conditions.h"
+#include "sim/link_rows.h"
 
 namespace pipetwin::sim {
 
@@ -45,6 +46,6 @@ struct SettledStep {
 
 /// `with_settled_capacity` and `simulate` of its plan; where nothing is shared in one run, as no
 /// send waits in either.
-SettledStep simulate_settled(Plan plan);
+SettledStep simulate_settled(Plan plan, LinkRows links = LinkRows::Kept);
 
 }  // namespace pipetwin::sim

@@ -251,6 +251,20 @@ TEST_F(WhatIfPanelTest, EveryControlHasAName) {
     }
 }
 
+TEST_F(WhatIfPanelTest, KnowsLinkRowsWhereTheyAreShown) {
+    show(panel_run());
+    named<QSlider>("Micro-batches (M)")->setValue(8);
+    wait();
+    EXPECT_FALSE(linked_side(drawn.back()->twin));
+    panel.show_links(true);
+    wait();
+    EXPECT_EQ(drawn.back()->micro_batches, 8);
+    EXPECT_EQ(linked_side(drawn.back()->twin), Side::Predicted);
+    named<QSlider>("Micro-batches (M)")->setValue(2);
+    wait();
+    EXPECT_EQ(linked_side(drawn.back()->twin), Side::Predicted);
+}
+
 TEST(SimulationController, TheLastOfManyWishesComes) {
     SimulationController controller;
     controller.show_run(panel_run());
