@@ -141,7 +141,7 @@ ActionDetails details_of(const RunData& run, const SpanRef& ref) {
     const auto add = [&](const char* name, Quantity quantity, ErrorAs error_as) {
         details.lines.push_back(line_of(run.twin, ref, name, quantity, error_as));
     };
-    add("begin", begin_of, ErrorAs::Difference);
+    add("begin in step", begin_of, ErrorAs::Difference);
     add("duration", length_of, ErrorAs::Percent);
     if (const std::optional<DetailLine> median = median_line(run, ref)) {
         details.lines.push_back(*median);
@@ -155,7 +155,7 @@ std::string sentence_of(const RunData& run, const SpanRef& ref) {
     if (!span) {
         return {};
     }
-    std::string text = fmt::format("{}, {}, {}: {} at {}",
+    std::string text = fmt::format("{}, {}, {}: {} from {} of the step on",
                                    to_string(span->action),
                                    place_of(span->action, ref.rank),
                                    side_name(run, ref.side),
@@ -177,38 +177,99 @@ std::string sentence_of(const RunData& run, const SpanRef& ref) {
     return text;
 }
 
-std::vector<DetailLine> step_lines(const RunData& run) {
-    const auto line = [&](const char* name, Duration SideData::*quantity) {
-        DetailLine result{.name = name, .predicted = {}, .measured = {}, .error = {}};
-        result.predicted = run.predicted ? format_duration((*run.predicted).*quantity) : "";
-        result.measured = run.measured ? format_duration((*run.measured).*quantity) : "";
-        if (run.predicted && run.measured) {
-            result.error = relative_error((*run.predicted).*quantity, (*run.measured).*quantity);
-        }
-        return result;
-    };
-    std::vector<DetailLine> lines{line("step", &SideData::step),
-                                  line("pipeline", &SideData::pipeline)};
-    if (run.comparison) {
-        const Comparison& comparison = *run.comparison;
-        if (run.measured->steps > 1) {
-            lines.insert(lines.begin(), pair_line("step, median", comparison.step));
-        }
-        const double difference =
-            comparison.predicted_bubble_total - comparison.measured_bubble_total;
-        lines.push_back({.name = "bubble.total",
-                         .predicted = percent_of_share(comparison.predicted_bubble_total),
-                         .measured = percent_of_share(comparison.measured_bubble_total),
-                         .error = signed_text(100 * difference) + " points"});
-    }
-    return lines;
+namespace {
+
+constexpr std::array both_sides{Side::Predicted, Side::Measured};
+
+std::string& text_of(DetailLine& line, Side side) {
+    return side == Side::Predicted ? line.predicted : line.measured;
 }
 
-std::vector<DetailLine> op_lines(const RunData& run) {
+/// Of a quantity that a side may not have: [side].
+template <class Value>
+using OnSides = std::array<std::optional<Value>, 2>;
+
+DetailLine time_line(std::string name, const OnSides<Duration>& times) {
+    DetailLine line{.name = std::move(name), .predicted = {}, .measured = {}, .error = {}};
+    for (std::size_t side = 0; side < both_sides.size(); ++side) {
+        text_of(line, both_sides[side]) = times[side] ? format_duration(*times[side]) : "";
+    }
+    if (times[0] && times[1]) {
+        line.error = relative_error(*times[0], *times[1]);
+    }
+    return line;
+}
+
+DetailLine bubble_line(const OnSides<double>& bubbles) {
+    DetailLine line{.name = "bubble.total", .predicted = {}, .measured = {}, .error = {}};
+    for (std::size_t side = 0; side < both_sides.size(); ++side) {
+        text_of(line, both_sides[side]) = bubbles[side] ? percent_of_share(*bubbles[side]) : "";
+    }
+    if (bubbles[0] && bubbles[1]) {
+        line.error = signed_text(100 * (*bubbles[0] - *bubbles[1])) + " points";
+    }
+    return line;
+}
+
+/// bubble.total: the share of the ranks' pipeline time in which they do not compute.
+double bubble_of(const StepRows& rows) {
+    Duration idle{};
+    for (const RowIndex& row : rows.ranks) {
+        idle += rows.pipeline - compute_of(row.between(Duration{0}, row.last_end()));
+    }
+    const Duration all = rows.pipeline * static_cast<std::int64_t>(rows.ranks.size());
+    return all > Duration{0} ? to_seconds(idle) / to_seconds(all) : 0;
+}
+
+}  // namespace
+
+std::vector<DetailLine> step_lines(const RunData& run, int step) {
+    OnSides<Duration> length;
+    OnSides<Duration> pipeline;
+    OnSides<double> bubble;
+    for (std::size_t side = 0; side < both_sides.size(); ++side) {
+        if (const StepRows* const rows = run.twin.step(both_sides[side], step)) {
+            length[side] = rows->length;
+            pipeline[side] = rows->pipeline;
+            bubble[side] = bubble_of(*rows);
+        }
+    }
+    if (!length[0] && !length[1]) {
+        return {};
+    }
+    return {time_line("step", length), time_line("pipeline", pipeline), bubble_line(bubble)};
+}
+
+std::vector<DetailLine> run_lines(const RunData& run) {
+    if (!run.comparison || !run.measured || run.measured->steps < 2) {
+        return {};
+    }
+    const Comparison& comparison = *run.comparison;
+    return {pair_line("step", comparison.step),
+            pair_line("pipeline", comparison.makespan),
+            bubble_line({comparison.predicted_bubble_total, comparison.measured_bubble_total})};
+}
+
+std::vector<DetailLine> op_lines(const RunData& run, int step) {
+    std::array<OnSides<Duration>, op_count> totals;
+    for (std::size_t side = 0; side < both_sides.size(); ++side) {
+        const StepRows* const rows = run.twin.step(both_sides[side], step);
+        if (rows == nullptr) {
+            continue;
+        }
+        for (const RowIndex& row : rows->ranks) {
+            for (int cell = 0; cell < row.size(); ++cell) {
+                if (const Op op = row.op(cell); pipetwin::is_compute(op)) {
+                    std::optional<Duration>& total = totals[static_cast<std::size_t>(op)][side];
+                    total = total.value_or(Duration{}) + row.end(cell) - row.begin(cell);
+                }
+            }
+        }
+    }
     std::vector<DetailLine> lines;
-    if (run.comparison) {
-        for (const Comparison::ByOp& by_op : run.comparison->by_op) {
-            lines.push_back(pair_line(std::string(op_words(by_op.op)), by_op.total));
+    for (std::size_t op = 0; op < totals.size(); ++op) {
+        if (totals[op][0] || totals[op][1]) {
+            lines.push_back(time_line(std::string(op_words(static_cast<Op>(op))), totals[op]));
         }
     }
     return lines;

@@ -31,13 +31,17 @@ ActionDetails details_of(const RunData& run, const SpanRef& ref);
 /// at 3.400 ms".
 std::string sentence_of(const RunData& run, const SpanRef& ref);
 
-/// Step time, pipeline time and, where they were compared, the share of the bubble.
-std::vector<DetailLine> step_lines(const RunData& run);
+/// Of a step: step time, pipeline time and the share of the bubble.
+std::vector<DetailLine> step_lines(const RunData& run, int step);
 
-/// A line per op: the sum over ranks, predicted and measured. Empty without a comparison.
-std::vector<DetailLine> op_lines(const RunData& run);
+/// The same as medians over the run; empty where there is one step, or nothing to compare.
+std::vector<DetailLine> run_lines(const RunData& run);
 
-/// Where the step's time went, in the words of the command line. Empty where neither side knows.
+/// A line per compute op of a step: the sum over ranks. Empty for a step that is missing.
+std::vector<DetailLine> op_lines(const RunData& run, int step);
+
+/// Where the time of the main step went, in the words of the command line. Empty where neither side
+/// knows.
 std::vector<DetailLine> breakdown_lines(const RunData& run);
 
 /// "gpipe, 4 ranks, 8 micro-batches".

@@ -259,7 +259,7 @@ void CriticalPathPanel::show_actions(Side side) {
     };
     const QString name = analysis == nullptr ? QString() : heading_of(*run_, side);
     actions_[place(side)]->show(
-        {.headers = {name, tr("Rank"), tr("Begin"), tr("Time")},
+        {.headers = {name, tr("Rank"), tr("Begin in step"), tr("Time")},
          .rows = rows,
          .text =
              [piece](int row, int column) {

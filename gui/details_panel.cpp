@@ -112,6 +112,7 @@ DetailsPanel::DetailsPanel(QWidget* parent)
       step_(new DetailTable(tr("Step"))),
       ops_(new DetailTable(tr("By action"))),
       breakdown_(new DetailTable(tr("Where the step went"))),
+      whole_(new DetailTable(tr("All steps"))),
       selection_(new DetailTable(tr("Action"))),
       note_(faint_label(nullptr)) {
     setAccessibleName(tr("Details"));
@@ -124,22 +125,37 @@ DetailsPanel::DetailsPanel(QWidget* parent)
     auto* const column = new QVBoxLayout(content);
     column->setContentsMargins(margin, margin, margin, margin);
     column->setSpacing(0);
-    for (DetailTable* const table : {step_, ops_, breakdown_, selection_}) {
+    for (DetailTable* const table : {step_, ops_, breakdown_, whole_, selection_}) {
         column->addWidget(table);
     }
     column->addWidget(note_);
     column->addStretch(1);
     setWidget(content);
     ops_->set_heading(tr("By action"), tr("sums over all ranks"));
-    breakdown_->set_heading(tr("Where the step went"),
-                            tr("means over the ranks, which make up the step"));
 }
 
 void DetailsPanel::show_run(const RunData& run) {
-    step_->set_lines(run, run.empty() ? std::vector<DetailLine>{} : step_lines(run));
-    ops_->set_lines(run, op_lines(run));
+    const int steps = run.measured ? run.measured->steps : 1;
+    const QString means = tr("means over the ranks, which make up the step");
+    breakdown_->set_heading(
+        tr("Where the step went"),
+        steps > 1 ? tr("of step %1, the nearest to the median; %2").arg(run.main_step()).arg(means)
+                  : means);
     breakdown_->set_lines(run, breakdown_lines(run));
+    whole_->set_heading(tr("All steps"), tr("medians of %1 steps").arg(steps));
+    whole_->set_lines(run, run_lines(run));
+    show_step(run, run.main_step());
     show_selection(run, std::nullopt);
+    verticalScrollBar()->setValue(0);
+}
+
+void DetailsPanel::show_step(const RunData& run, int step) {
+    const bool several = run.measured && run.measured->steps > 1;
+    const bool main = several && step == run.main_step();
+    step_->set_heading(several ? tr("Step %1").arg(step) : tr("Step"),
+                       main ? tr("the nearest to the median") : QString());
+    step_->set_lines(run, step_lines(run, step));
+    ops_->set_lines(run, op_lines(run, step));
 }
 
 void DetailsPanel::show_selection(const RunData& run, const std::optional<SpanRef>& selection) {

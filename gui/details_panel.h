@@ -33,7 +33,8 @@ class DetailTable : public QWidget {
     QGridLayout* grid_;
 };
 
-/// Beside the timeline: the selected action on both sides, and the step in numbers.
+/// Beside the timeline: a step in numbers, the whole run where it has several, and the selected
+/// action on both sides.
 class DetailsPanel : public QScrollArea {
     Q_OBJECT
 
@@ -42,12 +43,14 @@ class DetailsPanel : public QScrollArea {
 
     /// `run` is only read during the call.
     void show_run(const RunData& run);
+    void show_step(const RunData& run, int step);
     void show_selection(const RunData& run, const std::optional<SpanRef>& selection);
 
   private:
     DetailTable* step_;
     DetailTable* ops_;
     DetailTable* breakdown_;
+    DetailTable* whole_;
     DetailTable* selection_;
     QLabel* note_;
 };

@@ -147,20 +147,24 @@ SearchLine::SearchLine(QWidget* parent)
     count_->setMinimumWidth(fontMetrics().horizontalAdvance(QStringLiteral("00000 of 00000")));
     auto* const row = new QHBoxLayout(this);
     row->setContentsMargins(8, 4, 8, 4);
+    row->addStretch(1);
     row->addWidget(line_);
     row->addWidget(count_);
+    line_->setMinimumWidth(fontMetrics().horizontalAdvance(line_->placeholderText()) + 60);
     line_->installEventFilter(this);
     connect(line_, &QLineEdit::textChanged, this, &SearchLine::typed);
     hide();
 }
 
 void SearchLine::ask() {
-    const QSize size(380, sizeHint().height());
-    setGeometry(QRect(QPoint(parentWidget()->width() - size.width() - 24, 24), size));
-    raise();
     show();
     line_->selectAll();
     line_->setFocus();
+}
+
+void SearchLine::leave() {
+    hide();
+    emit left();
 }
 
 void SearchLine::show_count(const QString& text) {
@@ -179,9 +183,7 @@ bool SearchLine::eventFilter(QObject* watched, QEvent* event) {
     const auto* const pressed = static_cast<QKeyEvent*>(event);
     switch (pressed->key()) {
         case Qt::Key_Escape:
-            hide();
-            parentWidget()->setFocus();
-            emit left();
+            leave();
             return true;
         case Qt::Key_Return:
         case Qt::Key_Enter:

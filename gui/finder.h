@@ -46,7 +46,8 @@ class Finder : public QFrame {
 /// Whether the letters of `typed` occur in `text` in this order, words apart; whatever the case.
 bool fits(const QString& text, const QString& typed);
 
-/// The line of the search for actions: what was typed, and how many there are.
+/// The line of the search for actions: what was typed, and how many there are. Hidden until it is
+/// asked for.
 class SearchLine : public QFrame {
     Q_OBJECT
 
@@ -54,6 +55,7 @@ class SearchLine : public QFrame {
     explicit SearchLine(QWidget* parent);
 
     void ask();
+    void leave();
     void show_count(const QString& text);
     QString text() const;
 

@@ -18,6 +18,7 @@
 #include <QTabWidget>
 #include <QThreadPool>
 #include <QToolButton>
+#include <QVBoxLayout>
 #include <QtConcurrentRun>
 
 #include "gui/action_details.h"
@@ -123,17 +124,19 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
 
     connect(selection_, &Selection::span_changed, this, [this] {
         details_->show_selection(*run_, selection_->span());
+        follow_step();
     });
+    connect(timeline_, &TimelineView::view_changed, this, &MainWindow::follow_step);
     connect(selection_, &Selection::range_changed, this, &MainWindow::show_range);
     connect(what_if_, &WhatIfPanel::run_changed, this, &MainWindow::draw_what_if);
     connect(what_if_, &WhatIfPanel::settings_changed, this, &MainWindow::show_heat_map);
     connect(what_if_, &WhatIfPanel::settled, this, &MainWindow::show_heat_map);
     connect(heat_map_, &HeatMapPanel::chosen, what_if_, &WhatIfPanel::choose);
     connect(why_, &WhyPanel::chain_changed, timeline_, &TimelineView::set_chain);
-    connect(why_, &WhyPanel::go_to, timeline_, &TimelineView::go_to);
-    connect(actions_, &OpTablePanel::go_to, timeline_, &TimelineView::go_to);
-    connect(errors_, &ErrorPanel::go_to, timeline_, &TimelineView::go_to);
-    connect(critical_path_, &CriticalPathPanel::go_to, timeline_, &TimelineView::go_to);
+    connect(why_, &WhyPanel::go_to, timeline_, &TimelineView::show_action);
+    connect(actions_, &OpTablePanel::go_to, timeline_, &TimelineView::show_action);
+    connect(errors_, &ErrorPanel::go_to, timeline_, &TimelineView::show_action);
+    connect(critical_path_, &CriticalPathPanel::go_to, timeline_, &TimelineView::show_action);
     connect(critical_path_,
             &CriticalPathPanel::critical_changed,
             this,
@@ -295,6 +298,8 @@ void MainWindow::name_run() {
     title_->setToolTip(to_text(run_->path));
     plan_->setText(QString::fromStdString(plan_line(*run_)));
     setWindowTitle(tr("%1 - pipetwin").arg(name_of(run_->path)));
+    const bool emulated = run_->measured && run_->measured->origin == Origin::Emulated;
+    measured_mode_->setText(emulated ? tr("E&mulated") : tr("&Measured"));
     fill_replica_menu();
 }
 
@@ -302,12 +307,31 @@ void MainWindow::name_run() {
 void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     run_ = std::move(run);
     details_->show_run(*run_);
+    step_in_words_ = run_->main_step();
     details_->show_selection(*run_, selection_->span());
+    follow_step();
     legend_->show_run(*run_);
     why_->show_run(run_);
     actions_->show_run(run_);
     errors_->show_run(run_);
     critical_path_->show_run(run_);
+}
+
+/// The step in numbers is that of the selection, else the one that is looked at; of many in sight
+/// the main one.
+void MainWindow::follow_step() {
+    if (run_->empty()) {
+        return;
+    }
+    const TimelineScene::Steps seen = timeline_->scene().steps_in_sight();
+    constexpr int few = 2;  // one, and the end of another
+    const int step = selection_->span()             ? selection_->span()->step
+                     : seen.last - seen.first < few ? timeline_->current_step()
+                                                    : run_->main_step();
+    if (step != step_in_words_) {
+        step_in_words_ = step;
+        details_->show_step(*run_, step);
+    }
 }
 
 /// The what-if takes the place of what is drawn; what is seen of it stays.
@@ -478,8 +502,10 @@ void MainWindow::show_step() {
         step_->setText(tr("No run is open"));
         return;
     }
-    const DetailLine line = step_lines(*run_).front();
-    QStringList parts{QString::fromStdString(line.name)};
+    const std::vector<DetailLine> medians = run_lines(*run_);
+    const DetailLine line =
+        medians.empty() ? step_lines(*run_, run_->main_step()).front() : medians.front();
+    QStringList parts{medians.empty() ? tr("step") : tr("step, median")};
     const auto add = [&](const std::string& what, const std::string& value) {
         if (!value.empty()) {
             parts += QString::fromStdString(what + " " + value);
@@ -515,7 +541,9 @@ void MainWindow::show_range() {
 
 void MainWindow::build_search() {
     finder_ = new Finder(centralWidget());
-    search_ = new SearchLine(timeline_);
+    search_ = new SearchLine(centralWidget());
+    auto* const column = static_cast<QVBoxLayout*>(centralWidget()->layout());
+    column->insertWidget(column->indexOf(minimap_) + 1, search_);
     connect(search_, &SearchLine::typed, this, &MainWindow::search);
     connect(search_, &SearchLine::next_wanted, this, &MainWindow::go_to_found);
     connect(search_, &SearchLine::left, this, [this] {
@@ -545,6 +573,15 @@ void MainWindow::search(const QString& text) {
 void MainWindow::go_to_found(int direction) {
     if (const auto next = next_found(run_->twin, found_, selection_->span(), direction)) {
         timeline_->go_to(*next);
+    }
+}
+
+/// What Esc leaves: the search, if there is one, else what is selected.
+void MainWindow::step_back() {
+    if (search_->isVisible()) {
+        search_->leave();
+    } else {
+        timeline_->clear();
     }
 }
 

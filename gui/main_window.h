@@ -144,12 +144,14 @@ class MainWindow : public QMainWindow {
     void show_watching();
     void mark_critical();
     void show_step();
+    void follow_step();
     void show_range();
     void ask_for_command();
     void ask_for_rank();
     void go_to_rank(int rank);
     void search(const QString& text);
     void go_to_found(int direction);
+    void step_back();
 
     QSettings* settings_;
     Theme theme_ = Theme::Light;
@@ -186,9 +188,11 @@ class MainWindow : public QMainWindow {
     QAction* follow_ = nullptr;
     std::vector<SpanRef> critical_;  ///< of both sides of the step that is spoken of
     bool marks_critical_ = false;
+    int step_in_words_ = 0;
     QMenu* recent_ = nullptr;
     QMenu* replicas_ = nullptr;
     QAction* next_replica_ = nullptr;
+    QAction* measured_mode_ = nullptr;  ///< or emulated, as the run is
 };
 
 }  // namespace pipetwin::gui

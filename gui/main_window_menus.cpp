@@ -258,6 +258,9 @@ void MainWindow::build_mode_menu(QMenu* view_menu) {
         action->setCheckable(true);
         action->setChecked(entry.mode == timeline_->mode());
         group->addAction(action);
+        if (entry.mode == Mode::Measured) {
+            measured_mode_ = action;
+        }
         connect(timeline_, &TimelineView::mode_changed, action, [this, action, mode = entry.mode] {
             action->setChecked(timeline_->mode() == mode);
         });
@@ -331,8 +334,7 @@ void MainWindow::build_go_menu() {
         menu, "twin", tr("Other side (&twin)"), {Qt::Key_T}, [this] { timeline_->swap_to_twin(); });
     menu->addSeparator();
     build_marks(menu);
-    add_action(
-        menu, "clear", tr("&Clear selection"), {Qt::Key_Escape}, [this] { timeline_->clear(); });
+    add_action(menu, "clear", tr("&Clear selection"), {Qt::Key_Escape}, [this] { step_back(); });
 }
 
 void MainWindow::build_marks(QMenu* menu) {

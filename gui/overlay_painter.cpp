@@ -119,7 +119,13 @@ void OverlayPainter::paint_critical(const std::vector<SpanRef>& chain) {
     }
 }
 
-/// From the end of what was waited for to the begin of what waited.
+/// Where a span is done with waiting.
+int OverlayPainter::x_of_ready(const SpanRef& ref) const {
+    const StepPlace& place = scene_.places.of(ref.side, ref.step);
+    return scene_.x_of(place.on_axis(scene_.run->twin.span(ref)->ready));
+}
+
+/// From the end of what was waited for to the end of the wait.
 void OverlayPainter::paint_arrow(const Arrow& arrow) {
     const QRect from = rect_of(scene_, arrow.from);
     const QRect to = rect_of(scene_, arrow.to);
@@ -127,7 +133,7 @@ void OverlayPainter::paint_arrow(const Arrow& arrow) {
         return;
     }
     const QPointF start(from.right(), from.center().y());
-    const QPointF end(to.left(), to.center().y());
+    const QPointF end(std::clamp(x_of_ready(arrow.to), to.left(), to.right()), to.center().y());
     const double bend = std::max(18.0, std::abs(end.x() - start.x()) / 2);
     QPainterPath path(start);
     const bool same_row = from.y() == to.y();

@@ -26,6 +26,7 @@ class OverlayPainter {
     void paint_mark(Duration mark);
     void paint_alone();
     void paint_critical(const std::vector<SpanRef>& chain);
+    int x_of_ready(const SpanRef& ref) const;
     void paint_arrow(const Arrow& arrow);
     void paint_selection();
     void outline(const SpanRef& ref, const QPen& pen);

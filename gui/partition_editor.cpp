@@ -204,13 +204,50 @@ bool PartitionEditor::event(QEvent* event) {
             ++layer;
         }
         const LayerTime& under = layers_[static_cast<std::size_t>(layer)];
-        QToolTip::showText(
-            help->globalPos(),
-            tr("%1: %2").arg(QString::fromStdString(under.name), time_text(under.time)),
-            this);
+        std::size_t piece = 0;
+        for (int behind = pieces_[0]; behind <= layer; behind += pieces_[piece]) {
+            ++piece;
+        }
+        QToolTip::showText(help->globalPos(),
+                           tr("%1: %2, in stage %3 of %4 layers with %5")
+                               .arg(QString::fromStdString(under.name), time_text(under.time))
+                               .arg(piece)
+                               .arg(pieces_[piece])
+                               .arg(time_text(time_of_piece(piece))),
+                           this);
         return true;
     }
     return QWidget::event(event);
+}
+
+std::vector<QString> PartitionEditor::time_labels() const {
+    Duration longest{};
+    for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
+        longest = std::max(longest, time_of_piece(piece));
+    }
+    const bool seconds = longest >= std::chrono::seconds(1);
+    const bool milliseconds = longest >= std::chrono::milliseconds(1);
+    const double unit = seconds ? 1e9 : milliseconds ? 1e6 : 1e3;
+    const QString name = seconds ? tr(" s") : milliseconds ? tr(" ms") : tr(" us");
+    for (const auto& [decimals, ending] : {std::pair(3, name),
+                                           std::pair(1, name),
+                                           std::pair(1, QString()),
+                                           std::pair(0, QString())}) {
+        std::vector<QString> labels;
+        bool fit = true;
+        int layer = 0;
+        for (std::size_t piece = 0; piece < pieces_.size() && fit; ++piece) {
+            const double time = static_cast<double>(time_of_piece(piece).count()) / unit;
+            labels.push_back(QString::number(time, 'f', decimals) + ending);
+            const int left = x_of_layer(layer);
+            layer += pieces_[piece];
+            fit = fontMetrics().horizontalAdvance(labels.back()) + 4 <= x_of_layer(layer) - left;
+        }
+        if (fit) {
+            return labels;
+        }
+    }
+    return {};
 }
 
 void PartitionEditor::paintEvent(QPaintEvent*) {
@@ -221,6 +258,7 @@ void PartitionEditor::paintEvent(QPaintEvent*) {
     }
     const int text_height = fontMetrics().height();
     const QRect bar(0, 3, width(), height() - text_height - 6);
+    const std::vector<QString> times = time_labels();
     int layer = 0;
     for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
         const int begin = x_of_layer(layer);
@@ -238,11 +276,11 @@ void PartitionEditor::paintEvent(QPaintEvent*) {
         if (painter.fontMetrics().horizontalAdvance(number) + 4 <= place.width()) {
             painter.drawText(place, Qt::AlignCenter, number);
         }
-        const QString time = time_text(time_of_piece(piece));
         painter.setPen(palette_.faint_text);
-        if (painter.fontMetrics().horizontalAdvance(time) + 4 <= place.width()) {
-            painter.drawText(
-                QRect(begin, bar.bottom() + 3, place.width(), text_height), Qt::AlignCenter, time);
+        if (piece < times.size()) {
+            painter.drawText(QRect(begin, bar.bottom() + 3, place.width(), text_height),
+                             Qt::AlignCenter,
+                             times[piece]);
         }
         layer += pieces_[piece];
     }

@@ -35,6 +35,10 @@ class PartitionEditor : public QWidget {
     /// mean.
     QString summary() const;
 
+    /// The times of the pieces in one unit and with as many decimals as fit below every piece; none
+    /// where not even whole ones do.
+    std::vector<QString> time_labels() const;
+
     QSize sizeHint() const override;
 
   signals:

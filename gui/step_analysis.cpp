@@ -307,6 +307,18 @@ Duration StepAnalysis::wait_of(const SpanRef& ref) const {
     return end - wait_begin(Drawn{*row}, row->size(), ref.cell);
 }
 
+SpanRef StepAnalysis::whose_wait(const SpanRef& ref) const {
+    const RowIndex* const row = row_of(ref);
+    SpanRef whose = ref;
+    if (row == nullptr || ref.cell == row->size() || wait_of(ref) <= Duration{}) {
+        return whose;
+    }
+    while (whose.cell < row->size() && is_message(row->action(whose.cell).op)) {
+        ++whose.cell;
+    }
+    return whose;
+}
+
 WaitSplit StepAnalysis::split_of(const SpanRef& ref) const {
     WaitSplit split{.wait = wait_of(ref)};
     Duration explained{};

@@ -104,6 +104,10 @@ class StepAnalysis {
     Duration wait_of(const SpanRef& ref) const;
     WaitSplit split_of(const SpanRef& ref) const;
 
+    /// Of a message that waits the action, or the end of the row, whose wait that is a part of;
+    /// anything else itself.
+    SpanRef whose_wait(const SpanRef& ref) const;
+
     /// What filled its wait, the earliest first. In all the wait, without what is unexplained.
     std::vector<WaitPiece> pieces_of(const SpanRef& ref) const;
 

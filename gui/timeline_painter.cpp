@@ -299,8 +299,27 @@ class ScenePainter {
                 std::clamp(x - width / 2,
                            scene_.label_width + 4,
                            std::max(scene_.label_width + 4, scene_.size.width() - width));
-            painter_.drawText(tick_text_rect(left, width), Qt::AlignCenter, text);
+            const QRect place = tick_text_rect(left, width);
+            if (!cursor_chip().intersects(place.adjusted(-4, 0, 4, 0))) {
+                painter_.drawText(place, Qt::AlignCenter, text);
+            }
         }
+    }
+
+    /// Where the time at the mouse stands, inside the ruler; empty where there is none. Times of
+    /// the axis give way to it.
+    QRect cursor_chip() const {
+        if (!scene_.cursor_x || scene_.view.time_at(*scene_.cursor_x) < Duration{0}) {
+            return {};
+        }
+        const int width = painter_.fontMetrics().horizontalAdvance(cursor_text()) + 12;
+        const int x = std::clamp(scene_.label_width + *scene_.cursor_x - width / 2,
+                                 scene_.label_width,
+                                 std::max(scene_.label_width, scene_.size.width() - width));
+        return tick_text_rect(x, width);
+    }
+    QString cursor_text() const {
+        return qt(format_duration(scene_.view.time_at(*scene_.cursor_x)));
     }
 
     /// Above the times, where there are several steps: each name at the left of what is seen of it.
@@ -334,24 +353,13 @@ class ScenePainter {
         }
     }
 
-    /// A chip with the time at the mouse, kept inside the ruler.
     void paint_cursor_time() {
-        if (!scene_.cursor_x) {
-            return;
+        const QRect chip = cursor_chip();
+        if (!chip.isEmpty()) {
+            painter_.fillRect(chip, palette().text);
+            painter_.setPen(palette().background);
+            painter_.drawText(chip, Qt::AlignCenter, cursor_text());
         }
-        const Duration time = scene_.view.time_at(*scene_.cursor_x);
-        if (time < Duration{0}) {
-            return;
-        }
-        const QString text = qt(format_duration(time));
-        const int width = painter_.fontMetrics().horizontalAdvance(text) + 12;
-        const int x = std::clamp(scene_.label_width + *scene_.cursor_x - width / 2,
-                                 scene_.label_width,
-                                 std::max(scene_.label_width, scene_.size.width() - width));
-        const QRect chip = tick_text_rect(x, width);
-        painter_.fillRect(chip, palette().text);
-        painter_.setPen(palette().background);
-        painter_.drawText(chip, Qt::AlignCenter, text);
     }
 
     static int rank_column(const QFont& font) {

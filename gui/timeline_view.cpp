@@ -15,7 +15,9 @@ namespace pipetwin::gui {
 namespace {
 
 constexpr int max_row_height = 72;
-constexpr std::size_t most_views = 100;  // that can be gone back to
+constexpr std::size_t most_views = 100;   // that can be gone back to
+constexpr double narrowest_to_read = 24;  // an action, in pixels
+constexpr double actions_around = 20;     // of its length, in the window
 
 }  // namespace
 
@@ -179,6 +181,23 @@ void TimelineView::go_to(const SpanRef& ref) {
     }
     selection_->set_span(ref);
     bring_into_sight(ref);
+}
+
+void TimelineView::show_action(const SpanRef& ref) {
+    go_to(ref);
+    const std::optional<TimeRange> range = range_of(scene_, ref);
+    if (!range) {
+        return;
+    }
+    const double length = std::max(1.0, static_cast<double>((range->end - range->begin).count()));
+    if (length / scene_.view.ns_per_pixel >= narrowest_to_read) {
+        return;
+    }
+    const int width = scene_.time_width();
+    const ViewTransform closer{.origin = range->begin,
+                               .ns_per_pixel = length * actions_around / std::max(1, width)};
+    const double middle = closer.x_of(range->end) / 2;
+    jump_to(closer.panned(middle - width / 2.0));
 }
 
 void TimelineView::zoom(double factor) {

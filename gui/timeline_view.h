@@ -57,6 +57,8 @@ class TimelineView : public QAbstractScrollArea {
 
     /// Selects an action and brings it into sight.
     void go_to(const SpanRef& ref);
+    /// The same from afar: where it would be too narrow to be read, the view goes nearer.
+    void show_action(const SpanRef& ref);
 
     /// At the mouse where it is over the time area, else at the middle.
     void zoom(double factor);

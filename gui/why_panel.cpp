@@ -223,7 +223,7 @@ QVariant WaitModel::headerData(int section, Qt::Orientation orientation, int rol
         case TimeColumn:
             return is_chain_ ? tr("Time") : tr("Waited");
         default:
-            return is_chain_ ? tr("Begin") : tr("From");
+            return is_chain_ ? tr("Begin in step") : tr("From in step");
     }
 }
 
@@ -247,7 +247,7 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
     view_->setColumnWidth(WaitModel::ActionColumn, metrics.horizontalAdvance("888SEND_F888888"));
     view_->setColumnWidth(WaitModel::RankColumn, metrics.horizontalAdvance("Rank 8888"));
     view_->setColumnWidth(WaitModel::TimeColumn, metrics.horizontalAdvance("888888.888 ms"));
-    view_->setColumnWidth(WaitModel::BeginColumn, metrics.horizontalAdvance("888888.888 ms"));
+    view_->setColumnWidth(WaitModel::BeginColumn, metrics.horizontalAdvance("Begin in step 888"));
     auto* const column = new QVBoxLayout(this);
     column->setContentsMargins(0, margin, 0, 0);
     column->setSpacing(margin / 2);
@@ -343,9 +343,12 @@ void WhyPanel::show_all() {
     }
 }
 
-void WhyPanel::show_selected(const SpanRef& ref) {
+/// The wait of a message is told as that of the action which it keeps, as the list of the longest
+/// waits has it.
+void WhyPanel::show_selected(const SpanRef& selected) {
     all_->show();
     const StepAnalysis& analysis = *loader_.get();
+    const SpanRef ref = analysis.whose_wait(selected);
     const bool replayed = analysis.has_causes() && analysis.side() == Side::Measured;
     say(text_of(wait_sentence(analysis, ref)),
         replayed ? tr("The times of the list are those of a replay of the measured durations.")
@@ -353,7 +356,7 @@ void WhyPanel::show_selected(const SpanRef& ref) {
     model_->show_chain(loader_.share(), ref);
     view_->setVisible(analysis.has_causes());
     const std::vector<SpanRef> chain = outlined(analysis, ref);
-    emit chain_changed(chain, arrows_along(chain, ref));
+    emit chain_changed(chain, arrows_along(chain, selected));
 }
 
 void WhyPanel::show_step() {

@@ -84,7 +84,7 @@ class WhyPanel : public QWidget {
 
     void want();
     void show_analysis();
-    void show_selected(const SpanRef& ref);
+    void show_selected(const SpanRef& selected);
     void open_row(int row);
     void show_all();
     void show_step();

@@ -52,7 +52,7 @@ TEST(Details, HoldBeginDurationErrorAndIdleTime) {
     EXPECT_EQ(duration.predicted, format_duration(std::chrono::milliseconds(2)));
     EXPECT_EQ(duration.measured, format_duration(std::chrono::microseconds(1800)));
     EXPECT_EQ(duration.error, "+11.1 %");
-    EXPECT_EQ(line(details.lines, "begin").predicted,
+    EXPECT_EQ(line(details.lines, "begin in step").predicted,
               format_duration(std::chrono::milliseconds(10)));
 }
 
@@ -113,7 +113,7 @@ TEST(Sentence, SaysWhatAScreenReaderNeeds) {
 
 TEST(StepLines, CompareStepAndPipelineAndBubble) {
     const RunData run = jittered();
-    const std::vector<DetailLine> lines = step_lines(run);
+    const std::vector<DetailLine> lines = step_lines(run, 0);
     EXPECT_EQ(line(lines, "step").predicted, format_duration(run.twin.predicted.front().length));
     EXPECT_EQ(line(lines, "pipeline").measured,
               format_duration(run.twin.measured.front().pipeline));

@@ -20,6 +20,7 @@
 #include <gtest/gtest.h>
 
 #include "core/formats/chrome_trace.h"
+#include "gui/details_panel.h"
 #include "gui/finder.h"
 #include "gui/options.h"
 #include "gui/selection.h"
@@ -312,7 +313,12 @@ TEST_F(MainWindowTest, HomeAndEndGoToTheFirstAndTheLastStepAndAltLeftBack) {
 TEST_F(MainWindowTest, SlashSearchesAndEnterGoesThroughWhatWasFound) {
     show_canned();
     key(Qt::Key_Slash);
-    auto* const line = window_.timeline().findChild<SearchLine*>()->findChild<QLineEdit*>();
+    auto* const search = window_.findChild<SearchLine*>();
+    auto* const line = search->findChild<QLineEdit*>();
+    const auto place_of = [this](const QWidget& widget) {
+        return QRect(widget.mapTo(&window_, QPoint(0, 0)), widget.size());
+    };
+    EXPECT_FALSE(place_of(*search).intersects(place_of(window_.timeline())));
     QTest::keyClicks(line, "1B");
     EXPECT_EQ(window_.timeline().scene().overlay.found.size(), 3U);
     QTest::keyClick(line, Qt::Key_Return);
@@ -323,6 +329,58 @@ TEST_F(MainWindowTest, SlashSearchesAndEnterGoesThroughWhatWasFound) {
     EXPECT_EQ(selected(), "1B2");
     QTest::keyClick(line, Qt::Key_Escape);
     EXPECT_TRUE(window_.timeline().scene().overlay.found.empty());
+    EXPECT_FALSE(search->isVisible());
+}
+
+TEST_F(MainWindowTest, EscLeavesTheSearchFirstAndThenTheSelection) {
+    show_canned();
+    key(Qt::Key_Right);
+    key(Qt::Key_Slash);
+    auto* const search = window_.findChild<SearchLine*>();
+    window_.timeline().setFocus();
+    key(Qt::Key_Escape);
+    EXPECT_FALSE(search->isVisible());
+    EXPECT_FALSE(selected().empty());
+    key(Qt::Key_Escape);
+    EXPECT_TRUE(selected().empty());
+}
+
+/// What the tables of the Step panel say, line by line.
+QString step_panel(MainWindow& window) {
+    return visible_text(*window.findChild<DetailsPanel*>());
+}
+
+TEST_F(MainWindowTest, TheStepInNumbersIsTheOneThatIsLookedAt) {
+    window_.show_run(canned_run({.jitter = 0.1, .steps = 4}));
+    const Twin& twin = window_.run().twin;
+    const auto says = [&](int step) {
+        const QString length =
+            QString::fromStdString(format_duration(twin.step(Side::Measured, step)->length));
+        const QString text = step_panel(window_);
+        return text.contains(QString("Step %1").arg(step)) && text.contains(length);
+    };
+    const int main = window_.run().main_step();
+    EXPECT_TRUE(says(main));
+    EXPECT_TRUE(step_panel(window_).contains("the nearest to the median"));
+    EXPECT_TRUE(step_panel(window_).contains("medians of 4 steps"));
+    window_.timeline().show_step(3);
+    EXPECT_TRUE(says(3));
+    window_.selection().set_span(SpanRef{.side = Side::Measured, .step = 0});
+    EXPECT_TRUE(says(0)) << "the selection counts first";
+    window_.selection().clear();
+    EXPECT_TRUE(says(3));
+    window_.timeline().show_whole_run();
+    EXPECT_TRUE(says(main));
+}
+
+TEST_F(MainWindowTest, CallsASideEmulatedThatIs) {
+    const auto* const mode = window_.findChild<QAction*>("measured");
+    show_canned();
+    EXPECT_EQ(mode->text(), "&Measured");
+    RunData run = canned_run();
+    run.measured->origin = Origin::Emulated;
+    window_.show_run(std::move(run));
+    EXPECT_EQ(mode->text(), "E&mulated");
 }
 
 TEST_F(MainWindowTest, TheCommandFinderDoesWhatItIsTold) {

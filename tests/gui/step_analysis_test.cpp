@@ -281,6 +281,31 @@ TEST(StepAnalysis, TimeOfTheHostBeforeAnActionIsUnexplained) {
     EXPECT_EQ(split[WaitPart::Link], microseconds(250));
 }
 
+TEST(StepAnalysis, EveryWaitOfAMessageIsPartOfOneInTheList) {
+    const Plan plan = make_plan(plain(ScheduleKind::OneFOneB, 3, 5));
+    const auto run = planned_run(plan);
+    const StepAnalysis analysis(run, Side::Predicted, 0);
+    int messages = 0;
+    for (int rank = 0; rank < run->twin.rank_count(); ++rank) {
+        const RowIndex& row = *run->twin.row(Side::Predicted, 0, rank);
+        for (int cell = 0; cell < row.size(); ++cell) {
+            const SpanRef ref{.side = Side::Predicted, .step = 0, .rank = rank, .cell = cell};
+            const SpanRef whose = analysis.whose_wait(ref);
+            const bool waits =
+                is_receive(row.action(cell).op) && analysis.wait_of(ref) > Duration{};
+            if (!waits) {
+                EXPECT_EQ(whose, ref);
+                continue;
+            }
+            ++messages;
+            EXPECT_TRUE(std::ranges::any_of(analysis.idle_times(), [&](const IdleTime& idle) {
+                return idle.ref == whose && idle.wait >= analysis.wait_of(ref);
+            }));
+        }
+    }
+    EXPECT_GT(messages, 0);
+}
+
 TEST(StepAnalysis, WithoutAPlanKnowsWaitsAndMessages) {
     const auto run = std::make_shared<const RunData>(canned_run());
     const StepAnalysis analysis(run, Side::Measured, 0);

@@ -326,5 +326,56 @@ TEST_F(TimelineViewTest, TheDarkThemePaintsADarkGround) {
     EXPECT_LT(image.pixelColor(corner).lightness(), 60);
 }
 
+TEST_F(TimelineViewTest, AnActionThatIsTooNarrowToBeReadIsShownFromNear) {
+    const auto run = std::make_shared<const RunData>(canned_run({.micro_batches = 300}));
+    view_.show_run(run);
+    const SpanRef b2 = find(*run, Side::Measured, b2_of_1);
+    const ViewTransform far = view_.transform();
+    ASSERT_LT(view_.place_of(b2).width(), 24);
+    view_.go_to(b2);
+    EXPECT_EQ(view_.transform(), far) << "steps from action to action leave it";
+    view_.show_action(b2);
+    const QRect place = view_.place_of(b2);
+    EXPECT_GE(place.width(), 24);
+    EXPECT_GT(place.left(), view_.scene().label_width);
+    EXPECT_LT(place.right(), view_.width());
+    const ViewTransform near = view_.transform();
+    view_.show_action(b2);
+    EXPECT_EQ(view_.transform(), near) << "once it can be read nothing moves";
+    view_.go_back();
+    EXPECT_EQ(view_.transform(), far);
+}
+
+/// How many pixels of a column of the ruler differ between two pictures.
+int differences(const QImage& a, const QImage& b, int left, int right, int height) {
+    int count = 0;
+    for (int x = left; x < right; ++x) {
+        for (int y = 0; y < height; ++y) {
+            count += a.pixel(x, y) != b.pixel(x, y) ? 1 : 0;
+        }
+    }
+    return count;
+}
+
+TEST_F(TimelineViewTest, TimesOfTheAxisGiveWayToTheTimeAtTheMouse) {
+    const QImage without = view_.viewport()->grab().toImage();
+    const int ruler = view_.scene().ruler_height;
+    // Beside every place of the chip the ruler is either as it was, or a time of the axis is gone
+    // whole: then some of its pixels lie outside the chip and differ.
+    bool any_gave_way = false;
+    for (int x = view_.scene().label_width + 60; x < view_.viewport()->width() - 60; x += 7) {
+        QMouseEvent move(QEvent::MouseMove,
+                         QPointF(x, ruler + 5),
+                         view_.viewport()->mapToGlobal(QPointF(x, ruler + 5)),
+                         Qt::NoButton,
+                         Qt::NoButton,
+                         Qt::NoModifier);
+        QApplication::sendEvent(view_.viewport(), &move);
+        const QImage with = view_.viewport()->grab().toImage();
+        any_gave_way = any_gave_way || differences(without, with, x + 52, x + 110, ruler - 9) > 0;
+    }
+    EXPECT_TRUE(any_gave_way);
+}
+
 }  // namespace
 }  // namespace pipetwin::gui

@@ -214,6 +214,27 @@ TEST_F(WhatIfPanelTest, CutsMoveByKeysAndBalanceTakesThemBack) {
     EXPECT_FALSE(panel.settings().partition);
 }
 
+TEST_F(WhatIfPanelTest, EveryPieceHasItsTimeOrNoneHas) {
+    show(panel_run());
+    auto* const editor = panel.findChild<PartitionEditor*>();
+    std::size_t least = 2;
+    for (const int width : {400, 160, 110, 80, 60, 40, 20}) {
+        editor->resize(width, 60);
+        const std::vector<QString> labels = editor->time_labels();
+        EXPECT_TRUE(labels.empty() || labels.size() == editor->pieces().size());
+        int sum = 0;
+        for (const QString& label : labels) {
+            sum += editor->fontMetrics().horizontalAdvance(label);
+        }
+        EXPECT_LT(sum, width);
+        EXPECT_LE(labels.size(), least) << "what fits a narrow one fits a wider one";
+        least = labels.size();
+    }
+    EXPECT_EQ(least, 0U);
+    editor->resize(400, 60);
+    EXPECT_TRUE(editor->time_labels().front().endsWith(" ms"));
+}
+
 TEST_F(WhatIfPanelTest, CutsCanBeDragged) {
     show(panel_run());
     auto* const editor = panel.findChild<PartitionEditor*>();

@@ -113,6 +113,14 @@ TEST_F(WhyPanelTest, SaysInOneSentenceWhatTheSelectedActionWaitedFor) {
     EXPECT_EQ(cell(1, WaitModel::WhyColumn), "compute");
 }
 
+TEST_F(WhyPanelTest, TheWaitOfAMessageIsThatOfTheActionWhichItKeeps) {
+    select(ref(Side::Predicted, Op::Forward, 1, 0));
+    const std::string of_action = said();
+    select(ref(Side::Predicted, Op::RecvForward, 1, 0));
+    EXPECT_EQ(said(), of_action);
+    EXPECT_EQ(selection_.span(), ref(Side::Predicted, Op::RecvForward, 1, 0));
+}
+
 TEST_F(WhyPanelTest, OfAnActionThatDidNotWaitSaysWhatItFollowed) {
     select(ref(Side::Predicted, Op::Forward, 0, 1));
     EXPECT_THAT(said(), HasSubstr("0F1 did not wait. It followed 0F0 on rank 0."));
