@@ -7,6 +7,7 @@
 
 #include "gui/main_window.h"
 #include "gui/options.h"
+#include "gui/timeline_view.h"
 
 namespace {
 
@@ -63,6 +64,7 @@ int run_program(int argc, char** argv, const Options& options) {
     if (options.screenshot) {
         return write_screenshot(window, options);
     }
+    window.timeline().set_animated(true);
     if (!options.runs.empty()) {
         window.open_all(options.runs, options.replica);
     }

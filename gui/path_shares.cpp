@@ -171,7 +171,7 @@ Conditions faster(const Plan& plan, Conditions conditions, const Group& group) {
 class Gains {
   public:
     explicit Gains(const StepAnalysis& analysis)
-        : analysis_(analysis), plan_(analysis.run().planned->plan) {
+        : analysis_(analysis), plan_(*analysis.run().plan()) {
         if (analysis.as_planned()) {
             sensitivity_.emplace(plan_);
         } else {

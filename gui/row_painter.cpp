@@ -290,7 +290,7 @@ void RowPainter::paint_memory(const Band& band) {
         return;
     }
     const std::optional<Bytes> limit =
-        scene_.run->planned ? scene_.run->planned->plan.memory_limit(band.rank) : std::nullopt;
+        scene_.run->plan() != nullptr ? scene_.run->plan()->memory_limit(band.rank) : std::nullopt;
     if (limit && limit->count < 2 * top.count) {
         top = std::max(top, *limit);
     }

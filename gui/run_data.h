@@ -54,9 +54,13 @@ struct RunData {
     std::optional<SideData> measured;
     std::optional<Comparison> comparison;  ///< where both sides are there and have the same rows
     std::shared_ptr<const PlannedRun> planned;  ///< null where the folder does not say
+    std::optional<Plan> own_plan;               ///< of a what-if of such a run
     std::vector<std::string> problems;  ///< what could not be read or compared, in sentences
 
     bool empty() const { return twin.rank_count() == 0; }
+
+    /// What its rules are known from; null where they are not.
+    const Plan* plan() const { return planned ? &planned->plan : own_plan ? &*own_plan : nullptr; }
     const std::optional<SideData>& side(Side side) const;
 
     /// The step that is shown first and that is spoken of where none is selected: of the measured

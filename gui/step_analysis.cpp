@@ -153,11 +153,11 @@ StepAnalysis::StepAnalysis(std::shared_ptr<const RunData> run, Side side, int st
 }
 
 void StepAnalysis::replay() {
-    if (!run_->planned) {
+    if (run_->plan() == nullptr) {
         note_ = no_plan;
         return;
     }
-    const Plan& plan = run_->planned->plan;
+    const Plan& plan = *run_->plan();
     if (!same_actions(plan, *rows_)) {
         note_ =
             "The plan has other actions than the step, so it is not known what the waits were "
@@ -193,7 +193,7 @@ void StepAnalysis::know_places() {
 
 /// Slack is that of the plan, whichever side is asked about.
 void StepAnalysis::know_slack() {
-    const Plan& plan = run_->planned->plan;
+    const Plan& plan = *run_->plan();
     const bool known = side_ == Side::Measured || as_planned_;
     if (known && !plan->contention.any()) {
         slack_ = sim::Sensitivity(plan).slack();
@@ -253,7 +253,7 @@ void StepAnalysis::know_path() {
     for (const RowIndex& row : rows_->ranks) {
         in_path_.emplace_back(index(row.size()), false);
     }
-    for (const sim::CriticalStep& piece : sim::critical_path(run_->planned->plan, replayed_)) {
+    for (const sim::CriticalStep& piece : sim::critical_path(*run_->plan(), replayed_)) {
         if (const auto ref = place_of(piece.rank, piece.action, step_)) {
             in_path_[index(ref->rank)][index(ref->cell)] = true;
             path_.push_back({.ref = *ref,

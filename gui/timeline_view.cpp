@@ -6,6 +6,7 @@
 
 #include <QPainter>
 #include <QScrollBar>
+#include <QStyle>
 
 #include "gui/action_details.h"
 #include "gui/timeline_accessible.h"
@@ -18,6 +19,18 @@ constexpr int max_row_height = 72;
 constexpr std::size_t most_views = 100;   // that can be gone back to
 constexpr double narrowest_to_read = 24;  // an action, in pixels
 constexpr double actions_around = 20;     // of its length, in the window
+
+constexpr int longest_flight = 150;  // ms
+
+/// A time that stands at the same pixel in both does so all the way.
+ViewTransform between(const ViewTransform& from, const ViewTransform& to, double share) {
+    if (share >= 1) {
+        return to;
+    }
+    const double way = share * static_cast<double>((to.origin - from.origin).count());
+    return {.origin = from.origin + Duration{std::llround(way)},
+            .ns_per_pixel = from.ns_per_pixel + share * (to.ns_per_pixel - from.ns_per_pixel)};
+}
 
 }  // namespace
 
@@ -34,6 +47,12 @@ TimelineView::TimelineView(Selection* selection, QWidget* parent)
     connect(selection_, &Selection::range_changed, this, [this] {
         scene_.overlay.range = selection_->range();
         viewport()->update();
+    });
+    flight_.setStartValue(0.0);
+    flight_.setEndValue(1.0);
+    flight_.setEasingCurve(QEasingCurve::OutCubic);
+    connect(&flight_, &QVariantAnimation::valueChanged, this, [this](const QVariant& value) {
+        show_view(between(departure_, destination_, value.toDouble()));
     });
     announce_selection();
 }
@@ -58,7 +77,7 @@ void TimelineView::show_run(std::shared_ptr<const RunData> run) {
 }
 
 void TimelineView::update_run(std::shared_ptr<const RunData> run) {
-    const ViewTransform seen = scene_.view;
+    const ViewTransform seen = destination();
     Tracks tracks = scene_.tracks;
     run_ = std::move(run);
     scene_.run = run_.get();
@@ -190,7 +209,7 @@ void TimelineView::show_action(const SpanRef& ref) {
         return;
     }
     const double length = std::max(1.0, static_cast<double>((range->end - range->begin).count()));
-    if (length / scene_.view.ns_per_pixel >= narrowest_to_read) {
+    if (length / destination().ns_per_pixel >= narrowest_to_read) {
         return;
     }
     const int width = scene_.time_width();
@@ -203,12 +222,12 @@ void TimelineView::show_action(const SpanRef& ref) {
 void TimelineView::zoom(double factor) {
     const double x = scene_.cursor_x ? *scene_.cursor_x : scene_.time_width() / 2.0;
     kept_in_sight_.reset();
-    set_view(scene_.view.zoomed(factor, x));
+    move_to(destination().zoomed(factor, x));
 }
 
 void TimelineView::pan(double share) {
     kept_in_sight_.reset();
-    set_view(scene_.view.panned(share * scene_.time_width()));
+    move_to(destination().panned(share * scene_.time_width()));
 }
 
 void TimelineView::show_whole_run() {
@@ -241,11 +260,12 @@ void TimelineView::centre_or_fit_selection() {
         show_whole_run();
         return;
     }
-    const double middle = (scene_.view.x_of(range->begin) + scene_.view.x_of(range->end)) / 2;
-    const ViewTransform centred = clamped(scene_.view.panned(middle - scene_.time_width() / 2.0),
+    const ViewTransform& seen = destination();
+    const double middle = (seen.x_of(range->begin) + seen.x_of(range->end)) / 2;
+    const ViewTransform centred = clamped(seen.panned(middle - scene_.time_width() / 2.0),
                                           scene_.places.length(),
                                           scene_.time_width());
-    const bool is_centred = std::abs(centred.x_of(scene_.view.origin)) < 2;
+    const bool is_centred = std::abs(centred.x_of(seen.origin)) < 2;
     if (is_centred) {
         show_range(*range);
     } else {
@@ -254,8 +274,8 @@ void TimelineView::centre_or_fit_selection() {
 }
 
 void TimelineView::remember_view() {
-    if (back_.empty() || back_.back() != scene_.view) {
-        back_.push_back(scene_.view);
+    if (back_.empty() || back_.back() != destination()) {
+        back_.push_back(destination());
     }
     if (back_.size() > most_views) {
         back_.erase(back_.begin());
@@ -266,23 +286,23 @@ void TimelineView::remember_view() {
 void TimelineView::jump_to(const ViewTransform& view) {
     remember_view();
     kept_in_sight_.reset();
-    set_view(view);
+    move_to(view);
 }
 
 void TimelineView::go_back() {
     if (!back_.empty()) {
-        forward_.push_back(scene_.view);
+        forward_.push_back(destination());
         kept_in_sight_.reset();
-        set_view(std::exchange(back_.back(), {}));
+        move_to(std::exchange(back_.back(), {}));
         back_.pop_back();
     }
 }
 
 void TimelineView::go_forward() {
     if (!forward_.empty()) {
-        back_.push_back(scene_.view);
+        back_.push_back(destination());
         kept_in_sight_.reset();
-        set_view(std::exchange(forward_.back(), {}));
+        move_to(std::exchange(forward_.back(), {}));
         forward_.pop_back();
     }
 }
@@ -372,7 +392,7 @@ void TimelineView::resizeEvent(QResizeEvent* /*event*/) {
     if (kept_in_sight_) {
         set_view(fitted(kept_in_sight_->begin, kept_in_sight_->end, scene_.time_width()));
     } else {
-        set_view(scene_.view);
+        set_view(destination());
     }
 }
 
@@ -409,7 +429,26 @@ std::optional<int> TimelineView::rank_at(QPoint position) const {
 }
 
 void TimelineView::set_view(const ViewTransform& view) {
-    scene_.view = clamped(view, scene_.places.length(), scene_.time_width());
+    flight_.stop();
+    show_view(clamped(view, scene_.places.length(), scene_.time_width()));
+}
+
+void TimelineView::move_to(const ViewTransform& view) {
+    const ViewTransform target = clamped(view, scene_.places.length(), scene_.time_width());
+    const int duration = style()->styleHint(QStyle::SH_Widget_Animation_Duration, nullptr, this);
+    flight_.stop();
+    if (!animated_ || duration <= 0 || target == scene_.view) {
+        show_view(target);
+        return;
+    }
+    departure_ = scene_.view;
+    destination_ = target;
+    flight_.setDuration(std::min(duration, longest_flight));
+    flight_.start();
+}
+
+void TimelineView::show_view(const ViewTransform& view) {
+    scene_.view = view;
     viewport()->update();
     emit view_changed();
 }
@@ -459,10 +498,11 @@ void TimelineView::bring_into_sight(const SpanRef& ref) {
         return;
     }
     const double width = scene_.time_width();
-    const double begin = scene_.view.x_of(range->begin);
-    const double end = scene_.view.x_of(range->end);
+    const ViewTransform& seen = destination();
+    const double begin = seen.x_of(range->begin);
+    const double end = seen.x_of(range->end);
     if (end <= 0 || begin >= width) {
-        jump_to(scene_.view.panned((begin + end) / 2 - width / 2));
+        jump_to(seen.panned((begin + end) / 2 - width / 2));
     }
     const Row* const row = scene_.layout.row_of(ref.side, ref.rank);
     if (row != nullptr && row->y >= scene_.layout.pinned_height) {

@@ -6,6 +6,7 @@
 
 #include <QAbstractScrollArea>
 #include <QPoint>
+#include <QVariantAnimation>
 
 #include "gui/selection.h"
 #include "gui/timeline_painter.h"
@@ -59,6 +60,14 @@ class TimelineView : public QAbstractScrollArea {
     void go_to(const SpanRef& ref);
     /// The same from afar: where it would be too narrow to be read, the view goes nearer.
     void show_action(const SpanRef& ref);
+
+    /// Whether the view moves to where it is told to go, for so long as the style animates; else it
+    /// is there at once, as it is where the style or the user wants none.
+    void set_animated(bool animated) { animated_ = animated; }
+    /// What is seen when it has come to rest.
+    const ViewTransform& destination() const {
+        return flight_.state() == QAbstractAnimation::Running ? destination_ : scene_.view;
+    }
 
     /// At the mouse where it is over the time area, else at the middle.
     void zoom(double factor);
@@ -138,6 +147,9 @@ class TimelineView : public QAbstractScrollArea {
     std::optional<int> rank_at(QPoint position) const;
     std::optional<int> rank_in_question() const;
     void set_view(const ViewTransform& view);
+    void show_view(const ViewTransform& view);
+    /// As set_view, but so that the eye can follow.
+    void move_to(const ViewTransform& view);
     /// As set_view, but what was seen can be come back to.
     void jump_to(const ViewTransform& view);
     void remember_view();
@@ -160,6 +172,10 @@ class TimelineView : public QAbstractScrollArea {
     bool links_ = false;
     /// Keep showing all of this when the window grows: until the user moves.
     std::optional<TimeRange> kept_in_sight_;
+    bool animated_ = false;
+    QVariantAnimation flight_;  ///< from 0 to 1
+    ViewTransform departure_;
+    ViewTransform destination_;
     std::vector<ViewTransform> back_;
     std::vector<ViewTransform> forward_;
 };

@@ -551,6 +551,7 @@ std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
     run.schedule_name = step.plan->schedule_name;
     run.micro_batches = step.plan.micro_batches();
     run.planned = source.planned(settings, step.plan);
+    run.own_plan = step.plan;
     const bool same = from.measured && !from.twin.measured.empty() &&
                       has_same_rows(from.twin.measured.front(), step.plan->schedule);
     if (same) {

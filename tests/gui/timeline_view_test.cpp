@@ -377,5 +377,32 @@ TEST_F(TimelineViewTest, TimesOfTheAxisGiveWayToTheTimeAtTheMouse) {
     EXPECT_TRUE(any_gave_way);
 }
 
+TEST_F(TimelineViewTest, MovesToWhereItIsToldSoThatTheEyeCanFollow) {
+    view_.zoom(3);
+    view_.pan(0.2);
+    const ViewTransform there = view_.transform();
+    view_.show_whole_run();
+    const ViewTransform whole = view_.transform();
+    view_.set_animated(true);
+    view_.zoom(3);
+    EXPECT_EQ(view_.transform(), whole) << "it has just set out";
+    view_.pan(0.2);  // on the way: counts from where the first would have come to
+    EXPECT_EQ(view_.destination(), there);
+    int pictures = 0;
+    QObject::connect(&view_, &TimelineView::view_changed, [&] {
+        ++pictures;
+        EXPECT_LE(view_.transform().ns_per_pixel, whole.ns_per_pixel);
+        EXPECT_GE(view_.transform().ns_per_pixel, there.ns_per_pixel);
+    });
+    ASSERT_TRUE(QTest::qWaitFor([&] { return view_.transform() == there; }));
+    EXPECT_GT(pictures, 1);
+    view_.show_whole_run();
+    EXPECT_EQ(view_.destination(), whole);
+    view_.go_back();
+    EXPECT_EQ(view_.destination(), there);
+    view_.show_exactly({.begin = Duration{0}, .end = view_.scene().places.length()});
+    EXPECT_EQ(view_.transform(), view_.destination()) << "what is dragged is there at once";
+}
+
 }  // namespace
 }  // namespace pipetwin::gui

@@ -8,6 +8,7 @@
 
 #include "core/footprint.h"
 #include "core/memory_limits.h"
+#include "gui/step_analysis.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 #include "tests/gui/canned.h"
@@ -71,6 +72,21 @@ TEST(WhatIf, UnchangedSettingsGiveThePredictionOfTheRun) {
         const auto shown = what_if_run(source, source.settings(), simulation);
         EXPECT_EQ(timeline_of(*shown), timeline_of(*run)) << schedule;
     }
+}
+
+TEST(WhatIf, OfABareTraceKnowsWhyItWaits) {
+    const RunData bare = canned_run();
+    const WhatIfSource source(std::make_shared<const RunData>(bare));
+    ASSERT_EQ(source.why_not(), "");
+    WhatIf settings = source.settings();
+    settings.micro_batches = 6;
+    WhatIfSimulation simulation = apply(source, settings);
+    ASSERT_NE(simulation.outcome.step, nullptr) << simulation.outcome.reason;
+    const auto run = what_if_run(source, settings, std::move(simulation));
+    const StepAnalysis analysis(run, Side::Predicted, 0);
+    EXPECT_TRUE(analysis.has_causes()) << analysis.note();
+    EXPECT_TRUE(analysis.as_planned());
+    EXPECT_FALSE(analysis.critical_path().empty());
 }
 
 TEST(WhatIf, AWrittenPartitionIsKeptAsItIs) {
