@@ -32,8 +32,8 @@ constexpr std::array<ColumnText, op_column_count> column_texts{{{"Step", "Step"}
                                                                 {"Stage", "Stage"},
                                                                 {"Action", "88SEND_F888"},
                                                                 {"Micro-batch", "Micro-batch"},
-                                                                {"Begin in step, predicted", ""},
-                                                                {"Begin in step, measured", ""},
+                                                                {"Begin, predicted", ""},
+                                                                {"Begin, measured", ""},
                                                                 {"Duration, predicted", ""},
                                                                 {"Duration, measured", ""},
                                                                 {"Error", "+888.8 %"},
@@ -121,6 +121,11 @@ QVariant OpTableModel::headerData(int section, Qt::Orientation orientation, int 
     if (role == Qt::TextAlignmentRole) {
         return QVariant::fromValue(Qt::AlignVCenter |
                                    (is_text(section) ? Qt::AlignLeft : Qt::AlignRight));
+    }
+    const auto column = static_cast<OpColumn>(section);
+    if (role == Qt::ToolTipRole &&
+        (column == OpColumn::PredictedBegin || column == OpColumn::MeasuredBegin)) {
+        return tr("since the begin of the step");
     }
     return role == Qt::DisplayRole ? tr(column_texts[static_cast<std::size_t>(section)].heading)
                                    : QVariant();

@@ -206,8 +206,12 @@ std::string idlest_words(const StepAnalysis& analysis, int ranks) {
 std::string idle_sentence(const StepAnalysis& analysis) {
     const WaitSplit& idle = analysis.idle();
     const auto ranks = static_cast<int>(analysis.run().twin.rank_count());
-    std::string text = fmt::format("In this {} step a rank waited {} of {}, on average",
-                                   side_name(analysis.run(), analysis.side()),
+    const bool several = analysis.side() == Side::Measured && analysis.run().measured &&
+                         analysis.run().measured->steps > 1;
+    const std::string side = side_name(analysis.run(), analysis.side());
+    std::string text = fmt::format("In {} a rank waited {} of {}, on average",
+                                   several ? fmt::format("{} step {}", side, analysis.step())
+                                           : fmt::format("this {} step", side),
                                    format_duration(idle.wait / std::max(1, ranks)),
                                    format_duration(analysis.length()));
     const std::string idlest = idlest_words(analysis, ranks);

@@ -14,7 +14,7 @@ namespace pipetwin::gui {
 std::string wait_sentence(const StepAnalysis& analysis, const SpanRef& ref);
 
 /// "In this measured step a rank waited 3.2 ms of 40.1 ms, on average: compute 61 %, ... Most idle:
-/// rank 2 (9.1 ms)."
+/// rank 2 (9.1 ms)."; of several steps "In measured step 12 ...".
 std::string idle_sentence(const StepAnalysis& analysis);
 
 /// Whole percents of `whole` that add up to those of the sum: the largest rests are rounded up.

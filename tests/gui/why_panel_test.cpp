@@ -271,6 +271,16 @@ TEST_F(WhyPanelTest, MayGoWhileAWorkerIsBusy) {
     QTest::qWait(1);
 }
 
+TEST(IdleSentence, NamesTheStepWhereThereAreSeveral) {
+    std::mt19937 random(3);
+    const Plan plan = small_plan();
+    const auto run = planned_run(plan, {jittered_step(plan, random), jittered_step(plan, random)});
+    EXPECT_THAT(idle_sentence(StepAnalysis(run, Side::Measured, 1)),
+                HasSubstr("In measured step 1 a rank waited"));
+    EXPECT_THAT(idle_sentence(StepAnalysis(run, Side::Predicted, 0)),
+                HasSubstr("In this predicted step a rank waited"));
+}
+
 TEST(WaitSentence, OfNothingIsEmpty) {
     const auto run = planned_run(small_plan());
     const StepAnalysis analysis(run, Side::Predicted, 0);
