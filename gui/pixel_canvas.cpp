@@ -34,6 +34,10 @@ PixelCanvas::PixelCanvas(QPainter& painter, const QRect& area, std::span<const Q
                   pixel(area.y() + area.height()) - pixel(area.y()));
     pixels_ = scratch(static_cast<std::size_t>(size_.width()) *
                       static_cast<std::size_t>(std::max(period, size_.height())));
+    if (scale_ == 1) {
+        std::ranges::copy(ground, line(0));
+        return;
+    }
     for (int x = 0; x < area.width(); ++x) {
         const Columns columns = columns_of(area.x() + x, 1);
         std::fill(

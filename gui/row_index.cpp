@@ -17,52 +17,6 @@ constexpr std::int64_t full = 65'280;  // a bin that is filled, while levels are
 
 }  // namespace
 
-namespace {
-
-constexpr RowPart slow_part_of(Op op) {
-    switch (op) {
-        case Op::Forward:
-            return RowPart::Forward;
-        case Op::Backward:
-            return RowPart::Backward;
-        case Op::BackwardInput:
-            return RowPart::BackwardInput;
-        case Op::BackwardWeight:
-            return RowPart::BackwardWeight;
-        case Op::Recompute:
-            return RowPart::Recompute;
-        default:
-            return is_send(op) || is_receive(op) ? RowPart::Message : RowPart::Update;
-    }
-}
-
-constexpr std::array<RowPart, op_count> parts = [] {
-    std::array<RowPart, op_count> table{};
-    for (int op = 0; op < op_count; ++op) {
-        table[static_cast<std::size_t>(op)] = slow_part_of(static_cast<Op>(op));
-    }
-    return table;
-}();
-
-}  // namespace
-
-RowPart part_of(Op op) {
-    return parts[static_cast<std::size_t>(op)];
-}
-
-Op op_of(RowPart part) {
-    constexpr std::array ops{Op::Forward,
-                             Op::Backward,
-                             Op::BackwardInput,
-                             Op::BackwardWeight,
-                             Op::Recompute,
-                             Op::Optimizer,
-                             Op::SendForward,
-                             Op::RecvForward};
-    static_assert(ops.size() == row_part_count);
-    return ops[static_cast<std::size_t>(part)];
-}
-
 Duration compute_of(const PartTimes& times) {
     Duration sum{0};
     for (int part = 0; is_compute(static_cast<RowPart>(part)); ++part) {

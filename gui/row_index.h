@@ -25,10 +25,41 @@ enum class RowPart : std::uint8_t {
 constexpr int row_part_count = 8;
 
 /// The part that the time from ready to end of an action is.
-RowPart part_of(Op op);
+constexpr RowPart part_of(Op op) {
+    constexpr std::array<RowPart, op_count> parts{RowPart::Forward,
+                                                  RowPart::Backward,
+                                                  RowPart::BackwardInput,
+                                                  RowPart::BackwardWeight,
+                                                  RowPart::Recompute,
+                                                  RowPart::Message,
+                                                  RowPart::Message,
+                                                  RowPart::Message,
+                                                  RowPart::Message,
+                                                  RowPart::Update,
+                                                  RowPart::Update,
+                                                  RowPart::Update,
+                                                  RowPart::Update,
+                                                  RowPart::Update};
+    return parts[static_cast<std::size_t>(op)];
+}
+static_assert(part_of(Op::Recompute) == RowPart::Recompute &&
+              part_of(Op::SendForward) == RowPart::Message &&
+              part_of(Op::RecvBackward) == RowPart::Message &&
+              part_of(Op::ReduceGradient) == RowPart::Update &&
+              part_of(Op::Optimizer) == RowPart::Update);
 
 /// An action of that part; of Wait any.
-Op op_of(RowPart part);
+constexpr Op op_of(RowPart part) {
+    constexpr std::array<Op, row_part_count> ops{Op::Forward,
+                                                 Op::Backward,
+                                                 Op::BackwardInput,
+                                                 Op::BackwardWeight,
+                                                 Op::Recompute,
+                                                 Op::Optimizer,
+                                                 Op::SendForward,
+                                                 Op::RecvForward};
+    return ops[static_cast<std::size_t>(part)];
+}
 
 constexpr bool is_compute(RowPart part) {
     return part <= RowPart::Recompute;

@@ -96,7 +96,7 @@ class ScenePainter {
         painter_.save();
         const QRect area(scene_.label_width, top, scene_.time_width(), bottom - top);
         painter_.setClipRect(area);
-        RowPainter rows(painter_, scene_, paint_background(area));
+        RowPainter rows(painter_, scene_, paint_background(area, pinned));
         for (const Row& row : scene_.layout.rows) {
             if (wanted(row.y, row.height, top, bottom, pinned)) {
                 rows.paint_row(row);
@@ -124,10 +124,12 @@ class ScenePainter {
     }
 
     /// The background and the lines of the grid; the colours of each of its columns.
-    std::vector<QRgb> paint_background(const QRect& area) {
+    std::vector<QRgb> paint_background(const QRect& area, bool pinned) {
         std::vector<QRgb> columns(static_cast<std::size_t>(std::max(0, area.width())),
                                   palette().background.rgb());
-        painter_.fillRect(area, palette().background);
+        for (const QRect& gap : beside_rows(area, pinned)) {
+            painter_.fillRect(gap, palette().background);
+        }
         for (const Tick& tick : axis_.ticks) {
             const auto x = static_cast<int>(std::lround(tick.x));
             if (!tick.label.empty() && x < area.width()) {
@@ -136,6 +138,26 @@ class ScenePainter {
             }
         }
         return columns;
+    }
+
+    /// What no canvas covers: rows and curves bring the background with them. Where the painter's
+    /// units are no pixels their borders lie within some.
+    QRegion beside_rows(const QRect& area, bool pinned) const {
+        QRegion region(area);
+        if (painter_.deviceTransform().m11() != 1 ||
+            painter_.paintEngine()->type() != QPaintEngine::Raster) {
+            return region;
+        }
+        const auto leave_out = [&](const auto& parts) {
+            for (const auto& part : parts) {
+                if (wanted(part.y, part.height, area.top(), area.bottom() + 1, pinned)) {
+                    region -= scene_.rect_at(part.y, part.height);
+                }
+            }
+        };
+        leave_out(scene_.layout.rows);
+        leave_out(scene_.layout.strips);
+        return region;
     }
 
     bool has_room(const TimelineScene::Steps& steps) const {
