@@ -450,14 +450,13 @@ std::vector<std::vector<Bytes>> memory_totals(const Plan& plan) {
     std::vector<std::vector<Bytes>> totals;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         const auto& row = plan->schedule.ranks[static_cast<std::size_t>(rank)];
-        auto& of_rank = totals.emplace_back();
-        of_rank.reserve(2 * row.size());
+        Bytes* total = totals.emplace_back(2 * row.size()).data();
         std::int64_t live = resident_memory(plan, rank).total().count;
         for (const Action& action : row) {
             const Changes::Totals& change = changes.totals(action);
-            of_rank.push_back({live + change.during});
+            *total++ = Bytes{live + change.during};
             live += change.after;
-            of_rank.push_back({live});
+            *total++ = Bytes{live};
         }
     }
     return totals;

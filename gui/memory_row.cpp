@@ -87,7 +87,7 @@ std::vector<ByteRange> MemoryRow::columns(const RowIndex& row,
     if (empty()) {
         return columns;
     }
-    columns.reserve(static_cast<std::size_t>(std::max(0, count)));
+    columns.resize(static_cast<std::size_t>(std::max(0, count)));
     const bool crowd = times_.empty() && row.slot_count() > 0 &&
                        2 * static_cast<double>(row.slot_length().count()) < view.ns_per_pixel;
     if (crowd) {
@@ -97,17 +97,17 @@ std::vector<ByteRange> MemoryRow::columns(const RowIndex& row,
             return static_cast<std::size_t>(std::max(0, 2 * cell - 1));
         };
         std::size_t place = place_of(x);
-        for (int i = 1; i <= count; ++i) {
-            const std::size_t next = place_of(x + i);
-            columns.push_back(of_values(place, next));
+        for (ByteRange& column : columns) {
+            const std::size_t next = place_of(++x);
+            column = of_values(place, next);
             place = next;
         }
         return columns;
     }
     std::size_t first = last_until(row, view.time_at(x));
-    for (int i = 1; i <= count; ++i) {
-        const std::size_t last = last_until(row, view.time_at(x + i), first);
-        columns.push_back(of_values(first, last));
+    for (ByteRange& column : columns) {
+        const std::size_t last = last_until(row, view.time_at(++x), first);
+        column = of_values(first, last);
         first = last;
     }
     return columns;

@@ -233,9 +233,12 @@ void RowIndex::add_sums(BinFiller& bins) {
         sums_.push_back(sums());
         for (int cell = first; cell < std::min(first + block, size()); ++cell) {
             const Op done = op(cell);
+            const std::int64_t length = times_.length(cell).count();
+            if (length == 0) {
+                continue;  // most messages
+            }
             const std::int64_t begins = times_.begin(cell).count();
             const std::int64_t wait = times_.wait(cell).count();
-            const std::int64_t length = times_.length(cell).count();
             bins.add(part_of(done), begins, begins + wait, begins + length);
             if (wait > 0 && pipetwin::is_compute(done)) {
                 waits_to_compute += Duration{wait};

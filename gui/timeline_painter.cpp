@@ -6,6 +6,7 @@
 #include <QFontMetrics>
 
 #include "gui/action_details.h"
+#include "gui/label_text.h"
 #include "gui/overlay_painter.h"
 #include "gui/row_painter.h"
 
@@ -238,22 +239,24 @@ class ScenePainter {
         painter_.save();
         painter_.setFont(bold(painter_.font()));
         painter_.setPen(palette().text);
-        painter_.drawText(whole.adjusted(-padding / 2, -4, 0, 4),
-                          Qt::AlignLeft | Qt::AlignVCenter,
-                          track_marks(track) + rank_text(track.rank));
+        draw_label(painter_,
+                   whole.adjusted(-padding / 2, -4, 0, 4),
+                   Qt::AlignLeft | Qt::AlignVCenter,
+                   track_marks(track) + rank_text(track.rank));
         painter_.restore();
     }
 
     void paint_name(const QString& name, const QRect& rect) {
         painter_.setPen(palette().faint_text);
-        painter_.drawText(rect.adjusted(rank_column(painter_.font()) - padding, 0, 0, 0),
-                          Qt::AlignLeft | Qt::AlignVCenter,
-                          name);
+        draw_label(painter_,
+                   rect.adjusted(rank_column(painter_.font()) - padding, 0, 0, 0),
+                   Qt::AlignLeft | Qt::AlignVCenter,
+                   name);
     }
 
     void paint_value(const QString& value, const QRect& rect) {
         painter_.setPen(palette().text);
-        painter_.drawText(rect, Qt::AlignRight | Qt::AlignVCenter, value);
+        draw_label(painter_, rect, Qt::AlignRight | Qt::AlignVCenter, value);
     }
 
     void paint_row_label(const Row& row, const QRect& rect) {

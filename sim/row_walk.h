@@ -1,7 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <iterator>
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -56,25 +56,22 @@ class RowWalk {
           next_(schedule.ranks.size(), 0),
           edges_(edge_count(schedule)),
           reduced_(schedule.rank_of_stage.size(), false),
-          gradients_awaited_(schedule.rank_of_stage.size(), false) {
-        for (const auto& row : schedule.ranks) {
-            norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
-        }
-    }
+          gradients_awaited_(schedule.rank_of_stage.size(), false),
+          runnable_(schedule.ranks.size()),
+          at_stretch_end_(schedule.ranks.size()) {}
 
     /// InternalError if the rows wait for each other.
     void run() {
         for (int rank = schedule_.rank_count() - 1; rank >= 0; --rank) {
-            runnable_.push_back(rank);
+            runnable_.push(rank);
         }
         for (stretch_end_ = stretch; !runnable_.empty(); stretch_end_ += stretch) {
             while (!runnable_.empty()) {
-                const int rank = runnable_.back();
-                runnable_.pop_back();
-                follow(rank);
+                follow(runnable_.pop());
             }
-            std::ranges::reverse_copy(at_stretch_end_, std::back_inserter(runnable_));
-            at_stretch_end_.clear();
+            while (!at_stretch_end_.empty()) {
+                runnable_.push(at_stretch_end_.pop());
+            }
         }
         for (std::size_t rank = 0; rank < next_.size(); ++rank) {
             PIPETWIN_EXPECT(next_[rank] == schedule_.ranks[rank].size(),
@@ -89,6 +86,19 @@ class RowWalk {
         int waiting_sender = nobody;
         int waiting_receiver = nobody;
         bool receive_begun = false;  ///< of message `received`
+    };
+
+    /// Last in, first out; each at most once. A rank goes in for every message.
+    class Ranks {
+      public:
+        explicit Ranks(std::size_t most) : ranks_(most) {}
+        bool empty() const { return count_ == 0; }
+        void push(int rank) { ranks_[count_++] = rank; }
+        int pop() { return ranks_[--count_]; }
+
+      private:
+        std::vector<int> ranks_;
+        std::size_t count_ = 0;
     };
 
     using State = typename Visitor::State;
@@ -112,7 +122,7 @@ class RowWalk {
         visitor_.leave(state);
         next_[index] = cell;
         if (cell == stretch_end_) {
-            at_stretch_end_.push_back(rank);
+            at_stretch_end_.push(rank);
         }
     }
 
@@ -126,15 +136,17 @@ class RowWalk {
         if (uses_gradients(action.op) && gradients_are_missing(rank, action.stage)) {
             return false;
         }
-        if (action.op == Op::Optimizer && norms_left_ > 0) {
+        if (action.op == Op::Optimizer && norms_are_missing(rank, cell)) {
             norm_awaited_by_.push_back(rank);
             return false;
         }
         visitor_.act(state, cell, action);
         if (action.op == Op::ReduceGradient) {
             reduces(action.stage);
-        } else if (action.op == Op::GradientNorm && --norms_left_ == 0) {
-            std::ranges::copy(norm_awaited_by_, std::back_inserter(runnable_));
+        } else if (action.op == Op::GradientNorm && norms_left_ && --*norms_left_ == 0) {
+            for (const int waiting : norm_awaited_by_) {
+                runnable_.push(waiting);
+            }
             norm_awaited_by_.clear();
         }
         return true;
@@ -182,7 +194,7 @@ class RowWalk {
             const auto index = static_cast<std::size_t>(*other);
             if (gradients_awaited_[index]) {
                 gradients_awaited_[index] = false;
-                runnable_.push_back(schedule_.rank_of_stage[index]);
+                runnable_.push(schedule_.rank_of_stage[index]);
             }
         }
     }
@@ -196,9 +208,26 @@ class RowWalk {
         return waits;
     }
 
+    /// Counts the norms that are left when the first update is met: that is near the end of all
+    /// rows.
+    bool norms_are_missing(int rank, std::size_t cell) {
+        if (!norms_left_) {
+            norms_left_ = 0;
+            next_[static_cast<std::size_t>(rank)] = cell;
+            for (std::size_t i = 0; i < next_.size(); ++i) {
+                const std::vector<Action>& row = schedule_.ranks[i];
+                *norms_left_ += std::count_if(
+                    row.begin() + static_cast<std::ptrdiff_t>(next_[i]),
+                    row.end(),
+                    [](const Action& action) { return action.op == Op::GradientNorm; });
+            }
+        }
+        return *norms_left_ > 0;
+    }
+
     void wake(int& rank) {
         if (rank != nobody) {
-            runnable_.push_back(rank);
+            runnable_.push(rank);
             rank = nobody;
         }
     }
@@ -216,12 +245,12 @@ class RowWalk {
     Visitor& visitor_;
     std::vector<std::size_t> next_;  ///< [rank] cell
     std::vector<Edge> edges_;
-    std::vector<bool> reduced_;            ///< [stage]
-    std::vector<bool> gradients_awaited_;  ///< [stage]
-    std::ptrdiff_t norms_left_ = 0;
-    std::vector<int> norm_awaited_by_;  ///< ranks
-    std::vector<int> runnable_;
-    std::vector<int> at_stretch_end_;  ///< ranks that can go on, in the next stretch
+    std::vector<bool> reduced_;                 ///< [stage]
+    std::vector<bool> gradients_awaited_;       ///< [stage]
+    std::optional<std::ptrdiff_t> norms_left_;  ///< none: not counted yet, and nobody waits
+    std::vector<int> norm_awaited_by_;          ///< ranks
+    Ranks runnable_;
+    Ranks at_stretch_end_;  ///< can go on, in the next stretch
     std::size_t stretch_end_ = 0;
 };
 

@@ -467,6 +467,16 @@ class TwoHosts : public SeveralProcesses {
         }
     }
 
+    void shape(const std::string& rate) const {
+        for (const char* const host : {"a", "b"}) {
+            const std::string name = name_ + host;
+            ASSERT_EQ(shell("ip netns exec " + name + " tc qdisc change dev v" + name +
+                            " root tbf rate " + rate + " burst 64kb latency 400ms"),
+                      0)
+                << content_of(path("shell.log"));
+        }
+    }
+
     /// As many processes on each host.
     std::vector<std::string> train(const std::vector<std::string>& more, int of_each = 1) const {
         const std::string subnet = "10.77." + net_ + ".0/24";
@@ -523,8 +533,10 @@ TEST_F(TwoHosts, GiveTheBitsOfThreads) {
     }
 }
 
-/// Ranks 1 and 2 of four talk over a gigabit, the others over the memory of their host.
+/// Ranks 1 and 2 of four talk over a cable, the others over the memory of their host. The cable is
+/// so slow that the memory is faster however busy the machine is.
 TEST_F(TwoHosts, ArePlannedWithTheLinksThatTheyHave) {
+    shape("200mbit");
     const std::vector<std::string> four{"--set", "pipeline.stages=4"};
     train_in_threads(four);
     const Outcome outcome = run(train(four, 2));
@@ -533,8 +545,8 @@ TEST_F(TwoHosts, ArePlannedWithTheLinksThatTheyHave) {
     ASSERT_EQ(profile.links.size(), 2U);
     EXPECT_EQ(profile.links[0].between, "ranks");
     EXPECT_EQ(profile.links[1].between, "nodes");
-    EXPECT_NEAR(profile.links[1].bytes_per_second, 125e6, 25e6);
-    EXPECT_GT(profile.links[0].bytes_per_second, 2 * profile.links[1].bytes_per_second);
+    EXPECT_LT(profile.links[1].bytes_per_second, 30e6);
+    EXPECT_GT(profile.links[0].bytes_per_second, profile.links[1].bytes_per_second);
     const Scenario scenario = read_scenario(path("hosts/scenario.toml"));
     EXPECT_EQ(scenario.cluster.placement, Placement::Written);
     EXPECT_EQ(scenario.cluster.nodes, (std::vector<int>{0, 0, 1, 1}));
