@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <functional>
@@ -18,7 +19,9 @@
 #include "cli/command_line.h"
 #include "cli/stop_signal.h"
 #include "exec/cores.h"
+#include "exec/cuda_module.h"
 #include "exec/transport/byte_message.h"
+#include "exec/transport/gpu_world.h"
 #include "exec/transport/mpi_world.h"
 
 namespace pipetwin::cli {
@@ -40,19 +43,40 @@ std::string host_name() {
 }
 
 void refuse_without_transport(const exec::LaunchedProcess& launched, const Scenario& scenario) {
-    if (scenario.cluster.backend == Backend::Cuda) {
-        throw Error(ErrorKind::Unavailable,
-                    "cluster.backend = \"cuda\"",
-                    "GPUs are trained on from one process only, so far",
-                    "start it without " + exec::to_string(launched.launcher));
-    }
     if (launched.launcher == exec::Launcher::Torchrun) {
         throw Error(
             ErrorKind::Unavailable,
             "torchrun",
-            "processes on CPUs reach each other by MPI, which torchrun does not start",
+            "processes find each other by MPI, which torchrun does not start",
             "start them with mpirun or srun, or 'pipetwin launch --ranks N' on one machine");
     }
+    if (scenario.cluster.backend == Backend::Cuda && scenario.cluster.emulate_links) {
+        throw Error(ErrorKind::Infeasible,
+                    "cluster.emulate_links",
+                    "links between the GPUs of several processes are what they are",
+                    "leave it out, or train in one process");
+    }
+}
+
+/// Of the processes of a host the first has the first GPU, and so on. NCCL takes no two processes
+/// of a host on one GPU; those that NCCL_HOSTID tells it to take for another host's share.
+int own_gpu(const std::vector<int>& hosts, int process) {
+    const int host = hosts.at(static_cast<std::size_t>(process));
+    const auto before = std::count(hosts.begin(), hosts.begin() + process, host);
+    const auto here = std::ranges::count(hosts, host);
+    const auto gpus = std::ssize(exec::probe_cuda().devices);
+    const bool may_share = std::getenv("NCCL_HOSTID") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+    if (gpus > 0 && here > gpus && !may_share) {
+        throw Error(ErrorKind::Unavailable,
+                    "cluster.backend = \"cuda\"",
+                    fmt::format("{} processes are on this host, which shows them {} GPU{}: each "
+                                "needs one of its own",
+                                here,
+                                gpus,
+                                gpus == 1 ? "" : "s"),
+                    "start fewer on it, or train in one process, whose ranks can share a GPU");
+    }
+    return gpus > 0 ? static_cast<int>(before % gpus) : 0;
 }
 
 std::string boot_id() {
@@ -176,6 +200,10 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
         if (std::cmp_equal(hosts_.back(), hosts.size())) {
             hosts.push_back(host);
         }
+    }
+    if (scenario.cluster.backend == Backend::Cuda) {
+        gpu_ = own_gpu(hosts_, world_->index());
+        world_ = exec::with_gpus(std::move(world_), exec::cuda_links(gpu_));
     }
     monitor_ = std::make_unique<exec::Monitor>(*world_, names_, silence_limit);
 }

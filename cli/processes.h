@@ -58,6 +58,9 @@ class Processes {
     /// [process] which host it is on, counted from 0 in the order of the processes.
     const std::vector<int>& hosts() const { return hosts_; }
 
+    /// The GPU that this process has for itself, of those that it sees. 0 where none is trained on.
+    int gpu() const { return gpu_; }
+
     /// The cores that this process has for itself; none where it shares them.
     std::optional<std::vector<int>> own_cores();
 
@@ -65,6 +68,7 @@ class Processes {
     std::unique_ptr<exec::World> world_;
     std::vector<std::string> names_;  ///< [process]
     std::vector<int> hosts_;
+    int gpu_ = 0;
     std::unique_ptr<exec::Monitor> monitor_;
     std::unique_ptr<exec::FlightRecorder> flight_;
 };

@@ -37,7 +37,7 @@ namespace {
 constexpr std::size_t most_program_bytes = std::size_t{4} << 30U;
 
 /// What describes machines that are not this one.
-void refuse_other_machines(const Scenario& scenario) {
+void refuse_other_machines(const Scenario& scenario, const Processes* together) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
     const auto refuse = [](std::string_view key, std::string_view what, std::string hint) {
         throw Error(ErrorKind::Unavailable,
@@ -45,10 +45,12 @@ void refuse_other_machines(const Scenario& scenario) {
                     fmt::format("{}: it can be simulated, but not trained with here", what),
                     std::move(hint));
     };
-    if (*scenario.pipeline.data_parallel > 1 && cluster.backend == Backend::Cuda) {
+    if (*scenario.pipeline.data_parallel > 1 && cluster.backend == Backend::Cuda &&
+        together == nullptr) {
         refuse("pipeline.data_parallel",
-               fmt::format("{} replicas on GPUs", *scenario.pipeline.data_parallel),
-               "'pipetwin simulate' predicts it; to train, set data_parallel = 1");
+               fmt::format("{} replicas on GPUs of one process", *scenario.pipeline.data_parallel),
+               "start a process for each rank of each replica: mpirun, srun or 'pipetwin launch'; "
+               "or set data_parallel = 1");
     }
     if (cluster.device != this_machine || !cluster.devices.empty()) {
         refuse(cluster.devices.empty() ? "cluster.device" : "cluster.devices",
@@ -62,7 +64,9 @@ void refuse_other_machines(const Scenario& scenario) {
     }
 }
 
-void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario) {
+void refuse_what_cannot_run(const RunOptions& options,
+                            const Scenario& scenario,
+                            const Processes* together) {
     if (options.resume && options.common.out.empty()) {
         throw Error(ErrorKind::Usage,
                     "--resume",
@@ -81,9 +85,9 @@ void refuse_what_cannot_run(const RunOptions& options, const Scenario& scenario)
                     "a model of kind 'profile' is known by its costs only, it cannot be trained",
                     "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
     }
-    refuse_other_machines(scenario);
+    refuse_other_machines(scenario, together);
     if (scenario.cluster.backend == Backend::Cuda) {
-        exec::require_cuda();
+        exec::require_cuda(together != nullptr ? together->gpu() : 0);
     }
 }
 
@@ -118,9 +122,18 @@ void refuse_order_that_cannot_train(const Scenario& scenario) {
 }
 
 /// Measuring costs would be the first to find no memory.
-void refuse_what_does_not_fit(const Scenario& scenario) {
-    if (scenario.cluster.backend == Backend::Cuda) {
-        exec::check_gpu_memory(scenario, scenario_model(scenario));
+void refuse_what_does_not_fit(const Scenario& scenario, Processes* together) {
+    if (scenario.cluster.backend != Backend::Cuda) {
+        return;
+    }
+    const Model model = scenario_model(scenario);
+    if (together == nullptr) {
+        exec::check_gpu_memory(scenario, model);
+    } else {
+        exec::check_gpu_memory(
+            scenario,
+            model,
+            {.rank = together->world().index() % *scenario.pipeline.stages, .gpu = together->gpu()});
     }
 }
 
@@ -206,16 +219,19 @@ exec::TrainingOptions training_options(const RunOptions& options, Processes* tog
         const std::optional<std::vector<int>> cores = together->own_cores();
         training.cores = cores.value_or(std::vector<int>{});
         training.shares_cores = !cores;
+        training.gpu = together->gpu();
     }
     return training;
 }
 
 /// Of a scenario that is settled and can be trained with.
-void refuse_what_cannot_train(const RunOptions& options, const Scenario& scenario) {
-    refuse_what_cannot_run(options, scenario);
+void refuse_what_cannot_train(const RunOptions& options,
+                              const Scenario& scenario,
+                              Processes* together) {
+    refuse_what_cannot_run(options, scenario, together);
     refuse_what_is_only_simulated(scenario);
     refuse_order_that_cannot_train(scenario);
-    refuse_what_does_not_fit(scenario);
+    refuse_what_does_not_fit(scenario, together);
 }
 
 /// Before anything is measured.
@@ -238,8 +254,19 @@ void agree_on_inputs(Processes& together, const Scenario& scenario) {
 
 /// The first process's, in all of them, with the links between these processes.
 Profile shared_profile(Profile profile, const Scenario& scenario, Processes& together) {
+    // On GPUs, for the time of measuring.
+    std::vector<std::unique_ptr<exec::Device>> gpu;
+    if (scenario.cluster.backend == Backend::Cuda) {
+        gpu = exec::make_cuda_devices({.device = together.gpu(),
+                                       .ranks = 1,
+                                       .own_multiprocessors = false,
+                                       .memory = exec::ladder_memory});
+    }
     const exec::MeasuredLinks links =
-        exec::measured_links(together.world(), *scenario.pipeline.stages, together.hosts());
+        exec::measured_links(together.world(),
+                             *scenario.pipeline.stages,
+                             together.hosts(),
+                             gpu.empty() ? nullptr : &gpu.front()->memory());
     if (links.inside || links.between) {
         std::erase_if(profile.links, [](const LinkCost& old) {
             return old.between == "ranks" || old.between == "nodes";
@@ -369,10 +396,10 @@ FinishedRun train_and_compare(const RunOptions& options,
     }
     const Scenario space = trainable_space(written);
     if (plans) {
-        refuse_what_cannot_run(options, space);
+        refuse_what_cannot_run(options, space, together);
         refuse_what_is_only_simulated(space);
     } else {
-        refuse_what_cannot_train(options, space);
+        refuse_what_cannot_train(options, space, together);
     }
     if (together != nullptr) {
         agree_on_inputs(*together, written);
@@ -388,7 +415,7 @@ FinishedRun train_and_compare(const RunOptions& options,
         opened->write(run_file::scenario, print_scenario(written));
         if (plans) {
             scenario = planned(options, space, *opened, console);
-            refuse_what_does_not_fit(scenario);
+            refuse_what_does_not_fit(scenario, together);
         }
         profile = costs(options, scenario, console);
         return std::string();
@@ -450,7 +477,7 @@ FinishedRun train_and_compare(const RunOptions& options,
 void train_along(const RunOptions& options, Processes& together) {
     Scenario scenario = read_scenario(options.scenario, options.common.overrides);
     require_settled(scenario);
-    refuse_what_cannot_train(options, scenario);
+    refuse_what_cannot_train(options, scenario, &together);
     agree_on_inputs(together, scenario);
     together.from_first({});  // measures
     place_on_hosts(scenario, together);

@@ -50,6 +50,9 @@ class Channel {
     /// processes: messages arrive there while the receiver does something else.
     virtual void expect(Tensor place);
 
+    /// Whether the next message that is expected is there. Only between processes.
+    virtual bool has_come();
+
     /// Returns when nobody reads what was sent any more, where the sender still has it.
     virtual void settle() {}
 

@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -46,6 +48,8 @@ struct Module {
     decltype(&pipetwin_cuda_self_test) self_test = nullptr;
     decltype(&pipetwin_cuda_memory) memory = nullptr;
     decltype(&pipetwin_cuda_measure) measure = nullptr;
+    decltype(&pipetwin_cuda_make_link_id) make_link_id = nullptr;
+    decltype(&pipetwin_cuda_make_link) make_link = nullptr;
 };
 
 /// Throws std::runtime_error with the loader's message.
@@ -66,6 +70,8 @@ Module load_module(const fs::path& file) {
     look_up(library, "pipetwin_cuda_self_test", module.self_test);
     look_up(library, "pipetwin_cuda_memory", module.memory);
     look_up(library, "pipetwin_cuda_measure", module.measure);
+    look_up(library, "pipetwin_cuda_make_link_id", module.make_link_id);
+    look_up(library, "pipetwin_cuda_make_link", module.make_link);
     return module;
 }
 
@@ -249,6 +255,39 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
         devices.emplace_back(device);
     }
     return devices;
+}
+
+GpuLinks cuda_links(int device) {
+    const auto module_with_device = [device] {
+        require_cuda(device);
+        return load_module(find_module(module_file).value());
+    };
+    return {.make_id =
+                [module_with_device] {
+                    const Module module = module_with_device();
+                    PipetwinCudaLinkId id{};
+                    try {
+                        module.make_link_id(&id);
+                    } catch (const DeviceFailure& failure) {
+                        throw unavailable(failure);
+                    }
+                    const auto bytes = std::as_bytes(std::span(id.bytes));
+                    return std::vector<std::byte>(bytes.begin(), bytes.end());
+                },
+            .make =
+                [module_with_device, device](std::span<const std::byte> bytes, bool sends) {
+                    const Module module = module_with_device();
+                    PipetwinCudaLinkId id{};
+                    PIPETWIN_EXPECT(bytes.size() == sizeof id.bytes, "an id of this module");
+                    std::memcpy(id.bytes, bytes.data(), bytes.size());
+                    GpuLink* link = nullptr;
+                    try {
+                        module.make_link(device, &id, sends ? 1 : 0, &link);
+                    } catch (const DeviceFailure& failure) {
+                        throw unavailable(failure);
+                    }
+                    return std::unique_ptr<GpuLink>(link);
+                }};
 }
 
 std::vector<CudaCheck> self_test_cuda(int device) {

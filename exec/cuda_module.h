@@ -7,6 +7,7 @@
 
 #include "core/units.h"
 #include "exec/device.h"
+#include "exec/gpu_link.h"
 
 /// The program's side of the CUDA backend, which is a module that is loaded when asked for: the
 /// program itself links no CUDA library, so it starts on every machine.
@@ -82,6 +83,10 @@ void require_cuda(int device = 0);
 /// that can be shared so, Error(Infeasible) where it has not so much memory or not so many
 /// multiprocessors.
 std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request);
+
+/// Links from and to a GPU of this process, by NCCL. Its functions throw Error(Unavailable) where
+/// there is no such GPU, or NCCL does not work here.
+GpuLinks cuda_links(int device);
 
 /// One check of the module's self-test, with what was compared or what failed.
 struct CudaCheck {

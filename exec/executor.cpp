@@ -62,12 +62,14 @@ std::vector<int> ranks_elsewhere(const Plan& plan, const std::vector<int>& here)
 /// One for each rank; of those that other processes have, none.
 std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
                                                   const ExecutorOptions& options) {
-    if (options.backend == Backend::Cuda) {
+    if (options.backend == Backend::Cuda && options.world == nullptr) {
         return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
     }
     std::vector<std::unique_ptr<Device>> devices(static_cast<std::size_t>(plan.rank_count()));
     for (const int rank : ranks_here(plan, options)) {
         devices[static_cast<std::size_t>(rank)] = options.make_device ? options.make_device(rank)
+                                                  : options.backend == Backend::Cuda
+                                                      ? make_whole_gpu(plan, rank, options.gpu)
                                                   : options.backend == Backend::Paced
                                                       ? make_paced_device()
                                                       : make_cpu_device();

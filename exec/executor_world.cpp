@@ -94,7 +94,8 @@ std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
     return options.world->open({.peer = first_process() + other,
                                 .tag = first_tag + sender * plan.stage_count() + receiver,
                                 .sends = sends,
-                                .capacity = capacity});
+                                .capacity = capacity,
+                                .on_device = options.backend == Backend::Cuda});
 }
 
 /// Of the edges of the plan, whose messages can be told to take longer than they do.

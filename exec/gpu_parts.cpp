@@ -152,6 +152,56 @@ std::string what_fits(const Scenario& scenario, const Model& model, Bytes free, 
 
 }  // namespace
 
+namespace {
+
+void check_memory(const Plan& plan, const std::vector<Group>& groups, const std::string& hint) {
+    for (const Group& group : groups) {
+        const Wanted wanted = wanted_by(plan, group);
+        const CudaMemory memory = cuda_memory(group.gpu);
+        if (wanted.all > memory.free) {
+            throw does_not_fit(wanted, memory, hint);
+        }
+    }
+}
+
+void check_memory(const Scenario& scenario, const Model& model, const auto& groups_of, int gpus) {
+    if (scenario.pipeline.offload != Offload::None) {
+        return;  // what is needed depends on times, and so on what is not measured yet
+    }
+    const Plan plan = unmeasured_plan(scenario, model);
+    for (const Group& group : groups_of(plan)) {
+        const Wanted wanted = wanted_by(plan, group);
+        const CudaMemory memory = cuda_memory(group.gpu);
+        if (wanted.all > memory.free) {
+            throw does_not_fit(wanted, memory, what_fits(scenario, model, memory.free, gpus));
+        }
+    }
+}
+
+/// Of a group that `gpus` are used beside.
+std::vector<std::unique_ptr<Device>> make_group(const Plan& plan,
+                                                const Group& group,
+                                                CudaRequest request) {
+    const Wanted wanted = wanted_by(plan, group);
+    const Bytes spare = cuda_memory(group.gpu).free - wanted.all;
+    request.device = group.gpu;
+    request.ranks = group.ranks;
+    request.memory = wanted.pool + std::clamp(spare, Bytes{}, wanted.between);
+    try {
+        return make_cuda_devices(request);
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::Infeasible || error.place() != "memory") {
+            throw;
+        }
+        throw Error(error.kind(),
+                    error.place(),
+                    fmt::format("{}, for these peaks:\n{}", error.text(), peaks_table(wanted)),
+                    error.hint());
+    }
+}
+
+}  // namespace
+
 std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
                                                     GpuShares shares,
                                                     const std::vector<int>& units) {
@@ -161,56 +211,42 @@ std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
     const std::vector<Group> groups = spread(plan.rank_count(), gpu_count());
     std::vector<std::unique_ptr<Device>> devices;
     for (const Group& group : groups) {
-        const Wanted wanted = wanted_by(plan, group);
-        const Bytes spare = cuda_memory(group.gpu).free - wanted.all;
-        const Bytes pool = wanted.pool + std::clamp(spare, Bytes{}, wanted.between);
-        CudaRequest request{.device = group.gpu,
-                            .gpus = static_cast<int>(groups.size()),
-                            .ranks = group.ranks,
-                            .own_multiprocessors = shares == GpuShares::Own && group.ranks > 1,
-                            .memory = pool};
+        CudaRequest request{.gpus = static_cast<int>(groups.size()),
+                            .own_multiprocessors = shares == GpuShares::Own && group.ranks > 1};
         if (units.size() == ranks && group.ranks > 1) {
             request.units.assign(units.begin() + group.first,
                                  units.begin() + group.first + group.ranks);
         }
-        try {
-            std::ranges::move(make_cuda_devices(request), std::back_inserter(devices));
-        } catch (const Error& error) {
-            if (error.kind() != ErrorKind::Infeasible || error.place() != "memory") {
-                throw;
-            }
-            throw Error(error.kind(),
-                        error.place(),
-                        fmt::format("{}, for these peaks:\n{}", error.text(), peaks_table(wanted)),
-                        error.hint());
-        }
+        std::ranges::move(make_group(plan, group, std::move(request)),
+                          std::back_inserter(devices));
     }
     return devices;
 }
 
+std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu) {
+    require_cuda(gpu);
+    const Group group{.gpu = gpu, .first = rank, .ranks = 1};
+    check_memory(plan, {group}, {});
+    // Its messages go by links, and not by copies to other GPUs.
+    return std::move(make_group(plan, group, {.gpus = 1, .own_multiprocessors = false}).front());
+}
+
 void check_gpu_memory(const Plan& plan, const std::string& hint) {
-    for (const Group& group : spread(plan.rank_count(), gpu_count())) {
-        const Wanted wanted = wanted_by(plan, group);
-        const CudaMemory memory = cuda_memory(group.gpu);
-        if (wanted.all > memory.free) {
-            throw does_not_fit(wanted, memory, hint);
-        }
-    }
+    check_memory(plan, spread(plan.rank_count(), gpu_count()), hint);
 }
 
 void check_gpu_memory(const Scenario& scenario, const Model& model) {
-    if (scenario.pipeline.offload != Offload::None) {
-        return;  // what is needed depends on times, and so on what is not measured yet
-    }
-    const Plan plan = unmeasured_plan(scenario, model);
     const int gpus = gpu_count();
-    for (const Group& group : spread(plan.rank_count(), gpus)) {
-        const Wanted wanted = wanted_by(plan, group);
-        const CudaMemory memory = cuda_memory(group.gpu);
-        if (wanted.all > memory.free) {
-            throw does_not_fit(wanted, memory, what_fits(scenario, model, memory.free, gpus));
-        }
-    }
+    check_memory(
+        scenario, model, [gpus](const Plan& plan) { return spread(plan.rank_count(), gpus); }, gpus);
+}
+
+void check_gpu_memory(const Scenario& scenario, const Model& model, const RankOnGpu& own) {
+    const auto groups = [&own](const Plan&) {
+        return std::vector<Group>{{.gpu = own.gpu, .first = own.rank, .ranks = 1}};
+    };
+    const int everywhere = *scenario.pipeline.stages;  // the other processes have one each, too
+    check_memory(scenario, model, groups, everywhere);
 }
 
 }  // namespace pipetwin::exec

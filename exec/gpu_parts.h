@@ -19,6 +19,9 @@ std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
                                                     GpuShares shares,
                                                     const std::vector<int>& units);
 
+/// One rank's, all of it. Throws the same.
+std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu);
+
 /// Throws Error(Infeasible) with a table of the ranks' peaks by kind, what their GPU has free and
 /// `hint`, if they do not fit there together.
 void check_gpu_memory(const Plan& plan, const std::string& hint = {});
@@ -26,5 +29,12 @@ void check_gpu_memory(const Plan& plan, const std::string& hint = {});
 /// The same for a scenario that is settled, before anything is measured; its hint names what would
 /// fit, if recompute or more micro-batches do.
 void check_gpu_memory(const Scenario& scenario, const Model& model);
+
+/// Of the one rank that has all of a GPU of this process.
+struct RankOnGpu {
+    int rank = 0;
+    int gpu = 0;
+};
+void check_gpu_memory(const Scenario& scenario, const Model& model, const RankOnGpu& own);
 
 }  // namespace pipetwin::exec

@@ -230,6 +230,7 @@ TrainingResult train(const Scenario& scenario,
     const OptimizerSettings optimizer = optimizer_settings(scenario);
     ExecutorOptions executor = executor_options(scenario);
     executor.world = options.world;
+    executor.gpu = options.gpu;
     executor.monitor = options.monitor;
     executor.flight = options.flight;
     executor.cores = options.cores;

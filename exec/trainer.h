@@ -62,6 +62,7 @@ struct TrainingOptions {
     FlightRecorder* flight = nullptr;
     std::vector<int> cores{};
     bool shares_cores = false;
+    int gpu = 0;
 };
 
 /// Opens the data, builds the executor and runs the steps of the scenario, from the first or from

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cublasLt.h>
-#include <nccl.h>
 
+#include "exec/cuda/check_nccl.h"
 #include "exec/cuda/owned.h"
 
 /// Checks of the calls of cuBLAS and NCCL, and what they hand out, owned.
@@ -15,10 +15,6 @@ inline void check_cublas(const char* call, cublasStatus_t status) {
           static_cast<int>(status));
 }
 
-inline void check_nccl(const char* call, ncclResult_t result) {
-    check(call, result == ncclSuccess, ncclGetErrorString(result), static_cast<int>(result));
-}
-
 using CublasHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using MatrixLayout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
@@ -28,4 +24,3 @@ using Communicator = Owned<ncclComm_t, ncclCommDestroy>;
 }  // namespace pipetwin::cuda
 
 #define PIPETWIN_CUBLAS_CHECK(call) ::pipetwin::cuda::check_cublas(#call, (call))
-#define PIPETWIN_NCCL_CHECK(call) ::pipetwin::cuda::check_nccl(#call, (call))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <exception>
 #include <iterator>
 #include <map>
@@ -15,6 +16,7 @@
 #include "exec/cuda/context_memory.h"
 #include "exec/cuda/cuda_device.h"
 #include "exec/cuda/device_rates.h"
+#include "exec/cuda/nccl_link.h"
 #include "exec/cuda/self_test.h"
 
 namespace {
@@ -194,6 +196,20 @@ int pipetwin_cuda_memory(int index, std::int64_t* free_bytes, std::int64_t* tota
 
 void pipetwin_cuda_measure(int index, const PipetwinCudaSizes* sizes, PipetwinCudaRates* rates) {
     *rates = pipetwin::cuda::measure_rates(index, *sizes);
+}
+
+void pipetwin_cuda_make_link_id(PipetwinCudaLinkId* id) {
+    const std::vector<std::byte> bytes = pipetwin::cuda::make_link_id();
+    PIPETWIN_EXPECT(bytes.size() == sizeof id->bytes, "an id of NCCL");
+    std::memcpy(id->bytes, bytes.data(), sizeof id->bytes);
+}
+
+void pipetwin_cuda_make_link(int index,
+                             const PipetwinCudaLinkId* id,
+                             int sends,
+                             pipetwin::exec::GpuLink** link) {
+    const auto bytes = std::as_bytes(std::span(id->bytes));
+    *link = pipetwin::cuda::make_link(index, bytes, sends != 0).release();
 }
 
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {

@@ -7,12 +7,13 @@
 /// measure, nothing throws across this line.
 namespace pipetwin::exec {
 class Device;
+class GpuLink;
 }
 
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 6;
+inline constexpr int pipetwin_cuda_interface = 7;
 
 struct PipetwinCudaVersions {
     int runtime;  ///< 13000 for 13.0
@@ -55,6 +56,10 @@ struct PipetwinCudaRates {
     double from_device;
 };
 
+struct PipetwinCudaLinkId {
+    char bytes[128];
+};
+
 /// Called once per check; both texts live until it returns.
 using PipetwinCudaReport = void (*)(void* context,
                                     const char* name,
@@ -73,6 +78,14 @@ void pipetwin_cuda_make_devices(const PipetwinCudaRequest* request,
 int pipetwin_cuda_memory(int index, std::int64_t* free_bytes, std::int64_t* total_bytes);
 /// Throws CudaFailure.
 void pipetwin_cuda_measure(int index, const PipetwinCudaSizes* sizes, PipetwinCudaRates* rates);
+/// What names a link between two processes. Throws CudaFailure.
+void pipetwin_cuda_make_link_id(PipetwinCudaLinkId* id);
+/// One end of it, at GPU `index`; not 0: the one that sends. The caller deletes it. Throws
+/// CudaFailure.
+void pipetwin_cuda_make_link(int index,
+                             const PipetwinCudaLinkId* id,
+                             int sends,
+                             pipetwin::exec::GpuLink** link);
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context);
 
 }  // extern "C"

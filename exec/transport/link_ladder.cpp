@@ -23,11 +23,14 @@ constexpr Duration longest = std::chrono::milliseconds(400);
 /// One of the two ends of a ladder.
 class End {
   public:
-    End(World& world, int other)
-        : out_(world.open({.peer = other, .tag = tag, .sends = true})),
-          in_(world.open({.peer = other, .tag = tag, .sends = false})),
-          sent_(Tensor::detached(host_memory(), DType::I32, 1, largest / 4)),
-          received_(Tensor::detached(host_memory(), DType::I32, 1, largest / 4)) {}
+    End(World& world, int other, Memory* gpu)
+        : memory_(gpu != nullptr ? *gpu : host_memory()),
+          out_(world.open(
+              {.peer = other, .tag = tag, .sends = true, .on_device = gpu != nullptr})),
+          in_(world.open(
+              {.peer = other, .tag = tag, .sends = false, .on_device = gpu != nullptr})),
+          sent_(Tensor::detached(memory_, DType::I32, 1, largest / 4)),
+          received_(Tensor::detached(memory_, DType::I32, 1, largest / 4)) {}
 
     void expect(std::int64_t bytes) { in_->expect(part(received_, bytes)); }
     void send(std::int64_t bytes) {
@@ -37,10 +40,11 @@ class End {
     void settle() { out_->settle(); }
 
   private:
-    static Tensor part(Tensor& whole, std::int64_t bytes) {
-        return Tensor::placed(host_memory(), whole.data(), DType::I32, 1, bytes / 4);
+    Tensor part(Tensor& whole, std::int64_t bytes) {
+        return Tensor::placed(memory_, whole.data(), DType::I32, 1, bytes / 4);
     }
 
+    Memory& memory_;
     std::unique_ptr<Channel> out_;
     std::unique_ptr<Channel> in_;
     Tensor sent_;
@@ -73,11 +77,11 @@ Duration there_and_back(End& end, std::int64_t bytes, bool begins) {
 
 }  // namespace
 
-std::vector<LadderRung> link_ladder(World& world, int first, int second) {
+std::vector<LadderRung> link_ladder(World& world, int first, int second, Memory* gpu) {
     const bool begins = world.index() == first;
     std::optional<End> end;
     if (begins || world.index() == second) {
-        end.emplace(world, begins ? second : first);
+        end.emplace(world, begins ? second : first, gpu);
     }
     // What the first of the two says, all do.
     const auto agreed = [&](std::int64_t value) {
@@ -152,18 +156,21 @@ LinkCost link_of(const std::vector<LadderRung>& rungs) {
     return link;
 }
 
-MeasuredLinks measured_links(World& world, int ranks, const std::vector<int>& hosts) {
+MeasuredLinks measured_links(World& world,
+                             int ranks,
+                             const std::vector<int>& hosts,
+                             Memory* gpu) {
     constexpr Bytes usual{std::int64_t{1} << 20};  // which of two links is slower is asked for this
     MeasuredLinks links;
     std::vector<std::pair<int, int>> pairs;
     for (int rank = 0; rank + 1 < ranks; ++rank) {
         pairs.emplace_back(rank, rank + 1);
     }
-    if (world.size() > ranks) {
+    if (world.size() > ranks && gpu == nullptr) {
         pairs.emplace_back(0, ranks);
     }
     for (const auto& [first, second] : pairs) {
-        const std::vector<LadderRung> rungs = link_ladder(world, first, second);
+        const std::vector<LadderRung> rungs = link_ladder(world, first, second, gpu);
         ByteWriter mine;
         if (world.index() == first) {
             const LinkCost link = link_of(rungs);

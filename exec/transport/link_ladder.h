@@ -5,6 +5,7 @@
 
 #include "core/profile.h"
 #include "exec/calibrate.h"
+#include "exec/memory.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {
@@ -12,8 +13,11 @@ namespace pipetwin::exec {
 /// Messages of 4 KiB to 64 MiB to and fro between two processes, over channels as training uses
 /// them: the median of half the time there and back. Larger ones are left out where they would take
 /// long. Of the two processes, and of all others, which wait: to be called by all. Empty but in
-/// processes `first` and `second`.
-std::vector<LadderRung> link_ladder(World& world, int first, int second);
+/// processes `first` and `second`. With `gpu` messages lie in that memory.
+std::vector<LadderRung> link_ladder(World& world, int first, int second, Memory* gpu = nullptr);
+
+/// What an end of it takes.
+constexpr Bytes ladder_memory{std::int64_t{129} << 20};
 
 /// latency + (bytes + half_bandwidth) / bytes_per_second, with the least sum of squares of relative
 /// errors from 64 KiB up; the latency is that of the smallest message. Expects three rungs of
@@ -30,7 +34,11 @@ struct MeasuredLinks {
     std::optional<LinkCost> between{};  ///< hosts: "nodes"
 };
 
-/// [process] `hosts`: the same number for those of one host. In all processes the same.
-MeasuredLinks measured_links(World& world, int ranks, const std::vector<int>& hosts);
+/// [process] `hosts`: the same number for those of one host. With `gpu`, the memory of this
+/// process's, links are those between GPUs; replicas have none. In all processes the same.
+MeasuredLinks measured_links(World& world,
+                             int ranks,
+                             const std::vector<int>& hosts,
+                             Memory* gpu = nullptr);
 
 }  // namespace pipetwin::exec

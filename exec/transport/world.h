@@ -17,6 +17,7 @@ struct RemoteEnd {
     int tag = 0;   ///< the same at both ends, and of no other edge in the same direction
     bool sends = false;
     std::optional<int> capacity{};  ///< as Channel::capacity
+    bool on_device = false;         ///< what is sent lies in the memory of a GPU, at both ends
 };
 
 /// What a wait for other processes ends with where one will never answer.
@@ -54,6 +55,10 @@ class World {
     /// Lets messages that are under way go on; to be called now and then while computing, where
     /// nothing else moves them. Cheap.
     virtual void progress() = 0;
+
+    /// Ends as a wait would, where one would not go on: throws ChannelClosed or ProcessLost. For
+    /// who waits for something of its own. Cheap.
+    virtual void heed() = 0;
 
     /// This process goes on no more: the waits of all others end. Any thread.
     virtual void stop() noexcept = 0;

@@ -56,6 +56,17 @@ void pipetwin_cuda_measure(int /*index*/,
     *rates = {.bf16_flops = 1, .fp32_flops = 2, .device_copy = 3, .to_device = 4, .from_device = 5};
 }
 
+void pipetwin_cuda_make_link_id(PipetwinCudaLinkId* id) {
+    *id = {};
+}
+
+void pipetwin_cuda_make_link(int /*index*/,
+                             const PipetwinCudaLinkId* /*id*/,
+                             int /*sends*/,
+                             pipetwin::exec::GpuLink** link) {
+    *link = nullptr;
+}
+
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {
     report(context, "first", 1, "fine");
     report(context, "second", 0, index == 0 ? "broken on 0" : "broken elsewhere");

@@ -25,6 +25,16 @@ class Alarm {
     /// Nothing that is waited for will come. Any thread.
     void give_up() noexcept { hopeless_ = true; }
 
+    /// Throws what `wait` would.
+    void heed() {
+        if (hopeless_) {
+            throw ProcessLost();
+        }
+        if (raised()) {
+            throw ChannelClosed();
+        }
+    }
+
     /// Calls `done` until it is true. Spins for a while, first with all of the core, then giving
     /// way to others, for a message that is moving advances with every look only; then sleeps
     /// between two looks: nothing wakes who waits for MPI. Throws ChannelClosed where the alarm is

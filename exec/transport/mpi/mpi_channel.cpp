@@ -165,6 +165,10 @@ void ReceiveEnd::expect(Tensor place) {
     });
 }
 
+bool ReceiveEnd::has_come() {
+    return !expected_.empty() && all_done(expected_.front().parts);
+}
+
 Channel::Received ReceiveEnd::receive() {
     PIPETWIN_EXPECT(!expected_.empty(), "what is received was expected");
     Expected& next = expected_.front();

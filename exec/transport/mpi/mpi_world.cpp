@@ -99,6 +99,8 @@ class MpiWorld final : public World {
     /// Any call moves whatever is under way.
     void progress() override { static_cast<void>(alarm_.raised()); }
 
+    void heed() override { alarm_.heed(); }
+
     void stop() noexcept override { alarm_.raise(); }
     void give_up() noexcept override { alarm_.give_up(); }
 

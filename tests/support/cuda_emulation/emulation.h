@@ -57,6 +57,13 @@ Injected injected();
 void set_gpus(int count);
 
 /// How many graphs were launched, and calls made of all kinds: what a test of them counts.
+/// Work of a stream that takes several tries: it is done when `tried` returns true. Whoever waits
+/// for the stream tries, and the GPU does by itself now and then, as nobody has to look for a GPU
+/// to work.
+cudaError_t submit_tries(cudaStream_t stream, std::function<bool()> tried);
+/// Within a try: the memory of the stream's GPU is open while `work` runs, which takes a while.
+void with_memory_of(cudaStream_t stream, const std::function<void()>& work);
+
 struct Counts {
     std::int64_t graph_launches = 0;
     std::int64_t calls = 0;

@@ -7,6 +7,9 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +31,7 @@ struct CUstream_st {
         Work work;
         bool can_fail = true;  ///< an event cannot
         bool copies = false;   ///< so it reaches the memories of all GPUs
+        std::function<bool()> tried{};  ///< in place of `work`
     };
     int gpu = 0;
     std::vector<Item> waiting;
@@ -63,7 +67,9 @@ class Machine {
         std::size_t bytes = 0;
         int gpu = 0;  ///< of device memory
     };
-    int gpus = 1;
+    int gpus = gpus_of_environment();
+    std::set<CUstream_st*> trying;  ///< streams that may have work that takes several tries
+    bool has_tryer = false;
     std::map<std::byte*, Block> device_memory;
     std::map<std::byte*, Block> pinned_memory;
     Counts counts;
@@ -106,24 +112,60 @@ class Machine {
     /// What a wait for the stream returns. Of work that fails nothing is done, nor of what is
     /// behind it.
     cudaError_t drain(CUstream_st& stream) {
-        const std::vector<CUstream_st::Item> work = std::exchange(stream.waiting, {});
+        std::vector<CUstream_st::Item> work = std::exchange(stream.waiting, {});
         cudaError_t error = broken;
-        if (!work.empty()) {
-            work_on(stream.gpu, false, [&] {
-                for (const CUstream_st::Item& item : work) {
-                    if (error == cudaSuccess && item.can_fail) {
-                        error = come_to(Call::Work);
-                    }
-                    if (error == cudaSuccess) {
-                        work_on(stream.gpu, item.copies && gpus > 1, item.work);
-                    }
-                }
-            });
+        for (std::size_t i = 0; i < work.size();) {
+            if (!work[i].tried) {
+                error = drain_work(stream, work, i, error);
+            } else if (error != cudaSuccess || work[i].tried()) {
+                ++i;
+            } else {
+                const auto rest = work.begin() + static_cast<std::ptrdiff_t>(i);
+                stream.waiting.assign(rest, work.end());
+                return error;
+            }
         }
         return error;
     }
 
+    /// Returns when nothing of the stream is left to be tried.
+    cudaError_t finish(CUstream_st& stream) {
+        cudaError_t error = drain(stream);
+        while (error == cudaSuccess && !stream.waiting.empty()) {
+            mutex.unlock();
+            std::this_thread::sleep_for(between_tries);
+            mutex.lock();
+            error = drain(stream);
+        }
+        return error;
+    }
+
+    static constexpr std::chrono::microseconds between_tries{100};
+
   private:
+    /// From the i-th on, up to what takes several tries.
+    cudaError_t drain_work(CUstream_st& stream,
+                           const std::vector<CUstream_st::Item>& work,
+                           std::size_t& i,
+                           cudaError_t error) {
+        work_on(stream.gpu, false, [&] {
+            for (; i < work.size() && !work[i].tried; ++i) {
+                if (error == cudaSuccess && work[i].can_fail) {
+                    error = come_to(Call::Work);
+                }
+                if (error == cudaSuccess) {
+                    work_on(stream.gpu, work[i].copies && gpus > 1, work[i].work);
+                }
+            }
+        });
+        return error;
+    }
+
+    static int gpus_of_environment() {
+        const char* const text = std::getenv("PIPETWIN_EMULATED_GPUS");
+        return text == nullptr ? 1 : std::stoi(text);
+    }
+
     static bool holds(const std::map<std::byte*, Block>& blocks, const void* address) {
         const auto* const place = static_cast<const std::byte*>(address);
         return std::any_of(blocks.begin(), blocks.end(), [place](const auto& block) {
@@ -161,9 +203,10 @@ class Machine {
     }
 };
 
+/// Outlives everything: the GPU works while a program ends.
 Machine& machine() {
-    static Machine the_machine;
-    return the_machine;
+    static Machine* const the_machine = new Machine;
+    return *the_machine;
 }
 
 using Lock = std::lock_guard<std::recursive_mutex>;
@@ -184,6 +227,31 @@ cudaError_t submit(cudaStream_t stream, Work work, Call call) {
         stream->waiting.push_back({std::move(work), call != Call::EventRecord, call == Call::Copy});
     }
     return cudaSuccess;
+}
+
+cudaError_t submit_tries(cudaStream_t stream, std::function<bool()> tried) {
+    const Lock lock(machine().mutex);
+    ++machine().counts.calls;
+    CUstream_st::Item item;
+    item.tried = std::move(tried);
+    stream->waiting.push_back(std::move(item));
+    machine().trying.insert(stream);
+    if (!std::exchange(machine().has_tryer, true)) {
+        std::thread([] {
+            while (true) {
+                std::this_thread::sleep_for(Machine::between_tries);
+                const Lock one(machine().mutex);
+                for (CUstream_st* const each : machine().trying) {
+                    machine().drain(*each);
+                }
+            }
+        }).detach();
+    }
+    return machine().broken;
+}
+
+void with_memory_of(cudaStream_t stream, const Work& work) {
+    machine().work_on(stream->gpu, false, work);
 }
 
 Counts counts() {
@@ -371,7 +439,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) 
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     const Lock lock(machine().mutex);
-    const cudaError_t error = machine().drain(*stream);
+    const cudaError_t error = machine().finish(*stream);
+    machine().trying.erase(stream);
     delete stream;
     return error;
 }
@@ -381,7 +450,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     if (stream->capturing != nullptr) {
         return cudaErrorStreamCaptureUnsupported;
     }
-    return machine().drain(*stream);
+    return machine().finish(*stream);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = 0;
+    *greatest = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int /*priority*/) {
+    return cudaStreamCreateWithFlags(stream, flags);
 }
 
 // None can: whatever goes from GPU to GPU is copied.

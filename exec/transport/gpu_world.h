@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "exec/gpu_link.h"
+#include "exec/transport/world.h"
+
+namespace pipetwin::exec {
+
+/// The processes of `base`, with channels whose messages go from GPU to GPU (RemoteEnd::on_device).
+/// Whatever else is said goes by `base`: where the links begin, what makes room in a channel with a
+/// capacity, and when to stop.
+std::unique_ptr<World> with_gpus(std::unique_ptr<World> base, GpuLinks links);
+
+}  // namespace pipetwin::exec
