@@ -130,10 +130,10 @@ void refuse_what_does_not_fit(const Scenario& scenario, Processes* together) {
     if (together == nullptr) {
         exec::check_gpu_memory(scenario, model);
     } else {
-        exec::check_gpu_memory(
-            scenario,
-            model,
-            {.rank = together->world().index() % *scenario.pipeline.stages, .gpu = together->gpu()});
+        exec::check_gpu_memory(scenario,
+                               model,
+                               {.rank = together->world().index() % *scenario.pipeline.stages,
+                                .gpu = together->gpu()});
     }
 }
 

@@ -67,12 +67,11 @@ std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
     }
     std::vector<std::unique_ptr<Device>> devices(static_cast<std::size_t>(plan.rank_count()));
     for (const int rank : ranks_here(plan, options)) {
-        devices[static_cast<std::size_t>(rank)] = options.make_device ? options.make_device(rank)
-                                                  : options.backend == Backend::Cuda
-                                                      ? make_whole_gpu(plan, rank, options.gpu)
-                                                  : options.backend == Backend::Paced
-                                                      ? make_paced_device()
-                                                      : make_cpu_device();
+        devices[static_cast<std::size_t>(rank)] =
+            options.make_device                 ? options.make_device(rank)
+            : options.backend == Backend::Cuda  ? make_whole_gpu(plan, rank, options.gpu)
+            : options.backend == Backend::Paced ? make_paced_device()
+                                                : make_cpu_device();
     }
     return devices;
 }

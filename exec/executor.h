@@ -67,7 +67,7 @@ struct ExecutorOptions {
     OptimizerSettings optimizer;
     GpuShares gpu_shares = GpuShares::Own;
     std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
-    int gpu = 0;  ///< with a world: the one that the rank of this process has
+    int gpu = 0;                   ///< with a world: the one that the rank of this process has
     bool input_gradient = false;   ///< the first stage produces the gradient of its input, too
     /// Processors to bind the workers to, one each; empty: those that the program may use.
     std::vector<int> cores{};

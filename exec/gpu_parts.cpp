@@ -217,8 +217,7 @@ std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
             request.units.assign(units.begin() + group.first,
                                  units.begin() + group.first + group.ranks);
         }
-        std::ranges::move(make_group(plan, group, std::move(request)),
-                          std::back_inserter(devices));
+        std::ranges::move(make_group(plan, group, std::move(request)), std::back_inserter(devices));
     }
     return devices;
 }
@@ -238,7 +237,10 @@ void check_gpu_memory(const Plan& plan, const std::string& hint) {
 void check_gpu_memory(const Scenario& scenario, const Model& model) {
     const int gpus = gpu_count();
     check_memory(
-        scenario, model, [gpus](const Plan& plan) { return spread(plan.rank_count(), gpus); }, gpus);
+        scenario,
+        model,
+        [gpus](const Plan& plan) { return spread(plan.rank_count(), gpus); },
+        gpus);
 }
 
 void check_gpu_memory(const Scenario& scenario, const Model& model, const RankOnGpu& own) {

@@ -8,7 +8,7 @@
 namespace pipetwin::exec {
 class Device;
 class GpuLink;
-}
+}  // namespace pipetwin::exec
 
 extern "C" {
 

@@ -165,10 +165,9 @@ class GpuReceiveEnd final : public GpuEnd {
             waits().wait([this] { return has_come(); });
             arrived = Clock::now();
         }
-        Received received{.message = {.micro_batch = 0,
-                                      .tensor = std::move(expected_.front()),
-                                      .available = {}},
-                          .arrived = arrived};
+        Received received{
+            .message = {.micro_batch = 0, .tensor = std::move(expected_.front()), .available = {}},
+            .arrived = arrived};
         expected_.pop_front();
         ++received_;
         if (room() != nullptr) {

@@ -25,10 +25,8 @@ class End {
   public:
     End(World& world, int other, Memory* gpu)
         : memory_(gpu != nullptr ? *gpu : host_memory()),
-          out_(world.open(
-              {.peer = other, .tag = tag, .sends = true, .on_device = gpu != nullptr})),
-          in_(world.open(
-              {.peer = other, .tag = tag, .sends = false, .on_device = gpu != nullptr})),
+          out_(world.open({.peer = other, .tag = tag, .sends = true, .on_device = gpu != nullptr})),
+          in_(world.open({.peer = other, .tag = tag, .sends = false, .on_device = gpu != nullptr})),
           sent_(Tensor::detached(memory_, DType::I32, 1, largest / 4)),
           received_(Tensor::detached(memory_, DType::I32, 1, largest / 4)) {}
 
@@ -156,10 +154,7 @@ LinkCost link_of(const std::vector<LadderRung>& rungs) {
     return link;
 }
 
-MeasuredLinks measured_links(World& world,
-                             int ranks,
-                             const std::vector<int>& hosts,
-                             Memory* gpu) {
+MeasuredLinks measured_links(World& world, int ranks, const std::vector<int>& hosts, Memory* gpu) {
     constexpr Bytes usual{std::int64_t{1} << 20};  // which of two links is slower is asked for this
     MeasuredLinks links;
     std::vector<std::pair<int, int>> pairs;

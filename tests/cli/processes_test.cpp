@@ -1,5 +1,3 @@
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,145 +17,14 @@
 #include "core/formats/profile_json.h"
 #include "core/plan.h"
 #include "core/scenario.h"
+#include "tests/cli/several_processes.h"
 #include "tests/cli/support.h"
 
-/// Trainings of several processes, started by the program as a user would. They need MPI.
 namespace pipetwin::cli {
 namespace {
 
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-
-const std::filesystem::path program = std::filesystem::path(PIPETWIN_PROGRAM_DIR) / "pipetwin";
-
-constexpr std::string_view gpt = R"([model]
-kind = "gpt"
-layers = 4
-d_model = 16
-heads = 2
-context = 8
-vocabulary = 11
-[data]
-kind = "synthetic"
-[training]
-batch = 8
-steps = 4
-[pipeline]
-stages = 2
-micro_batches = 2
-schedule = "1f1b"
-channel_capacity = 2
-[output]
-checkpoint_every = 2
-)";
-
-class SeveralProcesses : public InFolder {
-  protected:
-    void SetUp() override {
-        if (!std::filesystem::exists(program.parent_path() / "pipetwin_mpi.so")) {
-            GTEST_SKIP() << "built without MPI (libopenmpi-dev)";
-        }
-        if (std::system("mpirun --version >/dev/null 2>&1") != 0) {
-            GTEST_SKIP() << "no mpirun (openmpi-bin)";
-        }
-    }
-
-    pid_t start(const std::vector<std::string>& words,
-                const std::vector<std::string>& more_environment = {}) const {
-        std::vector<std::string> variables = more_environment;
-        variables.emplace_back("ASAN_OPTIONS=detect_leaks=0");  // MPI leaves a lot behind
-        for (char** variable = environ; *variable != nullptr; ++variable) {
-            variables.emplace_back(*variable);
-        }
-        posix_spawn_file_actions_t files;
-        posix_spawn_file_actions_init(&files);
-        const auto to = [&files](int descriptor, const std::string& name) {
-            posix_spawn_file_actions_addopen(
-                &files, descriptor, name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        };
-        to(STDOUT_FILENO, path("out.log"));
-        to(STDERR_FILENO, path("err.log"));
-        pid_t child = 0;
-        const int error = posix_spawnp(&child,
-                                       words.front().c_str(),
-                                       &files,
-                                       nullptr,
-                                       pointers(words).data(),
-                                       pointers(variables).data());
-        posix_spawn_file_actions_destroy(&files);
-        EXPECT_EQ(error, 0);
-        return child;
-    }
-
-    Outcome end(pid_t child) const {
-        int status = 0;
-        waitpid(child, &status, 0);
-        return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-                .out = content_of(path("out.log")),
-                .err = content_of(path("err.log"))};
-    }
-
-    Outcome run(const std::vector<std::string>& words,
-                const std::vector<std::string>& more_environment = {}) const {
-        return end(start(words, more_environment));
-    }
-
-    std::vector<std::string> launch(int ranks,
-                                    const std::string& out,
-                                    const std::vector<std::string>& more = {}) const {
-        return joined({program.string(),
-                       "launch",
-                       "--ranks",
-                       std::to_string(ranks),
-                       file("gpt.toml", gpt),
-                       "--profile",
-                       path("threads/profile.json"),
-                       "--out",
-                       path(out)},
-                      more);
-    }
-
-    /// Once, in threads: what all others are compared with, and the profile that they plan with.
-    void train_in_threads(const std::vector<std::string>& more = {}) const {
-        const Outcome outcome = pipetwin(
-            joined({"train", file("gpt.toml", gpt), "--out", path("threads"), "--force"}, more));
-        ASSERT_EQ(outcome.code, 0) << outcome.err;
-    }
-
-    /// What each step gave, and not how long it took.
-    std::string series(const std::string& run) const {
-        std::istringstream metrics(content_of(folder() / run / run_file::metrics));
-        std::string steps;
-        for (std::string line; std::getline(metrics, line);) {
-            const auto step = nlohmann::json::parse(line);
-            steps +=
-                nlohmann::json{step["step"], step["loss"], step["grad_norm"], step["peak_bytes"]}
-                    .dump() +
-                '\n';
-        }
-        return steps;
-    }
-
-    /// Every file of the newest checkpoint.
-    std::map<std::string, std::string> checkpoint(const std::string& run) const {
-        std::map<std::string, std::string> files;
-        const auto newest = folder() / run / run_file::checkpoints / "step-00000004";
-        for (const auto& entry : std::filesystem::directory_iterator(newest)) {
-            files[entry.path().filename().string()] = content_of(entry.path());
-        }
-        return files;
-    }
-
-  private:
-    static std::vector<char*> pointers(const std::vector<std::string>& words) {
-        std::vector<char*> pointers;
-        for (const std::string& word : words) {
-            pointers.push_back(const_cast<char*>(word.c_str()));  // which posix_spawn leaves alone
-        }
-        pointers.push_back(nullptr);
-        return pointers;
-    }
-};
 
 struct Grid {
     int stages = 2;
@@ -338,26 +205,6 @@ class StoppedProcesses : public SeveralProcesses {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
         return child;
-    }
-
-    /// Those that train, by what they were called with.
-    std::vector<pid_t> processes() const {
-        std::vector<pid_t> found;
-        for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-            const std::string name = entry.path().filename().string();
-            if (name.find_first_not_of("0123456789") != std::string::npos) {
-                continue;
-            }
-            std::ifstream file(entry.path() / "cmdline");
-            std::stringstream words;
-            words << file.rdbuf();
-            const std::string text = words.str();
-            if (text.starts_with(program.string() + '\0' + "train") &&
-                text.find(folder().string()) != std::string::npos) {
-                found.push_back(std::stoi(name));
-            }
-        }
-        return found;
     }
 };
 

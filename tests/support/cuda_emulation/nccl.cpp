@@ -137,8 +137,8 @@ class Ends {
             return true;
         }
         if (sends_) {
-            line_ = Socket(
-                ::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            line_ =
+                Socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         } else if (::connect(socket_.get(), address_.get(), address_.size) == 0) {
             line_ = std::move(socket_);
         }
@@ -212,9 +212,7 @@ ncclResult_t pass(void* data, std::size_t bytes, ncclComm_t communicator, cudaSt
          data = static_cast<std::byte*>(data),
          bytes,
          stream,
-         sent = std::make_shared<bool>(false)] {
-            return ends->pass(stream, data, bytes, *sent);
-        });
+         sent = std::make_shared<bool>(false)] { return ends->pass(stream, data, bytes, *sent); });
     return ncclSuccess;
 }
 
@@ -244,11 +242,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator,
-                                    int ranks,
-                                    ncclUniqueId id,
-                                    int rank,
-                                    ncclConfig_t* config) {
+ncclResult_t ncclCommInitRankConfig(
+    ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
     if (ranks != 2 || config->blocking != 0) {
         return ncclInvalidArgument;  // of what is not emulated
     }

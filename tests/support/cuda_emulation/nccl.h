@@ -33,7 +33,8 @@ struct ncclConfig_t {
     int maxCTAs;
     int splitShare;
 };
-#define NCCL_CONFIG_INITIALIZER {1, 1, 32, 0}
+#define NCCL_CONFIG_INITIALIZER \
+    { 1, 1, 32, 0 }
 
 const char* ncclGetErrorString(ncclResult_t result);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);

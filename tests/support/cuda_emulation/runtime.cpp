@@ -29,8 +29,8 @@ struct CUgraphExec_st {
 struct CUstream_st {
     struct Item {
         Work work;
-        bool can_fail = true;  ///< an event cannot
-        bool copies = false;   ///< so it reaches the memories of all GPUs
+        bool can_fail = true;           ///< an event cannot
+        bool copies = false;            ///< so it reaches the memories of all GPUs
         std::function<bool()> tried{};  ///< in place of `work`
     };
     int gpu = 0;

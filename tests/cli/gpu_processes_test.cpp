@@ -1,0 +1,182 @@
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "core/formats/profile_json.h"
+#include "tests/cli/several_processes.h"
+
+/// Trainings of several processes with a GPU each, which is emulated, as NCCL is.
+namespace pipetwin::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+class GpuProcesses : public SeveralProcesses {
+  protected:
+    GpuProcesses() { ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_EMULATED_MODULE_DIR, 1); }
+    ~GpuProcesses() override { ::unsetenv("PIPETWIN_MODULE_PATH"); }
+
+    static inline const std::vector<std::string> on_gpus{"--set", "cluster.backend=cuda"};
+
+    std::vector<std::string> launch(int ranks,
+                                    const std::string& out,
+                                    const std::vector<std::string>& more = {}) const {
+        return SeveralProcesses::launch(ranks, out, joined(on_gpus, more));
+    }
+
+    /// Each process sees as many as that.
+    static std::vector<std::string> gpus(int count) {
+        return {"PIPETWIN_EMULATED_GPUS=" + std::to_string(count)};
+    }
+
+    /// [step]
+    std::vector<double> losses(const std::string& run) const {
+        std::vector<double> found;
+        std::istringstream metrics(content_of(folder() / run / run_file::metrics));
+        for (std::string line; std::getline(metrics, line);) {
+            found.push_back(nlohmann::json::parse(line)["loss"].get<double>());
+        }
+        return found;
+    }
+};
+
+struct Settings {
+    int stages = 2;
+    std::vector<std::string> more{};
+};
+void PrintTo(const Settings& settings, std::ostream* out) {
+    *out << "K=" << settings.stages;
+    for (const std::string& word : settings.more) {
+        *out << ' ' << word;
+    }
+}
+
+class SameBitsOfGpus : public GpuProcesses, public ::testing::WithParamInterface<Settings> {};
+
+/// What NCCL carries, in the order in which the plan's rows have it, is what threads hand over.
+TEST_P(SameBitsOfGpus, AsOneProcess) {
+    const std::vector<std::string> settings =
+        joined({"--set", "pipeline.stages=" + std::to_string(GetParam().stages)}, GetParam().more);
+    train_in_threads(settings);  // on the CPU, for what layers cost
+    const Outcome one = pipetwin(joined({"train",
+                                         file("gpt.toml", gpt),
+                                         "--profile",
+                                         path("threads/profile.json"),
+                                         "--out",
+                                         path("one")},
+                                        joined(on_gpus, settings)));
+    ASSERT_EQ(one.code, 0) << one.err;
+    const Outcome outcome =
+        run(launch(GetParam().stages, "processes", settings), gpus(GetParam().stages));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(series("processes"), series("one"));
+    EXPECT_TRUE(checkpoint("processes") == checkpoint("one"));
+    const Profile profile = read_profile(path("processes/profile.json"));
+    EXPECT_EQ(profile.links.at(0).between, "ranks");  // measured from GPU to GPU
+    EXPECT_GT(profile.links.at(0).bytes_per_second, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    GpuProcesses,
+    SameBitsOfGpus,
+    ::testing::Values(
+        Settings{.stages = 2},
+        Settings{.stages = 4, .more = {"--set", "training.precision=bf16"}},
+        Settings{.stages = 2,
+                 .more = {"--set", "model.tied=true", "--set", "training.clip_norm=0.5"}},
+        Settings{
+            .stages = 2,
+            .more = {"--set", "pipeline.schedule=interleaved-1f1b", "--set", "pipeline.chunks=2"}},
+        Settings{.stages = 2,
+                 .more = {"--set",
+                          "pipeline.channel_capacity=0",
+                          "--set",
+                          "pipeline.schedule=gpipe",
+                          "--set",
+                          "pipeline.message_order=lower-rank-first",
+                          "--set",
+                          "training.validate_every=2",
+                          "--set",
+                          "data.validation=0.5"}}));
+
+TEST_F(GpuProcesses, TrainReplicas) {
+    train_in_threads();  // on the CPU
+    const Outcome outcome =
+        run(launch(4,
+                   "processes",
+                   {"--set", "pipeline.data_parallel=2", "--set", "pipeline.shard_optimizer=true"}),
+            gpus(4));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const std::vector<double> expected = losses("threads");
+    const std::vector<double> found = losses("processes");
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t step = 0; step < found.size(); ++step) {
+        EXPECT_NEAR(found[step], expected[step], 1e-6 * expected[step]);
+    }
+}
+
+TEST_F(GpuProcesses, NeedAGpuEach) {
+    train_in_threads();
+    const Outcome outcome = run(launch(2, "run"), gpus(1));
+    EXPECT_EQ(outcome.code, 5);
+    EXPECT_THAT(outcome.err,
+                HasSubstr("2 processes are on this host, which shows them 1 GPU: each needs one of "
+                          "its own\n"));
+    std::vector<std::string> variables = gpus(1);
+    variables.emplace_back("NCCL_HOSTID=of-this-process");
+    EXPECT_EQ(run(launch(2, "run"), variables).code, 0) << content_of(path("err.log"));
+}
+
+TEST_F(GpuProcesses, HaveTheLinksThatTheyHave) {
+    train_in_threads();
+    const Outcome outcome = run(launch(2, "run", {"--set", "cluster.emulate_links=true"}), gpus(2));
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_THAT(outcome.err, HasSubstr("error: cluster.emulate_links: "));
+}
+
+class StoppedGpuProcesses : public GpuProcesses {
+  protected:
+    pid_t start_training() const {
+        train_in_threads();
+        const pid_t child = start(launch(2, "run", {"--set", "training.steps=1000000"}), gpus(2));
+        const auto begin = Clock::now();
+        while (content_of(path("out.log")).find("step     1") == std::string::npos &&
+               Clock::now() - begin < std::chrono::seconds(60)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        return child;
+    }
+};
+
+TEST_F(StoppedGpuProcesses, AllEndSoonAfterOneWasKilled) {
+    const pid_t child = start_training();
+    const std::vector<pid_t> all = processes();
+    ASSERT_EQ(all.size(), 2U);
+    const auto begin = Clock::now();
+    kill(all.back(), SIGKILL);
+    EXPECT_EQ(end(child).code, 7);
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
+    EXPECT_TRUE(processes().empty());
+}
+
+/// Who waits for a message of a GPU still hears the alarm.
+TEST_F(StoppedGpuProcesses, OneThatStandsStillIsFoundByItsSilence) {
+    const pid_t child = start_training();
+    const std::vector<pid_t> all = processes();
+    ASSERT_EQ(all.size(), 2U);
+    const auto begin = Clock::now();
+    kill(all.back(), SIGSTOP);
+    const Outcome outcome = end(child);
+    EXPECT_EQ(outcome.code, 8);
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30));
+    EXPECT_THAT(outcome.err, HasSubstr(fmt::format(", pid {} on ", all.back())));
+    EXPECT_THAT(outcome.err, HasSubstr("has not been heard of"));
+    EXPECT_TRUE(processes().empty());
+}
+
+}  // namespace
+}  // namespace pipetwin::cli
