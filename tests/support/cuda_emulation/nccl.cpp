@@ -88,13 +88,14 @@ class Ends {
     void abort() { aborted_ = true; }
 
     /// One try at what is left of a message; true: nothing is. It goes as a file in memory, and is
-    /// there for the sender once the receiver has it: earlier than that NCCL promises nothing.
+    /// there for the sender once the receiver has it: earlier than that NCCL promises nothing. What
+    /// has failed stays where it is until it is aborted.
     bool pass(cudaStream_t stream, std::byte* data, std::size_t bytes, bool& sent) {
         const std::lock_guard lock(mutex_);
-        if (aborted_ || failed_ != ncclSuccess) {
+        if (aborted_) {
             return true;
         }
-        if (!connect()) {
+        if (failed_ != ncclSuccess || !connect()) {
             return false;
         }
         if (sends_ && !sent) {
@@ -106,7 +107,7 @@ class Ends {
             });
             send_file(file.get(), bytes);
             sent = true;
-            return failed_ != ncclSuccess;
+            return false;
         }
         pollfd line{line_.get(), POLLIN, 0};
         if (::poll(&line, 1, 0) == 0) {
@@ -115,7 +116,7 @@ class Ends {
         if (sends_) {
             char taken = 0;
             fail_unless(::recv(line_.get(), &taken, 1, 0) == 1);
-            return true;
+            return failed_ == ncclSuccess;
         }
         const auto [file, size] = receive_file();
         if (failed_ == ncclSuccess && size != bytes) {
@@ -128,7 +129,7 @@ class Ends {
             const char taken = 1;
             fail_unless(::send(line_.get(), &taken, 1, MSG_NOSIGNAL) == 1);
         }
-        return true;
+        return failed_ == ncclSuccess;
     }
 
   private:

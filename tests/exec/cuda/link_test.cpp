@@ -1,0 +1,238 @@
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "exec/cuda_module.h"
+#include "exec/device_failure.h"
+#include "exec/kernels.h"
+#include "exec/tensor.h"
+
+/// A link by NCCL between two processes, which this program starts again for. On the emulation, and
+/// on a GPU: of one GPU NCCL takes two processes only where NCCL_HOSTID tells it that they are on
+/// two hosts.
+namespace pipetwin::exec {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* part_variable = "PIPETWIN_LINK_PART";
+constexpr const char* folder_variable = "PIPETWIN_LINK_FOLDER";
+constexpr std::chrono::seconds patience{30};
+
+std::string from_environment(const char* name) {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? "" : text;
+}
+
+/// Many, so that several wait, with sizes that NCCL has different ways for.
+std::vector<std::int64_t> sizes() {
+    std::vector<std::int64_t> all;
+    for (int round = 0; round < 4; ++round) {
+        for (const int kibibytes : {1, 64, 4096, 3, 1000}) {
+            all.push_back(std::int64_t{kibibytes} << 10);
+        }
+    }
+    return all;
+}
+
+std::vector<std::byte> content(std::size_t message, std::int64_t bytes) {
+    std::vector<std::byte> content(static_cast<std::size_t>(bytes));
+    for (std::size_t i = 0; i < content.size(); ++i) {
+        content[i] = static_cast<std::byte>((i / 4 * 31 + message * 7 + i) % 251);
+    }
+    return content;
+}
+
+template <class Done>
+void wait_until(const Done& done) {
+    const auto begin = Clock::now();
+    while (!done()) {
+        ASSERT_LT(Clock::now() - begin, patience) << "nothing comes";
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+}
+
+/// What one of the two processes does.
+class Part {
+  public:
+    Part() : devices_(make_cuda_devices({.own_multiprocessors = false, .memory = memory})) {
+        device().enter_thread();
+    }
+
+    void send() {
+        const auto link = links_.make(new_id(), true);
+        std::vector<Tensor> messages = tensors();
+        for (std::size_t i = 0; i < messages.size(); ++i) {
+            device().kernels().upload(std::span<const std::byte>(content(i, sizes()[i])),
+                                      View(messages[i]));
+        }
+        device().finish();
+        for (Tensor& message : messages) {
+            link->add(message.data(), message.bytes());
+        }
+        wait_until([&] { return link->complete() == std::ssize(messages); });
+        EXPECT_TRUE(link->all_begun());
+    }
+
+    void receive() {
+        const auto link = links_.make(id(), false);
+        std::vector<Tensor> messages = tensors();
+        for (Tensor& message : messages) {
+            link->add(message.data(), message.bytes());
+        }
+        wait_until([&] { return link->complete() == std::ssize(messages); });
+        for (std::size_t i = 0; i < messages.size(); ++i) {
+            std::vector<std::byte> found(static_cast<std::size_t>(sizes()[i]));
+            device().kernels().download(ConstView(messages[i]), found);
+            EXPECT_TRUE(found == content(i, sizes()[i])) << "message " << i;
+        }
+    }
+
+    /// Of a sender that is gone before it has sent.
+    void go_away() {
+        const auto link = links_.make(new_id(), true);
+        wait_until([&] { return fs::exists(folder_ / "waits"); });
+    }
+
+    void miss() {
+        const auto link = links_.make(id(), false);
+        Tensor place = Tensor::detached(device().memory(), DType::I32, 1, 1);
+        link->add(place.data(), place.bytes());
+        wait_until([&] { return link->all_begun(); });
+        std::ofstream(folder_ / "waits") << "yes";
+        EXPECT_THROW(wait_until([&] { return link->complete() == 1; }), DeviceFailure);
+    }
+
+  private:
+    static constexpr Bytes memory{std::int64_t{64} << 20};
+
+    Device& device() { return *devices_.front(); }
+
+    std::vector<Tensor> tensors() {
+        std::vector<Tensor> all;
+        for (const std::int64_t size : sizes()) {
+            all.push_back(Tensor::detached(device().memory(), DType::I32, 1, size / 4));
+        }
+        return all;
+    }
+
+    std::vector<std::byte> new_id() const {
+        std::vector<std::byte> id = links_.make_id();
+        std::ofstream(folder_ / "id.new", std::ios::binary)
+            .write(reinterpret_cast<const char*>(id.data()), std::ssize(id));
+        fs::rename(folder_ / "id.new", folder_ / "id");
+        return id;
+    }
+
+    std::vector<std::byte> id() const {
+        wait_until([this] { return fs::exists(folder_ / "id"); });
+        std::ifstream file(folder_ / "id", std::ios::binary);
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        const auto bytes = std::as_bytes(std::span(text));
+        return {bytes.begin(), bytes.end()};
+    }
+
+    fs::path folder_ = from_environment(folder_variable);
+    std::vector<std::unique_ptr<Device>> devices_;
+    GpuLinks links_ = cuda_links(0);
+};
+
+class GpuLinkTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+#ifdef PIPETWIN_EMULATED_MODULE_DIR
+        ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_EMULATED_MODULE_DIR, 1);
+#else
+        ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_PROGRAM_DIR, 0);
+#endif
+        if (const CudaProbe probe = probe_cuda(); probe.state != CudaState::Available) {
+            GTEST_SKIP() << "needs a GPU: " << probe.detail;
+        }
+    }
+
+    struct Role {
+        std::string name;
+        void (Part::*play)();
+    };
+
+    /// This test again, in two processes that play these roles; of those this one plays its own.
+    static void in_two(const Role& sender, const Role& receiver) {
+        const std::string own = from_environment(part_variable);
+        for (const Role& role : {sender, receiver}) {
+            if (role.name == own) {
+                Part part;
+                (part.*role.play)();
+                return;
+            }
+        }
+        const fs::path folder =
+            fs::temp_directory_path() / ("pipetwin-link-" + std::to_string(::getpid()));
+        fs::create_directory(folder);
+        const auto& test = *::testing::UnitTest::GetInstance()->current_test_info();
+        const std::string filter =
+            std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name();
+        std::vector<pid_t> children;
+        for (const std::string& part : {sender.name, receiver.name}) {
+            std::vector<std::string> variables{std::string(part_variable) + "=" + part,
+                                               std::string(folder_variable) + "=" + folder.string(),
+                                               "NCCL_HOSTID=" + part,
+                                               "NCCL_SOCKET_IFNAME=lo"};
+            for (char** variable = environ; *variable != nullptr; ++variable) {
+                variables.emplace_back(*variable);
+            }
+            std::vector<char*> environment;
+            for (std::string& variable : variables) {
+                environment.push_back(variable.data());
+            }
+            environment.push_back(nullptr);
+            std::string program = fs::read_symlink("/proc/self/exe").string();
+            std::string argument = filter;
+            std::array<char*, 3> words{program.data(), argument.data(), nullptr};
+            pid_t child = 0;
+            ASSERT_EQ(
+                posix_spawn(
+                    &child, program.c_str(), nullptr, nullptr, words.data(), environment.data()),
+                0);
+            children.push_back(child);
+        }
+        bool well = true;
+        for (const pid_t child : children) {
+            int status = 0;
+            waitpid(child, &status, 0);
+            well = well && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        }
+        fs::remove_all(folder);
+#ifdef PIPETWIN_EMULATED_MODULE_DIR
+        EXPECT_TRUE(well);
+#else
+        if (!well) {
+            GTEST_SKIP() << "NCCL takes no two processes on this GPU: see what they said above";
+        }
+#endif
+    }
+};
+
+TEST_F(GpuLinkTest, CarriesMessagesInOrderFromProcessToProcess) {
+    in_two({"sends", &Part::send}, {"receives", &Part::receive});
+}
+
+#ifdef PIPETWIN_EMULATED_MODULE_DIR
+TEST_F(GpuLinkTest, FailsWhereTheOtherEndHasGone) {
+    in_two({"goes", &Part::go_away}, {"misses", &Part::miss});
+}
+#endif
+
+}  // namespace
+}  // namespace pipetwin::exec
