@@ -58,25 +58,11 @@ void refuse_without_transport(const exec::LaunchedProcess& launched, const Scena
     }
 }
 
-/// Of the processes of a host the first has the first GPU, and so on. NCCL takes no two processes
-/// of a host on one GPU; those that NCCL_HOSTID tells it to take for another host's share.
-int own_gpu(const std::vector<int>& hosts, int process) {
+/// Of the processes of a host the first has the first GPU, and so on.
+int own_gpu(const std::vector<int>& hosts, int gpus, int process) {
     const int host = hosts.at(static_cast<std::size_t>(process));
     const auto before = std::count(hosts.begin(), hosts.begin() + process, host);
-    const auto here = std::ranges::count(hosts, host);
-    const auto gpus = std::ssize(exec::probe_cuda().devices);
-    const bool may_share = std::getenv("NCCL_HOSTID") != nullptr;  // NOLINT(concurrency-mt-unsafe)
-    if (gpus > 0 && here > gpus && !may_share) {
-        throw Error(ErrorKind::Unavailable,
-                    "cluster.backend = \"cuda\"",
-                    fmt::format("{} processes are on this host, which shows them {} GPU{}: each "
-                                "needs one of its own",
-                                here,
-                                gpus,
-                                gpus == 1 ? "" : "s"),
-                    "start fewer on it, or train in one process, whose ranks can share a GPU");
-    }
-    return gpus > 0 ? static_cast<int>(before % gpus) : 0;
+    return static_cast<int>(before % std::max(gpus, 1));
 }
 
 std::string boot_id() {
@@ -185,6 +171,8 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
     exec::ByteWriter self;
     self.put_text(fmt::format("{} on {}", getpid(), host_name()));
     self.put_text(host_name() + boot_id());
+    const bool on_gpus = scenario.cluster.backend == Backend::Cuda;
+    self.put(on_gpus ? static_cast<int>(exec::probe_cuda().devices.size()) : 0);
     const auto all = world_->all_gather(self.bytes());
     std::vector<std::string> hosts;
     for (int process = 0; process < world_->size(); ++process) {
@@ -200,12 +188,37 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
         if (std::cmp_equal(hosts_.back(), hosts.size())) {
             hosts.push_back(host);
         }
+        gpus_.push_back(theirs.get<int>());
     }
-    if (scenario.cluster.backend == Backend::Cuda) {
-        gpu_ = own_gpu(hosts_, world_->index());
+    if (on_gpus) {
+        gpu_ = own_gpu(hosts_, gpus_[static_cast<std::size_t>(launched.index)], launched.index);
         world_ = exec::with_gpus(std::move(world_), exec::cuda_links(gpu_));
     }
     monitor_ = std::make_unique<exec::Monitor>(*world_, names_, silence_limit);
+}
+
+/// NCCL takes no two processes of a host on one GPU, but where NCCL_HOSTID tells it that they are
+/// on two.
+void Processes::expect_a_gpu_each() const {
+    if (std::getenv("NCCL_HOSTID") != nullptr) {  // NOLINT(concurrency-mt-unsafe): nobody sets it
+        return;
+    }
+    for (std::size_t process = 0; process < hosts_.size(); ++process) {
+        const auto here = std::ranges::count(hosts_, hosts_[process]);
+        const int gpus = gpus_[process];
+        if (gpus > 0 && here > gpus) {
+            throw Error(
+                ErrorKind::Unavailable,
+                "cluster.backend = \"cuda\"",
+                fmt::format("{} processes are on the host of {}, which shows them {} GPU{}: "
+                            "each needs one of its own",
+                            here,
+                            names_[process],
+                            gpus,
+                            gpus == 1 ? "" : "s"),
+                "start fewer on it, or train in one process, whose ranks can share a GPU");
+        }
+    }
 }
 
 void Processes::record_into(const std::filesystem::path& folder) {

@@ -58,6 +58,10 @@ class Processes {
     /// [process] which host it is on, counted from 0 in the order of the processes.
     const std::vector<int>& hosts() const { return hosts_; }
 
+    /// Throws Error(Unavailable), the same in all of them, where a host has more processes than
+    /// GPUs. One without any says for itself why.
+    void expect_a_gpu_each() const;
+
     /// The GPU that this process has for itself, of those that it sees. 0 where none is trained on.
     int gpu() const { return gpu_; }
 
@@ -68,6 +72,7 @@ class Processes {
     std::unique_ptr<exec::World> world_;
     std::vector<std::string> names_;  ///< [process]
     std::vector<int> hosts_;
+    std::vector<int> gpus_;  ///< [process] how many its host shows it
     int gpu_ = 0;
     std::unique_ptr<exec::Monitor> monitor_;
     std::unique_ptr<exec::FlightRecorder> flight_;

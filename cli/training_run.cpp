@@ -88,6 +88,9 @@ void refuse_what_cannot_run(const RunOptions& options,
     refuse_other_machines(scenario, together);
     if (scenario.cluster.backend == Backend::Cuda) {
         exec::require_cuda(together != nullptr ? together->gpu() : 0);
+        if (together != nullptr) {
+            together->expect_a_gpu_each();
+        }
     }
 }
 

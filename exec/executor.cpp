@@ -121,8 +121,26 @@ Executor::Impl::Impl(Plan plan_to_walk,
 }
 
 Executor::Impl::~Impl() {
+    end_remote();
     if (options.monitor != nullptr) {
         options.monitor->follow({});
+    }
+}
+
+/// Channels to other processes end before the memories that they read and write, which are those of
+/// the workers.
+void Executor::Impl::end_remote() {
+    for (std::vector<Edge>* const direction : {&edges.forward, &edges.backward}) {
+        for (Edge& edge : *direction) {
+            if (edge.is_remote) {
+                edge.channel.reset();
+            }
+        }
+    }
+    for (Reduction& reduction : edges.reductions) {
+        if (reduction.is_remote) {
+            reduction.channel.reset();
+        }
     }
 }
 

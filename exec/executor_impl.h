@@ -59,6 +59,7 @@ struct Executor::Impl {
     void share(StepResult& result, ComputeTime& time) const;
     double shared_loss() const;
     ReplicaSum::Peer replica_peer(int stage, int other);
+    void end_remote();
     void connect_memories();
     void connect_twins();
     void plan_memory();

@@ -148,10 +148,10 @@ class NcclLink final : public exec::GpuLink {
 
     int device_;
     bool sends_;
-    Stream stream_;
     std::deque<Event> under_way_;  ///< of messages that the stream has
     std::vector<Event> spare_;
-    AbortedCommunicator communicator_;  ///< ends before its stream does
+    Stream stream_;
+    AbortedCommunicator communicator_;  ///< first to end, then its stream
     std::deque<Message> waiting_;
     bool busy_ = false;   ///< NCCL has not ended its part of the last call
     bool begun_ = false;  ///< the last message, of which no event tells yet

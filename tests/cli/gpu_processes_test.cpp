@@ -124,8 +124,10 @@ TEST_F(GpuProcesses, NeedAGpuEach) {
     const Outcome outcome = run(launch(2, "run"), gpus(1));
     EXPECT_EQ(outcome.code, 5);
     EXPECT_THAT(outcome.err,
-                HasSubstr("2 processes are on this host, which shows them 1 GPU: each needs one of "
-                          "its own\n"));
+                HasSubstr("error: cluster.backend = \"cuda\": 2 processes are on the "
+                          "host of process 0 (rank 0, pid "));
+    EXPECT_THAT(outcome.err, HasSubstr("which shows them 1 GPU: each needs one of its own\n"));
+    EXPECT_EQ(outcome.err.find("error:"), outcome.err.rfind("error:"));  // said once
     std::vector<std::string> variables = gpus(1);
     variables.emplace_back("NCCL_HOSTID=of-this-process");
     EXPECT_EQ(run(launch(2, "run"), variables).code, 0) << content_of(path("err.log"));

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include <cuda_runtime_api.h>
+#include "tests/support/cuda_emulation/cuda_runtime_api.h"
 
 /// The part of NCCL's interface that exec/cuda/nccl_link.cpp uses, between two processes of one
 /// machine. A message is told to be an error where its two ends do not mean the same size: with
