@@ -37,7 +37,9 @@ struct CheckResult {
     std::vector<Violation>
         violations;  ///< broken rules; a schedule with any is not tried for deadlock
     std::optional<DeadlockReport> deadlock;
-    std::optional<int> smallest_capacity;    ///< none: invalid, or no capacity is enough
+    std::optional<int> smallest_capacity;  ///< none: invalid, or no capacity is enough
+    /// Without any room, but with receives that are begun first; none: invalid.
+    std::optional<bool> runs_with_begun_receives;
     std::vector<int> peak_live_activations;  ///< per rank; of a valid schedule
 };
 Json check_json(const CheckResult& result);

@@ -378,6 +378,12 @@ Grammar::Grammar() {
                     "Messages that fit into one channel (default: unbounded)")
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
+    check
+        .add_flag("--begun-receives",
+                  check_.begun_receives,
+                  "Without any room, but each rank begins its receives before its first action, as "
+                  "processes with MPI and NCCL do")
+        ->excludes("--capacity");
 
     add_exchange();
 

@@ -117,6 +117,7 @@ struct CheckOptions {
     CommonOptions common;
     std::filesystem::path file;
     std::optional<int> capacity;
+    bool begun_receives = false;
 };
 
 /// What a config.json leaves open; see cli/importers/hf.cpp.

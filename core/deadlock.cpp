@@ -14,6 +14,7 @@ namespace {
 
 /// One direction over one boundary. Two ends, each with the rank that stands there waiting, if any.
 struct Channel {
+    int begun = 0;  ///< receives, where they are begun before the first action
     int sent = 0;
     int received = 0;
     int waiting_sender = -1;
@@ -41,7 +42,8 @@ int channel_of(const Action& action, int stage_count) {
 /// again only when a message or a free place came: O(actions).
 class SymbolicRun {
   public:
-    SymbolicRun(const Schedule& schedule, int capacity)
+    /// Without a capacity there is no room either, but all receives are begun first.
+    SymbolicRun(const Schedule& schedule, std::optional<int> capacity)
         : schedule_(schedule),
           capacity_(capacity),
           channels_(2 * schedule.rank_of_stage.size()),
@@ -49,6 +51,7 @@ class SymbolicRun {
           next_(schedule.ranks.size(), 0) {
         for (const auto& row : schedule.ranks) {
             norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
+            begin_receives(row);
         }
         for (int rank = 0; rank < schedule.rank_count(); ++rank) {
             runnable_.push_back(rank);
@@ -118,6 +121,16 @@ class SymbolicRun {
             }
         }
         return std::nullopt;
+    }
+
+    void begin_receives(const std::vector<Action>& row) {
+        for (const Action& action : row) {
+            const int channel =
+                is_receive(action.op) ? channel_of(action, schedule_.stage_count()) : -1;
+            if (channel >= 0) {
+                ++channels_[static_cast<std::size_t>(channel)].begun;
+            }
+        }
     }
 
     const std::vector<Action>& row(int rank) const {
@@ -199,8 +212,13 @@ class SymbolicRun {
         return true;
     }
 
+    bool has_room(const Channel& channel) const {
+        return capacity_ ? channel.sent - channel.received < *capacity_
+                         : channel.sent < channel.begun;
+    }
+
     bool sends(int rank, Channel& channel) {
-        if (channel.sent - channel.received >= capacity_) {
+        if (!has_room(channel)) {
             channel.waiting_sender = rank;
             return false;
         }
@@ -240,7 +258,7 @@ class SymbolicRun {
     }
 
     const Schedule& schedule_;
-    int capacity_;
+    std::optional<int> capacity_;
     std::vector<Channel> channels_;
     std::vector<bool> reduced_;      ///< per stage: its gradients have been handed over
     std::int64_t norms_left_ = 0;    ///< to be known before any update
@@ -304,11 +322,7 @@ int unbounded_capacity(const Schedule& schedule) {
     return largest;
 }
 
-}  // namespace
-
-DeadlockReport find_deadlock(const Schedule& schedule, int capacity) {
-    PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
-    const SymbolicRun run(schedule, capacity);
+DeadlockReport report_of(const Schedule& schedule, const SymbolicRun& run) {
     DeadlockReport report;
     for (int rank = 0; rank < schedule.rank_count() && report.deadlock_free; ++rank) {
         if (run.finished(rank)) {
@@ -320,6 +334,17 @@ DeadlockReport find_deadlock(const Schedule& schedule, int capacity) {
         }
     }
     return report;
+}
+
+}  // namespace
+
+DeadlockReport find_deadlock(const Schedule& schedule, int capacity) {
+    PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
+    return report_of(schedule, SymbolicRun(schedule, capacity));
+}
+
+DeadlockReport find_deadlock_of_begun_receives(const Schedule& schedule) {
+    return report_of(schedule, SymbolicRun(schedule, std::nullopt));
 }
 
 int smallest_capacity(const Schedule& schedule) {

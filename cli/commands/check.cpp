@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -29,8 +31,12 @@ int unbounded(const Schedule& schedule) {
 }
 
 /// Tries a valid schedule for deadlock.
-void try_for_deadlock(const Schedule& lowered, CheckResult& result) {
-    result.deadlock = find_deadlock(lowered, result.capacity.value_or(unbounded(lowered)));
+void try_for_deadlock(const Schedule& lowered, bool begun_receives, CheckResult& result) {
+    DeadlockReport begun = find_deadlock_of_begun_receives(lowered);
+    result.runs_with_begun_receives = begun.deadlock_free;
+    result.deadlock = begun_receives
+                          ? std::move(begun)
+                          : find_deadlock(lowered, result.capacity.value_or(unbounded(lowered)));
     const int smallest = smallest_capacity(lowered);
     result.smallest_capacity = smallest >= 0 ? std::optional(smallest) : std::nullopt;
 }
@@ -41,12 +47,15 @@ std::string capacity_text(const std::optional<int>& capacity) {
 
 std::string fine_text(const Schedule& schedule, const CheckResult& result) {
     return fmt::format(
-        "valid and free of deadlock: {}, {}, {}; smallest capacity {}\n"
+        "valid and free of deadlock: {}, {}, {}; smallest capacity {}{}\n"
         "activations alive at most, per rank: {}\n",
         counted(schedule.rank_count(), "rank"),
         counted(schedule.stage_count(), "stage"),
         counted(schedule.micro_batches, "micro-batch"),
         *result.smallest_capacity,
+        *result.smallest_capacity > 0 && *result.runs_with_begun_receives
+            ? ", 0 where receives are begun first, as between processes"
+            : "",
         fmt::join(result.peak_live_activations, " "));
 }
 
@@ -87,7 +96,7 @@ void execute(const CheckOptions& options, Console& console) {
     const std::string place = options.file.string();
     Schedule schedule = read_schedule(options);
     CheckResult result;
-    result.capacity = options.capacity;
+    result.capacity = options.begun_receives ? std::optional(0) : options.capacity;
     result.violations = validate(schedule);
     if (result.violations.empty()) {
         schedule = with_communication(std::move(schedule), RecomputeTiming::Eager);
@@ -95,7 +104,7 @@ void execute(const CheckOptions& options, Console& console) {
     }
     const bool valid = result.violations.empty();
     if (valid) {
-        try_for_deadlock(schedule, result);
+        try_for_deadlock(schedule, options.begun_receives, result);
         result.peak_live_activations = peak_live_activations(schedule);
     }
     const bool deadlock = valid && !result.deadlock->deadlock_free;

@@ -35,7 +35,8 @@ TEST_F(Check, TheRowsAreDrawnAtUnitCosts) {
                           "rank 1  .0aa1bb2cc..\n"
                           "digits forward"));
     EXPECT_THAT(pipetwin({"check", csv, "--quiet"}).out,
-                EndsWith("smallest capacity 1\nactivations alive at most, per rank: 2 1\n"));
+                EndsWith("smallest capacity 1, 0 where receives are begun first, as between "
+                         "processes\nactivations alive at most, per rank: 2 1\n"));
     EXPECT_TRUE(pipetwin({"check", csv, "--json"}).json().is_object());
 }
 
@@ -96,6 +97,20 @@ TEST_F(Check, OneFOneBDeadlocksWithoutRoomAndNamesTheCycleAndTheCapacityThatWork
     EXPECT_GE(result["problems"].size(), 2U);
     EXPECT_THAT(outcome.err, HasSubstr("hint: the smallest capacity that works is 1"));
     EXPECT_THAT(pipetwin({"check", csv, "--capacity", "0"}).out, HasSubstr("SEND_F"));
+}
+
+/// What NCCL asks for: it has no room at all between two GPUs.
+TEST_F(Check, OneFOneBNeedsNoRoomWhereReceivesAreBegunFirst) {
+    const std::string csv = file("1f1b.csv", "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
+    const Outcome outcome = pipetwin({"check", csv, "--begun-receives", "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["capacity"], 0);
+    EXPECT_EQ(outcome.json()["deadlock_free"], true);
+    EXPECT_EQ(outcome.json()["deadlock_free_with_begun_receives"], true);
+    const std::string wrong =
+        file("wrong.csv", "0RECV_B0,0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
+    EXPECT_EQ(pipetwin({"check", wrong, "--begun-receives"}).code, 4);
+    EXPECT_EQ(pipetwin({"check", csv, "--begun-receives", "--capacity", "1"}).code, 2);
 }
 
 TEST_F(Check, ScenarioIsCheckedWithoutAnyCosts) {
