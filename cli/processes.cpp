@@ -23,6 +23,7 @@
 #include "exec/transport/byte_message.h"
 #include "exec/transport/gpu_world.h"
 #include "exec/transport/mpi_world.h"
+#include "exec/transport/nccl_world.h"
 
 namespace pipetwin::cli {
 namespace {
@@ -42,20 +43,71 @@ std::string host_name() {
     return name.data();
 }
 
-void refuse_without_transport(const exec::LaunchedProcess& launched, const Scenario& scenario) {
-    if (launched.launcher == exec::Launcher::Torchrun) {
-        throw Error(
-            ErrorKind::Unavailable,
-            "torchrun",
-            "processes find each other by MPI, which torchrun does not start",
-            "start them with mpirun or srun, or 'pipetwin launch --ranks N' on one machine");
+bool by_nccl_alone(const exec::LaunchedProcess& launched) {
+    return launched.launcher == exec::Launcher::Torchrun;
+}
+
+Error too_few_gpus(const std::string& whose, std::ptrdiff_t processes, int gpus) {
+    return {ErrorKind::Unavailable,
+            "cluster.backend = \"cuda\"",
+            fmt::format("{} processes are on the host of {}, which shows them {} GPU{}: each needs "
+                        "one of its own",
+                        processes,
+                        whose,
+                        gpus,
+                        gpus == 1 ? "" : "s"),
+            "start fewer on it, or train in one process, whose ranks can share a GPU"};
+}
+
+/// NCCL takes no two processes of a host on one GPU, but where NCCL_HOSTID tells it that they are
+/// on two.
+bool may_share_gpus() {
+    return std::getenv("NCCL_HOSTID") != nullptr;  // NOLINT(concurrency-mt-unsafe): nobody sets it
+}
+
+/// torchrun starts no MPI, so that nothing but GPUs can carry what the processes say.
+void require_nccl(const exec::LaunchedProcess& launched, const Scenario& scenario) {
+    if (scenario.cluster.backend != Backend::Cuda) {
+        throw Error(ErrorKind::Unavailable,
+                    "torchrun",
+                    "starts no MPI, and NCCL goes from GPU to GPU only",
+                    "set cluster.backend = \"cuda\", or start the processes with mpirun, srun, or "
+                    "'pipetwin launch --ranks N' on one machine");
     }
+    exec::require_cuda();
+    const auto gpus = static_cast<int>(exec::probe_cuda().devices.size());
+    const int here = std::max(launched.local_count, launched.local_index + 1);
+    if (here > gpus && !may_share_gpus()) {
+        throw too_few_gpus(fmt::format("process {}", launched.index), here, gpus);
+    }
+}
+
+void refuse_without_transport(const exec::LaunchedProcess& launched, const Scenario& scenario) {
     if (scenario.cluster.backend == Backend::Cuda && scenario.cluster.emulate_links) {
         throw Error(ErrorKind::Infeasible,
                     "cluster.emulate_links",
                     "links between the GPUs of several processes are what they are",
                     "leave it out, or train in one process");
     }
+    if (by_nccl_alone(launched)) {
+        require_nccl(launched, scenario);
+    } else {
+        exec::require_mpi();
+    }
+}
+
+int local_gpu(const exec::LaunchedProcess& launched) {
+    const auto gpus = static_cast<int>(exec::probe_cuda().devices.size());
+    return launched.local_index % std::max(gpus, 1);
+}
+
+std::unique_ptr<exec::World> join(const exec::LaunchedProcess& launched) {
+    if (!by_nccl_alone(launched)) {
+        return exec::join_mpi();
+    }
+    return exec::join_nccl(exec::cuda_links(local_gpu(launched)),
+                           launched.meeting_place,
+                           {.index = launched.index, .count = launched.count});
 }
 
 /// Of the processes of a host the first has the first GPU, and so on.
@@ -79,6 +131,12 @@ std::string text_of(const std::exception_ptr& failure) {
         return exception.what();
     }
 }
+
+/// What a process tells the others when it ends.
+struct LastWord {
+    int code = 0;          ///< that it ends with
+    bool follows = false;  ///< from the failure of another one
+};
 
 std::vector<std::string> lines_of(const std::string& text) {
     std::vector<std::string> lines;
@@ -145,18 +203,18 @@ void expect_processes(int count, const Scenario& scenario) {
 }
 
 Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scenario) {
-    const bool speaks = launched.index == 0;
+    // Without MPI no host knows what is wrong on another one.
+    const bool speaks = by_nccl_alone(launched) ? launched.local_index == 0 : launched.index == 0;
     try {
         expect_processes(launched.count, scenario);
         refuse_without_transport(launched, scenario);
-        exec::require_mpi();
     } catch (const Error& error) {
         if (speaks) {
             throw;
         }
         throw SaidElsewhere(exit_code(error.kind()));
     }
-    world_ = exec::join_mpi();
+    world_ = join(launched);
     if (world_->size() != launched.count || world_->index() != launched.index) {
         throw Error(ErrorKind::Unavailable,
                     "MPI",
@@ -191,32 +249,23 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
         gpus_.push_back(theirs.get<int>());
     }
     if (on_gpus) {
-        gpu_ = own_gpu(hosts_, gpus_[static_cast<std::size_t>(launched.index)], launched.index);
+        gpu_ =
+            by_nccl_alone(launched)
+                ? local_gpu(launched)
+                : own_gpu(hosts_, gpus_[static_cast<std::size_t>(launched.index)], launched.index);
+    }
+    if (on_gpus && !by_nccl_alone(launched)) {
         world_ = exec::with_gpus(std::move(world_), exec::cuda_links(gpu_));
     }
     monitor_ = std::make_unique<exec::Monitor>(*world_, names_, silence_limit);
 }
 
-/// NCCL takes no two processes of a host on one GPU, but where NCCL_HOSTID tells it that they are
-/// on two.
 void Processes::expect_a_gpu_each() const {
-    if (std::getenv("NCCL_HOSTID") != nullptr) {  // NOLINT(concurrency-mt-unsafe): nobody sets it
-        return;
-    }
     for (std::size_t process = 0; process < hosts_.size(); ++process) {
         const auto here = std::ranges::count(hosts_, hosts_[process]);
         const int gpus = gpus_[process];
-        if (gpus > 0 && here > gpus) {
-            throw Error(
-                ErrorKind::Unavailable,
-                "cluster.backend = \"cuda\"",
-                fmt::format("{} processes are on the host of {}, which shows them {} GPU{}: "
-                            "each needs one of its own",
-                            here,
-                            names_[process],
-                            gpus,
-                            gpus == 1 ? "" : "s"),
-                "start fewer on it, or train in one process, whose ranks can share a GPU");
+        if (gpus > 0 && here > gpus && !may_share_gpus()) {
+            throw too_few_gpus(names_[process], here, gpus);
         }
     }
 }
@@ -291,18 +340,27 @@ std::string Processes::from_first(const std::function<std::string()>& make) {
     throw Error(kind, place, text, first.get_text());
 }
 
+std::exception_ptr Processes::loss() const {
+    return std::make_exception_ptr(
+        Error(ErrorKind::Hang,
+              "",
+              monitor_->lost().value_or("another process") +
+                  " has not been heard of for too long: it was stopped, it died, or the network to "
+                  "its host is cut",
+              "look at that host; 'pipetwin train --resume' goes on from the last checkpoint"));
+}
+
 void Processes::run(Console& console, const std::function<void()>& work) {
     std::exception_ptr failure;
+    bool follows = false;  // from what another process did
     try {
         work();
     } catch (const exec::ProcessLost&) {
-        failure = std::make_exception_ptr(
-            Error(ErrorKind::Hang,
-                  "",
-                  monitor_->lost().value_or("another process") +
-                      " has not been heard of for too long: it was stopped, it died, or the "
-                      "network to its host is cut",
-                  "look at that host; 'pipetwin train --resume' goes on from the last checkpoint"));
+        failure = loss();
+    } catch (const exec::ChannelClosed&) {
+        failure = std::current_exception();
+        follows = true;
+        world_->stop();
     } catch (...) {
         failure = std::current_exception();
         world_->stop();
@@ -311,11 +369,14 @@ void Processes::run(Console& console, const std::function<void()>& work) {
         flight_->note(failure ? "ends with a failure: " + text_of(failure) : "ends well");
     }
     // Whoever ends takes the others with it, so what is to be said is said before.
-    const int code = failure ? exit_code_of(failure) : 0;
-    const auto all = world_->part(std::as_bytes(std::span(&code, 1)), patience);
+    const LastWord mine{.code = failure ? exit_code_of(failure) : 0, .follows = follows};
+    const auto all = world_->part(std::as_bytes(std::span(&mine, 1)), patience);
     if (!all) {
         // The first that is left speaks, and takes the others with it.
         std::this_thread::sleep_for(turn * world_->index());
+        if ((!failure || follows) && monitor_->lost()) {
+            failure = loss();
+        }
         if (failure) {
             std::rethrow_exception(failure);
         }
@@ -324,9 +385,16 @@ void Processes::run(Console& console, const std::function<void()>& work) {
                     "another process has ended without a word",
                     "look at what its host says");
     }
-    const auto speaker = std::ranges::find_if(
-        *all, [](const auto& each) { return exec::ByteReader(each).get<int>() != 0; });
-    if (speaker == all->end()) {
+    std::vector<LastWord> words;
+    for (const auto& each : *all) {
+        words.push_back(exec::ByteReader(each).get<LastWord>());
+    }
+    auto speaker = std::ranges::find_if(
+        words, [](const LastWord& word) { return word.code != 0 && !word.follows; });
+    if (speaker == words.end()) {
+        speaker = std::ranges::find_if(words, &LastWord::follows);
+    }
+    if (speaker == words.end()) {
         monitor_.reset();
         world_->leave();
         if (failure && is_first()) {
@@ -334,13 +402,12 @@ void Processes::run(Console& console, const std::function<void()>& work) {
         }
         return;
     }
-    const int said = exec::ByteReader(*speaker).get<int>();
-    if (speaker - all->begin() == world_->index()) {
+    if (speaker - words.begin() == world_->index()) {
         report_failure(failure, console);
         console.flush();
     }
     static_cast<void>(world_->part({}, patience));
-    throw SaidElsewhere(said);
+    throw SaidElsewhere(speaker->code);
 }
 
 std::optional<std::vector<int>> Processes::own_cores() {

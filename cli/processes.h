@@ -69,6 +69,9 @@ class Processes {
     std::optional<std::vector<int>> own_cores();
 
   private:
+    /// That a process was lost, as an error: whose, as far as it is known.
+    std::exception_ptr loss() const;
+
     std::unique_ptr<exec::World> world_;
     std::vector<std::string> names_;  ///< [process]
     std::vector<int> hosts_;

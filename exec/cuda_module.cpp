@@ -50,6 +50,7 @@ struct Module {
     decltype(&pipetwin_cuda_measure) measure = nullptr;
     decltype(&pipetwin_cuda_make_link_id) make_link_id = nullptr;
     decltype(&pipetwin_cuda_make_link) make_link = nullptr;
+    decltype(&pipetwin_cuda_make_gather) make_gather = nullptr;
 };
 
 /// Throws std::runtime_error with the loader's message.
@@ -72,6 +73,7 @@ Module load_module(const fs::path& file) {
     look_up(library, "pipetwin_cuda_measure", module.measure);
     look_up(library, "pipetwin_cuda_make_link_id", module.make_link_id);
     look_up(library, "pipetwin_cuda_make_link", module.make_link);
+    look_up(library, "pipetwin_cuda_make_gather", module.make_gather);
     return module;
 }
 
@@ -123,6 +125,13 @@ void probe_devices(const Module& module, CudaProbe& probe) {
     if (error != no_error) {
         probe.detail = describe_error(module, error);
     }
+}
+
+PipetwinCudaLinkId link_id(std::span<const std::byte> bytes) {
+    PipetwinCudaLinkId id{};
+    PIPETWIN_EXPECT(bytes.size() == sizeof id.bytes, "an id of this module");
+    std::memcpy(id.bytes, bytes.data(), bytes.size());
+    return id;
 }
 
 }  // namespace
@@ -258,36 +267,55 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
 }
 
 GpuLinks cuda_links(int device) {
-    const auto module_with_device = [device] {
+    // What `make` makes of the module.
+    const auto from_module = [device](const auto& make) {
         require_cuda(device);
-        return load_module(find_module(module_file).value());
+        try {
+            return make(load_module(find_module(module_file).value()));
+        } catch (const DeviceFailure& failure) {
+            throw unavailable(failure);
+        }
     };
-    return {.make_id =
-                [module_with_device] {
-                    const Module module = module_with_device();
-                    PipetwinCudaLinkId id{};
-                    try {
-                        module.make_link_id(&id);
-                    } catch (const DeviceFailure& failure) {
-                        throw unavailable(failure);
-                    }
-                    const auto bytes = std::as_bytes(std::span(id.bytes));
-                    return std::vector<std::byte>(bytes.begin(), bytes.end());
-                },
-            .make =
-                [module_with_device, device](std::span<const std::byte> bytes, bool sends) {
-                    const Module module = module_with_device();
-                    PipetwinCudaLinkId id{};
-                    PIPETWIN_EXPECT(bytes.size() == sizeof id.bytes, "an id of this module");
-                    std::memcpy(id.bytes, bytes.data(), bytes.size());
+    const auto gathered = [from_module, device](const PipetwinCudaLinkId* id,
+                                                const char* place,
+                                                const GpuMember& member) {
+        const PipetwinCudaMember self{.index = member.index, .count = member.count};
+        return from_module([&](const Module& module) {
+            GpuGather* gather = nullptr;
+            module.make_gather(device, id, place, &self, &gather);
+            return std::unique_ptr<GpuGather>(gather);
+        });
+    };
+    return {
+        .make_id =
+            [from_module] {
+                PipetwinCudaLinkId id{};
+                from_module([&](const Module& module) {
+                    module.make_link_id(&id);
+                    return true;
+                });
+                const auto bytes = std::as_bytes(std::span(id.bytes));
+                return std::vector<std::byte>(bytes.begin(), bytes.end());
+            },
+        .make =
+            [from_module, device](std::span<const std::byte> bytes, bool sends, LinkMemory memory) {
+                const PipetwinCudaLinkId id = link_id(bytes);
+                const PipetwinCudaLinkEnd end{.sends = sends ? 1 : 0,
+                                              .in_host_memory = memory == LinkMemory::Host};
+                return from_module([&](const Module& module) {
                     GpuLink* link = nullptr;
-                    try {
-                        module.make_link(device, &id, sends ? 1 : 0, &link);
-                    } catch (const DeviceFailure& failure) {
-                        throw unavailable(failure);
-                    }
+                    module.make_link(device, &id, &end, &link);
                     return std::unique_ptr<GpuLink>(link);
-                }};
+                });
+            },
+        .make_gather =
+            [gathered](std::span<const std::byte> bytes, const GpuMember& member) {
+                const PipetwinCudaLinkId id = link_id(bytes);
+                return gathered(&id, nullptr, member);
+            },
+        .meet = [gathered](
+                    const std::string& place,
+                    const GpuMember& member) { return gathered(nullptr, place.c_str(), member); }};
 }
 
 std::vector<CudaCheck> self_test_cuda(int device) {

@@ -5,15 +5,15 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/units.h"
 
 namespace pipetwin::exec {
 
-/// One end of a one-way link between the memories of two GPUs of different processes. Its messages
-/// have no names: the first that one end sends is the first that the other one receives. One thread
-/// at a time.
+/// One end of a one-way link between GPUs of different processes. Its messages have no names: the
+/// first that one end sends is the first that the other one receives. One thread at a time.
 ///
 /// Every function throws DeviceFailure once the link has failed, as it does when the other process
 /// dies.
@@ -25,9 +25,9 @@ class GpuLink {
     /// Does not wait for what is under way: that never happens.
     virtual ~GpuLink() = default;
 
-    /// The next message, sent from `data` or received into it, in the memory of the GPU, which is
-    /// used until the message is complete. Does not wait, neither for the other end; what cannot
-    /// begin yet does so when the link is asked how far it is.
+    /// The next message, sent from `data` or received into it, which is used until the message is
+    /// complete. Does not wait, neither for the other end; what cannot begin yet does so when the
+    /// link is asked how far it is.
     virtual void add(void* data, Bytes bytes) = 0;
 
     /// Whether all that was added goes on by itself.
@@ -37,11 +37,56 @@ class GpuLink {
     virtual std::int64_t complete() = 0;
 };
 
-/// How the processes of GPUs come by their links. `make_id` is called at one end of each link, and
-/// `make` at both with what it returned; neither waits for the other end.
+/// Where the messages of a link lie, at both ends. What lies in host memory passes through that of
+/// the GPUs.
+enum class LinkMemory { Gpu, Host };
+
+/// What each process of a training tells all others, by their GPUs. One thread at a time; throws as
+/// GpuLink does.
+class GpuGather {
+  public:
+    GpuGather() = default;
+    GpuGather(const GpuGather&) = delete;
+    GpuGather& operator=(const GpuGather&) = delete;
+    /// As a link's.
+    virtual ~GpuGather() = default;
+
+    /// The most bytes that a process can tell in one round.
+    static constexpr std::size_t most = std::size_t{64} << 10;
+
+    /// Begins a round: as many bytes of each process. The round before is done. Does not wait.
+    virtual void begin(std::span<const std::byte> mine) = 0;
+    /// Whether that round is done.
+    virtual bool done() = 0;
+    /// What it gave, process by process; until the next begins.
+    virtual std::span<const std::byte> all() const = 0;
+
+    /// Every process does so, after the last round: waits until none needs this one any more, but
+    /// not for long.
+    virtual void finish() noexcept = 0;
+};
+
+/// This process among those that are gathered.
+struct GpuMember {
+    int index = 0;
+    int count = 1;
+};
+
+/// How the processes of GPUs come by their links. An id is made by one process and told to the
+/// others; then each makes its end, and waits for no other end.
 struct GpuLinks {
     std::function<std::vector<std::byte>()> make_id;
-    std::function<std::unique_ptr<GpuLink>(std::span<const std::byte> id, bool sends)> make;
+    std::function<std::unique_ptr<GpuLink>(
+        std::span<const std::byte> id, bool sends, LinkMemory memory)>
+        make;
+    std::function<std::unique_ptr<GpuGather>(std::span<const std::byte> id,
+                                             const GpuMember& member)>
+        make_gather;
+    /// Without an id, for processes that have nothing in common yet but "host:port", where the
+    /// first of them listens until all have come. One at a time, and nothing else is made before
+    /// its first round is done.
+    std::function<std::unique_ptr<GpuGather>(const std::string& place, const GpuMember& member)>
+        meet;
 };
 
 }  // namespace pipetwin::exec

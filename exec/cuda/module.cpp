@@ -16,6 +16,7 @@
 #include "exec/cuda/context_memory.h"
 #include "exec/cuda/cuda_device.h"
 #include "exec/cuda/device_rates.h"
+#include "exec/cuda/nccl_communicator.h"
 #include "exec/cuda/nccl_link.h"
 #include "exec/cuda/self_test.h"
 
@@ -146,6 +147,10 @@ void make_devices(const PipetwinCudaRequest& request, pipetwin::exec::Device** d
     }
 }
 
+std::span<const std::byte> bytes_of(const PipetwinCudaLinkId& id) {
+    return std::as_bytes(std::span(id.bytes));
+}
+
 int memory_of(int device, std::int64_t& free_bytes, std::int64_t& total_bytes) {
     std::size_t left = 0;
     std::size_t total = 0;
@@ -199,17 +204,29 @@ void pipetwin_cuda_measure(int index, const PipetwinCudaSizes* sizes, PipetwinCu
 }
 
 void pipetwin_cuda_make_link_id(PipetwinCudaLinkId* id) {
-    const std::vector<std::byte> bytes = pipetwin::cuda::make_link_id();
+    const std::vector<std::byte> bytes = pipetwin::cuda::make_nccl_id();
     PIPETWIN_EXPECT(bytes.size() == sizeof id->bytes, "an id of NCCL");
     std::memcpy(id->bytes, bytes.data(), sizeof id->bytes);
 }
 
 void pipetwin_cuda_make_link(int index,
                              const PipetwinCudaLinkId* id,
-                             int sends,
+                             const PipetwinCudaLinkEnd* end,
                              pipetwin::exec::GpuLink** link) {
-    const auto bytes = std::as_bytes(std::span(id->bytes));
-    *link = pipetwin::cuda::make_link(index, bytes, sends != 0).release();
+    using pipetwin::exec::LinkMemory;
+    const LinkMemory memory = end->in_host_memory != 0 ? LinkMemory::Host : LinkMemory::Gpu;
+    *link = pipetwin::cuda::make_link(index, bytes_of(*id), end->sends != 0, memory).release();
+}
+
+void pipetwin_cuda_make_gather(int index,
+                               const PipetwinCudaLinkId* id,
+                               const char* place,
+                               const PipetwinCudaMember* member,
+                               pipetwin::exec::GpuGather** gather) {
+    const pipetwin::exec::GpuMember self{.index = member->index, .count = member->count};
+    *gather = (place != nullptr ? pipetwin::cuda::meet(index, place, self)
+                                : pipetwin::cuda::make_gather(index, bytes_of(*id), self))
+                  .release();
 }
 
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {

@@ -7,13 +7,14 @@
 /// measure, nothing throws across this line.
 namespace pipetwin::exec {
 class Device;
+class GpuGather;
 class GpuLink;
 }  // namespace pipetwin::exec
 
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 7;
+inline constexpr int pipetwin_cuda_interface = 8;
 
 struct PipetwinCudaVersions {
     int runtime;  ///< 13000 for 13.0
@@ -60,6 +61,17 @@ struct PipetwinCudaLinkId {
     char bytes[128];
 };
 
+struct PipetwinCudaLinkEnd {
+    int sends;           ///< not 0: the end that sends
+    int in_host_memory;  ///< not 0: its messages lie there, else in the GPU's
+};
+
+/// A process among all that are gathered.
+struct PipetwinCudaMember {
+    int index;
+    int count;
+};
+
 /// Called once per check; both texts live until it returns.
 using PipetwinCudaReport = void (*)(void* context,
                                     const char* name,
@@ -78,14 +90,19 @@ void pipetwin_cuda_make_devices(const PipetwinCudaRequest* request,
 int pipetwin_cuda_memory(int index, std::int64_t* free_bytes, std::int64_t* total_bytes);
 /// Throws CudaFailure.
 void pipetwin_cuda_measure(int index, const PipetwinCudaSizes* sizes, PipetwinCudaRates* rates);
-/// What names a link between two processes. Throws CudaFailure.
+/// What names a link between processes. Throws CudaFailure, as all that make one do.
 void pipetwin_cuda_make_link_id(PipetwinCudaLinkId* id);
-/// One end of it, at GPU `index`; not 0: the one that sends. The caller deletes it. Throws
-/// CudaFailure.
+/// One end of it, at GPU `index`. The caller deletes it.
 void pipetwin_cuda_make_link(int index,
                              const PipetwinCudaLinkId* id,
-                             int sends,
+                             const PipetwinCudaLinkEnd* end,
                              pipetwin::exec::GpuLink** link);
+/// Of all processes; `place` or `id` is null. The caller deletes it.
+void pipetwin_cuda_make_gather(int index,
+                               const PipetwinCudaLinkId* id,
+                               const char* place,
+                               const PipetwinCudaMember* member,
+                               pipetwin::exec::GpuGather** gather);
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context);
 
 }  // extern "C"

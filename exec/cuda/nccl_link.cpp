@@ -1,54 +1,70 @@
 #include "exec/cuda/nccl_link.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
-#include "exec/cuda/check_nccl.h"
-#include "exec/cuda/owned.h"
+#include "exec/cuda/nccl_communicator.h"
 
 namespace pipetwin::cuda {
 namespace {
 
-/// Ends what is under way, too: ncclCommDestroy would wait for it, and the other end may be gone.
-using AbortedCommunicator = Owned<ncclComm_t, ncclCommAbort>;
-using Event = Owned<cudaEvent_t, cudaEventDestroy>;
-
-/// Of the highest priority: a message is short, and somebody waits for it.
-Stream make_urgent_stream() {
-    int least = 0;
-    int greatest = 0;
-    PIPETWIN_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    cudaStream_t stream = nullptr;
-    PIPETWIN_CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
-    return Stream(stream);
+/// Bytes in the host's memory, where copies from and to the GPU can be under way meanwhile.
+Owned<std::byte*, cudaFreeHost> host_bytes(int device, std::size_t bytes) {
+    PIPETWIN_CUDA_CHECK(cudaSetDevice(device));
+    void* memory = nullptr;
+    PIPETWIN_CUDA_CHECK(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault));
+    return Owned<std::byte*, cudaFreeHost>(static_cast<std::byte*>(memory));
 }
+
+Owned<std::byte*, cudaFree> gpu_bytes(int device, std::size_t bytes) {
+    PIPETWIN_CUDA_CHECK(cudaSetDevice(device));
+    void* memory = nullptr;
+    PIPETWIN_CUDA_CHECK(cudaMalloc(&memory, bytes));
+    return Owned<std::byte*, cudaFree>(static_cast<std::byte*>(memory));
+}
+
+/// Where messages between host memories pass through, in pieces: NCCL reaches the GPU's memory
+/// only. While one piece is on its way the next is filled.
+class Slots {
+  public:
+    static constexpr std::size_t piece = std::size_t{1} << 20;
+    static constexpr std::size_t count = 2;
+
+    explicit Slots(int device)
+        : host_(host_bytes(device, count * piece)), gpu_(gpu_bytes(device, count * piece)) {}
+
+    std::byte* host(std::size_t slot) { return host_.get() + slot * piece; }
+    std::byte* gpu(std::size_t slot) { return gpu_.get() + slot * piece; }
+
+  private:
+    Owned<std::byte*, cudaFreeHost> host_;
+    Owned<std::byte*, cudaFree> gpu_;
+};
 
 class NcclLink final : public exec::GpuLink {
   public:
-    NcclLink(int device, const ncclUniqueId& id, bool sends) : device_(device), sends_(sends) {
-        PIPETWIN_CUDA_CHECK(cudaSetDevice(device_));
-        stream_ = make_urgent_stream();
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
-        config.minCTAs = 1;
-        config.maxCTAs = 1;
-        config.splitShare = 0;
-        ncclComm_t communicator = nullptr;
-        constexpr int ends = 2;
-        const ncclResult_t result =
-            ncclCommInitRankConfig(&communicator, ends, id, sends_ ? 0 : 1, &config);
-        communicator_.reset(communicator);
-        take("ncclCommInitRankConfig", result);
-    }
-
-    NcclLink(const NcclLink&) = delete;
-    NcclLink& operator=(const NcclLink&) = delete;
-    ~NcclLink() override { static_cast<void>(cudaSetDevice(device_)); }
+    NcclLink(int device, std::span<const std::byte> id, bool sends, exec::LinkMemory memory)
+        : sends_(sends),
+          slots_(memory == exec::LinkMemory::Host ? std::make_optional<Slots>(device)
+                                                  : std::nullopt),
+          communicator_(device, id, {.rank = sends ? sending_end : receiving_end, .ranks = 2}) {}
 
     void add(void* data, Bytes bytes) override {
-        waiting_.push_back({data, static_cast<std::size_t>(bytes.count)});
+        auto* const begin = static_cast<std::byte*>(data);
+        const auto all = static_cast<std::size_t>(bytes.count);
+        const std::size_t most = slots_ ? Slots::piece : std::max<std::size_t>(all, 1);
+        std::size_t done = 0;
+        do {
+            const std::size_t size = std::min(most, all - done);
+            waiting_.push_back(
+                {.data = begin + done, .bytes = size, .ends_message = done + size == all});
+            done += size;
+        } while (done < all);
         go_on();
     }
 
@@ -59,120 +75,245 @@ class NcclLink final : public exec::GpuLink {
 
     std::int64_t complete() override {
         go_on();
-        while (!under_way_.empty()) {
-            const cudaError_t error = cudaEventQuery(under_way_.front().get());
-            if (error == cudaErrorNotReady) {
-                break;
+        while (!under_way_.empty() && under_way_.front().done && is_done(under_way_.front().done)) {
+            Piece& first = under_way_.front();
+            if (slots_ && !sends_) {
+                std::memcpy(first.data, slots_->host(first.slot), first.bytes);
             }
-            check_runtime("cudaEventQuery", error);
-            spare_.push_back(std::move(under_way_.front()));
+            complete_ += first.ends_message ? 1 : 0;
+            spare_.push_back(std::move(first.done));
             under_way_.pop_front();
-            ++complete_;
         }
         return complete_;
     }
 
   private:
-    struct Message {
-        void* data;
-        std::size_t bytes;
+    static constexpr int sending_end = 0;
+    static constexpr int receiving_end = 1;
+
+    /// A message, or what passes through one slot.
+    struct Piece {
+        std::byte* data = nullptr;
+        std::size_t bytes = 0;
+        bool ends_message = true;
+        std::size_t slot = 0;
+        Event done{};  ///< null until NCCL has it
     };
 
-    /// What a call returned that NCCL may go on with by itself.
-    void take(const char* call, ncclResult_t result) {
-        busy_ = result == ncclInProgress;
-        if (!busy_) {
-            check_nccl(call, result);
-        }
-    }
-
-    /// Whether NCCL takes another call. Throws what has gone wrong meanwhile.
-    bool is_free() {
-        ncclResult_t state = ncclSuccess;
-        PIPETWIN_NCCL_CHECK(ncclCommGetAsyncError(communicator_.get(), &state));
-        if (busy_ && state == ncclInProgress) {
-            return false;
-        }
-        if (state != ncclInProgress) {
-            check_nccl("NCCL, to or from the neighbour", state);
-        }
-        busy_ = false;
-        return true;
-    }
+    bool has_room() const { return !slots_ || under_way_.size() < Slots::count; }
 
     /// Begins what waits, as far as it can.
     void go_on() {
-        if (is_free() && !begun_ && waiting_.empty()) {
+        bool last_has_no_event = !under_way_.empty() && !under_way_.back().done;
+        if (communicator_.is_free() && !last_has_no_event && waiting_.empty()) {
             return;
         }
-        PIPETWIN_CUDA_CHECK(cudaSetDevice(device_));
-        while (is_free()) {
-            if (begun_) {
-                under_way_.push_back(next_event());
-                PIPETWIN_CUDA_CHECK(cudaEventRecord(under_way_.back().get(), stream_.get()));
-                begun_ = false;
+        communicator_.enter();
+        while (communicator_.is_free()) {
+            if (last_has_no_event) {
+                finish_beginning(under_way_.back());
+                last_has_no_event = false;
             }
-            if (waiting_.empty()) {
+            if (waiting_.empty() || !has_room()) {
                 return;
             }
-            const Message next = waiting_.front();
+            under_way_.push_back(std::move(waiting_.front()));
             waiting_.pop_front();
-            begun_ = true;
-            constexpr int other_end_of_sender = 1;
-            if (sends_) {
-                take("ncclSend",
-                     ncclSend(next.data,
-                              next.bytes,
-                              ncclUint8,
-                              other_end_of_sender,
-                              communicator_.get(),
-                              stream_.get()));
-            } else {
-                take("ncclRecv",
-                     ncclRecv(
-                         next.data, next.bytes, ncclUint8, 0, communicator_.get(), stream_.get()));
+            begin(under_way_.back());
+            last_has_no_event = true;
+        }
+    }
+
+    void begin(Piece& piece) {
+        void* memory = piece.data;
+        std::size_t bytes = piece.bytes;
+        if (slots_) {
+            piece.slot = next_slot_++ % Slots::count;
+            memory = slots_->gpu(piece.slot);
+            bytes = std::max<std::size_t>(bytes, 1);  // what is empty is a message, too
+            if (sends_ && piece.bytes > 0) {
+                std::memcpy(slots_->host(piece.slot), piece.data, piece.bytes);
+                copy(memory, slots_->host(piece.slot), piece.bytes, cudaMemcpyHostToDevice);
             }
         }
+        const int other = sends_ ? receiving_end : sending_end;
+        ncclComm_t const communicator = communicator_.get();
+        cudaStream_t const stream = communicator_.stream();
+        if (sends_) {
+            communicator_.take("ncclSend",
+                               ncclSend(memory, bytes, ncclUint8, other, communicator, stream));
+        } else {
+            communicator_.take("ncclRecv",
+                               ncclRecv(memory, bytes, ncclUint8, other, communicator, stream));
+        }
+    }
+
+    /// The stream has NCCL's part of it.
+    void finish_beginning(Piece& piece) {
+        if (slots_ && !sends_ && piece.bytes > 0) {
+            copy(slots_->host(piece.slot),
+                 slots_->gpu(piece.slot),
+                 piece.bytes,
+                 cudaMemcpyDeviceToHost);
+        }
+        piece.done = next_event();
+        PIPETWIN_CUDA_CHECK(cudaEventRecord(piece.done.get(), communicator_.stream()));
+    }
+
+    void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+        PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, kind, communicator_.stream()));
     }
 
     Event next_event() {
-        if (!spare_.empty()) {
-            Event event = std::move(spare_.back());
-            spare_.pop_back();
-            return event;
+        if (spare_.empty()) {
+            return make_event();
         }
-        cudaEvent_t event = nullptr;
-        PIPETWIN_CUDA_CHECK(cudaEventCreate(&event));
-        return Event(event);
+        Event event = std::move(spare_.back());
+        spare_.pop_back();
+        return event;
     }
 
-    int device_;
     bool sends_;
-    std::deque<Event> under_way_;  ///< of messages that the stream has
+    std::optional<Slots> slots_;   ///< of messages between host memories
+    std::deque<Piece> under_way_;  ///< of those the stream has, but perhaps the last
     std::vector<Event> spare_;
-    Stream stream_;
-    AbortedCommunicator communicator_;  ///< first to end, then its stream
-    std::deque<Message> waiting_;
-    bool busy_ = false;   ///< NCCL has not ended its part of the last call
-    bool begun_ = false;  ///< the last message, of which no event tells yet
+    Communicator communicator_;  ///< first to end, then what it reads and writes
+    std::deque<Piece> waiting_;
+    std::size_t next_slot_ = 0;
     std::int64_t complete_ = 0;
+};
+
+class NcclGather final : public exec::GpuGather {
+  public:
+    NcclGather(int device, std::span<const std::byte> id, const exec::GpuMember& member)
+        : count_(static_cast<std::size_t>(member.count)),
+          host_(host_bytes(device, (count_ + 1) * most)),
+          gpu_(gpu_bytes(device, (count_ + 1) * most)),
+          done_(make_event()),
+          communicator_(device, id, {.rank = member.index, .ranks = member.count}) {}
+
+    void begin(std::span<const std::byte> mine) override {
+        PIPETWIN_EXPECT(state_ == State::Done, "one round at a time");
+        PIPETWIN_EXPECT(!mine.empty() && mine.size() <= most, "a round has room for it");
+        bytes_ = mine.size();
+        std::memcpy(host_mine(), mine.data(), bytes_);
+        state_ = State::Waits;
+        done();
+    }
+
+    bool done() override {
+        while (state_ != State::Done && state_ != State::UnderWay && communicator_.is_free()) {
+            communicator_.enter();
+            if (state_ == State::Waits) {
+                copy(gpu_mine(), host_mine(), bytes_, cudaMemcpyHostToDevice);
+                communicator_.take("ncclAllGather",
+                                   ncclAllGather(gpu_mine(),
+                                                 gpu_.get(),
+                                                 bytes_,
+                                                 ncclUint8,
+                                                 communicator_.get(),
+                                                 communicator_.stream()));
+                state_ = State::Begins;
+            } else {
+                copy(host_.get(), gpu_.get(), count_ * bytes_, cudaMemcpyDeviceToHost);
+                PIPETWIN_CUDA_CHECK(cudaEventRecord(done_.get(), communicator_.stream()));
+                state_ = State::UnderWay;
+            }
+        }
+        if (state_ == State::UnderWay) {
+            static_cast<void>(communicator_.is_free());  // throws where the others have failed
+            if (is_done(done_)) {
+                state_ = State::Done;
+            }
+        }
+        return state_ == State::Done;
+    }
+
+    std::span<const std::byte> all() const override { return {host_.get(), count_ * bytes_}; }
+
+    void finish() noexcept override { communicator_.finish(); }
+
+  private:
+    enum class State {
+        Waits,     ///< for NCCL to take a call
+        Begins,    ///< NCCL has the call
+        UnderWay,  ///< the stream has everything
+        Done,
+    };
+
+    std::byte* host_mine() { return host_.get() + count_ * most; }
+    std::byte* gpu_mine() { return gpu_.get() + count_ * most; }
+
+    void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+        PIPETWIN_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, kind, communicator_.stream()));
+    }
+
+    std::size_t count_;
+    Owned<std::byte*, cudaFreeHost> host_;  ///< of all, then of this one
+    Owned<std::byte*, cudaFree> gpu_;
+    Event done_;
+    Communicator communicator_;  ///< first to end, then what it reads and writes
+    State state_ = State::Done;
+    std::size_t bytes_ = 0;
+};
+
+/// Sets a variable of the environment for as long as it lives.
+class Variable {
+  public:
+    Variable(const char* name, const std::string& value) : name_(name) {
+        setenv(name_, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): before anybody trains
+    }
+    Variable(const Variable&) = delete;
+    Variable& operator=(const Variable&) = delete;
+    ~Variable() { unsetenv(name_); }  // NOLINT(concurrency-mt-unsafe)
+
+  private:
+    const char* name_;
+};
+
+/// NCCL names no other communicator so while the variable is there, so it goes as soon as all have
+/// come.
+class Meeting final : public exec::GpuGather {
+  public:
+    Meeting(int device, const std::string& place, const exec::GpuMember& member)
+        : variable_(std::in_place, "NCCL_COMM_ID", place),
+          gather_(device, make_nccl_id(), member) {}
+
+    void begin(std::span<const std::byte> mine) override { gather_.begin(mine); }
+    bool done() override {
+        const bool done = gather_.done();
+        if (done) {
+            variable_.reset();
+        }
+        return done;
+    }
+    std::span<const std::byte> all() const override { return gather_.all(); }
+    void finish() noexcept override { gather_.finish(); }
+
+  private:
+    std::optional<Variable> variable_;
+    NcclGather gather_;
 };
 
 }  // namespace
 
-std::vector<std::byte> make_link_id() {
-    ncclUniqueId id{};
-    PIPETWIN_NCCL_CHECK(ncclGetUniqueId(&id));
-    std::vector<std::byte> bytes(sizeof id);
-    std::memcpy(bytes.data(), &id, sizeof id);
-    return bytes;
+std::unique_ptr<exec::GpuLink> make_link(int device,
+                                         std::span<const std::byte> id,
+                                         bool sends,
+                                         exec::LinkMemory memory) {
+    return std::make_unique<NcclLink>(device, id, sends, memory);
 }
 
-std::unique_ptr<exec::GpuLink> make_link(int device, std::span<const std::byte> id, bool sends) {
-    ncclUniqueId known{};
-    PIPETWIN_EXPECT(id.size() == sizeof known, "an id of NCCL");
-    std::memcpy(&known, id.data(), sizeof known);
-    return std::make_unique<NcclLink>(device, known, sends);
+std::unique_ptr<exec::GpuGather> make_gather(int device,
+                                             std::span<const std::byte> id,
+                                             const exec::GpuMember& member) {
+    return std::make_unique<NcclGather>(device, id, member);
+}
+
+std::unique_ptr<exec::GpuGather> meet(int device,
+                                      const std::string& place,
+                                      const exec::GpuMember& member) {
+    return std::make_unique<Meeting>(device, place, member);
 }
 
 }  // namespace pipetwin::cuda

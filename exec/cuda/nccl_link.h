@@ -2,18 +2,28 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "exec/gpu_link.h"
 
 namespace pipetwin::cuda {
 
-/// What both ends of one link are made with.
-std::vector<std::byte> make_link_id();
+/// A link by NCCL: a communicator of two, so that its messages wait for no others.
+std::unique_ptr<exec::GpuLink> make_link(int device,
+                                         std::span<const std::byte> id,
+                                         bool sends,
+                                         exec::LinkMemory memory);
 
-/// A link by NCCL: a communicator of two, so that its messages wait for no others, on one
-/// multiprocessor and a stream of its own. Non-blocking: what takes two to begin, NCCL does on a
-/// thread of its own.
-std::unique_ptr<exec::GpuLink> make_link(int device, std::span<const std::byte> id, bool sends);
+/// By a communicator of all.
+std::unique_ptr<exec::GpuGather> make_gather(int device,
+                                             std::span<const std::byte> id,
+                                             const exec::GpuMember& member);
+
+/// By NCCL's own way of finding each other without an id: NCCL_COMM_ID, which is `place` until all
+/// have come.
+std::unique_ptr<exec::GpuGather> meet(int device,
+                                      const std::string& place,
+                                      const exec::GpuMember& member);
 
 }  // namespace pipetwin::cuda

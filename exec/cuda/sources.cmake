@@ -25,6 +25,7 @@ set(PIPETWIN_CUDA_HOST
     device_memory.cpp
     lane.cpp
     module.cpp
+    nccl_communicator.cpp
     nccl_link.cpp
     multiprocessor_shares.cpp
     update_table.cpp

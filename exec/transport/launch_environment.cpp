@@ -69,6 +69,22 @@ std::string text_of(const Variables& variables, const char* name, Launcher launc
     return *text;
 }
 
+/// NCCL_COMM_ID, where somebody has set it. Else the port of torchrun's first process, or the one
+/// behind it where torchrun keeps a store of its own there.
+std::string meeting_place(const Variables& variables) {
+    constexpr int most_ports = 65535;
+    constexpr Launcher launcher = Launcher::Torchrun;
+    const std::string address = text_of(variables, "MASTER_ADDR", launcher);
+    const int port = number(variables, "MASTER_PORT", 1, most_ports - 1, launcher);
+    if (const auto place = variables("NCCL_COMM_ID"); place && !place->empty()) {
+        return *place;
+    }
+    const bool is_taken = variables("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+    const bool is_ipv6 = address.find(':') != std::string::npos;
+    const std::string host = is_ipv6 ? '[' + address + ']' : address;
+    return fmt::format("{}:{}", host, is_taken ? port + 1 : port);
+}
+
 }  // namespace
 
 std::string to_string(Launcher launcher) {
@@ -95,7 +111,6 @@ Variables environment_variables() {
 
 std::optional<LaunchedProcess> launched_process(const Variables& variables) {
     constexpr int most_processes = 1 << 20;
-    constexpr int most_ports = 65535;
     for (const Names& names : known) {
         if (!variables(names.index) && !variables(names.count)) {
             continue;
@@ -104,7 +119,7 @@ std::optional<LaunchedProcess> launched_process(const Variables& variables) {
         if (names.launcher == Launcher::Slurm && !variables("SLURM_STEP_NODELIST")) {
             continue;
         }
-        LaunchedProcess process{.launcher = names.launcher, .master_address = {}};
+        LaunchedProcess process{.launcher = names.launcher, .meeting_place = {}};
         process.count = number(variables, names.count, 1, most_processes, names.launcher);
         process.index = number(variables, names.index, 0, process.count - 1, names.launcher);
         if (names.local_index != nullptr && variables(names.local_index)) {
@@ -112,8 +127,11 @@ std::optional<LaunchedProcess> launched_process(const Variables& variables) {
                 number(variables, names.local_index, 0, process.count - 1, names.launcher);
         }
         if (names.launcher == Launcher::Torchrun) {
-            process.master_address = text_of(variables, "MASTER_ADDR", names.launcher);
-            process.master_port = number(variables, "MASTER_PORT", 1, most_ports, names.launcher);
+            process.meeting_place = meeting_place(variables);
+            if (variables("LOCAL_WORLD_SIZE")) {
+                process.local_count =
+                    number(variables, "LOCAL_WORLD_SIZE", 1, process.count, names.launcher);
+            }
         }
         return process;
     }

@@ -16,9 +16,9 @@ struct LaunchedProcess {
     Launcher launcher{};
     int index = 0;
     int count = 1;
-    int local_index = 0;         ///< among those of this host
-    std::string master_address;  ///< torchrun: where all meet
-    int master_port = 0;
+    int local_index = 0;        ///< among those of this host
+    int local_count = 0;        ///< those of this host; 0: the launcher does not tell
+    std::string meeting_place;  ///< torchrun: "host:port" where NCCL lets all meet
 };
 
 /// Empty where the variable is not set.

@@ -105,14 +105,15 @@ void Monitor::beat(bool leaves) {
 
 void Monitor::listen() {
     while (const std::optional<World::Call> call = world_.next_call()) {
-        ByteReader text(call->bytes);
-        const auto position = text.get<Position>();
-        const bool leaves = text.get<bool>();
         const std::lock_guard lock(mutex_);
         Peer& peer = peers_[static_cast<std::size_t>(call->from)];
-        peer.position = position;
-        peer.silence = {};
-        peer.has_left = peer.has_left || leaves;
+        peer.is_gone = peer.is_gone || call->is_gone;
+        if (!call->bytes.empty()) {
+            ByteReader text(call->bytes);
+            peer.position = text.get<Position>();
+            peer.silence = {};
+            peer.has_left = text.get<bool>() || peer.has_left;
+        }
     }
 }
 
@@ -126,7 +127,7 @@ void Monitor::look(Duration passed) {
                 continue;
             }
             peer.silence += passed;
-            if (peer.silence > limit_ && !peer.is_lost) {
+            if ((peer.silence > limit_ || peer.is_gone) && !peer.is_lost) {
                 peer.is_lost = true;
                 any = true;
             }

@@ -50,6 +50,7 @@ class Monitor {
         Position position;
         Duration silence{};
         bool has_left = false;
+        bool is_gone = false;  ///< nothing more will come from it
         bool is_lost = false;
     };
     void live();

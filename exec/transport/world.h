@@ -24,7 +24,8 @@ struct RemoteEnd {
 class ProcessLost : public ChannelClosed {};
 
 /// The processes of one training, seen from one of them. Each calls the functions that concern all
-/// in the same order. A wait throws ChannelClosed once another process has called `stop`.
+/// in the same order, and two of them open the channels between them in the same order. A wait
+/// throws ChannelClosed once another process has called `stop`.
 ///
 /// One thread at a time, but for `stop`.
 class World {
@@ -71,7 +72,8 @@ class World {
     virtual void call_out(std::span<const std::byte> bytes) = 0;
     struct Call {
         int from = 0;
-        std::vector<std::byte> bytes;
+        std::vector<std::byte> bytes;  ///< empty: it has never called
+        bool is_gone = false;          ///< nothing more will come from it
     };
     /// None: nothing has come.
     virtual std::optional<Call> next_call() = 0;

@@ -1,3 +1,5 @@
+#include "tests/cli/gpu_processes.h"
+
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -6,70 +8,21 @@
 #include <gmock/gmock.h>
 
 #include "core/formats/profile_json.h"
-#include "tests/cli/several_processes.h"
 
-/// Trainings of several processes with a GPU each, which is emulated, as NCCL is.
+/// ... which reach each other by MPI for all but what crosses a boundary.
 namespace pipetwin::cli {
 namespace {
 
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-class GpuProcesses : public SeveralProcesses {
-  protected:
-    GpuProcesses() { ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_EMULATED_MODULE_DIR, 1); }
-    ~GpuProcesses() override { ::unsetenv("PIPETWIN_MODULE_PATH"); }
-
-    static inline const std::vector<std::string> on_gpus{"--set", "cluster.backend=cuda"};
-
-    std::vector<std::string> launch(int ranks,
-                                    const std::string& out,
-                                    const std::vector<std::string>& more = {}) const {
-        return SeveralProcesses::launch(ranks, out, joined(on_gpus, more));
-    }
-
-    /// Each process sees as many as that.
-    static std::vector<std::string> gpus(int count) {
-        return {"PIPETWIN_EMULATED_GPUS=" + std::to_string(count)};
-    }
-
-    /// [step]
-    std::vector<double> losses(const std::string& run) const {
-        std::vector<double> found;
-        std::istringstream metrics(content_of(folder() / run / run_file::metrics));
-        for (std::string line; std::getline(metrics, line);) {
-            found.push_back(nlohmann::json::parse(line)["loss"].get<double>());
-        }
-        return found;
-    }
-};
-
-struct Settings {
-    int stages = 2;
-    std::vector<std::string> more{};
-};
-void PrintTo(const Settings& settings, std::ostream* out) {
-    *out << "K=" << settings.stages;
-    for (const std::string& word : settings.more) {
-        *out << ' ' << word;
-    }
-}
-
-class SameBitsOfGpus : public GpuProcesses, public ::testing::WithParamInterface<Settings> {};
+class SameBitsOfGpus : public GpuProcesses,
+                       public ::testing::WithParamInterface<PipelineSettings> {};
 
 /// What NCCL carries, in the order in which the plan's rows have it, is what threads hand over.
 TEST_P(SameBitsOfGpus, AsOneProcess) {
-    const std::vector<std::string> settings =
-        joined({"--set", "pipeline.stages=" + std::to_string(GetParam().stages)}, GetParam().more);
-    train_in_threads(settings);  // on the CPU, for what layers cost
-    const Outcome one = pipetwin(joined({"train",
-                                         file("gpt.toml", gpt),
-                                         "--profile",
-                                         path("threads/profile.json"),
-                                         "--out",
-                                         path("one")},
-                                        joined(on_gpus, settings)));
-    ASSERT_EQ(one.code, 0) << one.err;
+    const std::vector<std::string> settings = GetParam().words();
+    train_in_one_process(settings);
     const Outcome outcome =
         run(launch(GetParam().stages, "processes", settings), gpus(GetParam().stages));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -84,24 +37,24 @@ INSTANTIATE_TEST_SUITE_P(
     GpuProcesses,
     SameBitsOfGpus,
     ::testing::Values(
-        Settings{.stages = 2},
-        Settings{.stages = 4, .more = {"--set", "training.precision=bf16"}},
-        Settings{.stages = 2,
-                 .more = {"--set", "model.tied=true", "--set", "training.clip_norm=0.5"}},
-        Settings{
+        PipelineSettings{.stages = 2},
+        PipelineSettings{.stages = 4, .more = {"--set", "training.precision=bf16"}},
+        PipelineSettings{.stages = 2,
+                         .more = {"--set", "model.tied=true", "--set", "training.clip_norm=0.5"}},
+        PipelineSettings{
             .stages = 2,
             .more = {"--set", "pipeline.schedule=interleaved-1f1b", "--set", "pipeline.chunks=2"}},
-        Settings{.stages = 2,
-                 .more = {"--set",
-                          "pipeline.channel_capacity=0",
-                          "--set",
-                          "pipeline.schedule=gpipe",
-                          "--set",
-                          "pipeline.message_order=lower-rank-first",
-                          "--set",
-                          "training.validate_every=2",
-                          "--set",
-                          "data.validation=0.5"}}));
+        PipelineSettings{.stages = 2,
+                         .more = {"--set",
+                                  "pipeline.channel_capacity=0",
+                                  "--set",
+                                  "pipeline.schedule=gpipe",
+                                  "--set",
+                                  "pipeline.message_order=lower-rank-first",
+                                  "--set",
+                                  "training.validate_every=2",
+                                  "--set",
+                                  "data.validation=0.5"}}));
 
 TEST_F(GpuProcesses, TrainReplicas) {
     train_in_threads();  // on the CPU
@@ -111,12 +64,7 @@ TEST_F(GpuProcesses, TrainReplicas) {
                    {"--set", "pipeline.data_parallel=2", "--set", "pipeline.shard_optimizer=true"}),
             gpus(4));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    const std::vector<double> expected = losses("threads");
-    const std::vector<double> found = losses("processes");
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t step = 0; step < found.size(); ++step) {
-        EXPECT_NEAR(found[step], expected[step], 1e-6 * expected[step]);
-    }
+    expect_losses_of_threads("processes");
 }
 
 TEST_F(GpuProcesses, NeedAGpuEach) {

@@ -57,8 +57,10 @@ class SeveralProcesses : public InFolder {
         }
     }
 
+    /// What it says goes to files that begin with `log`.
     pid_t start(const std::vector<std::string>& words,
-                const std::vector<std::string>& more_environment = {}) const {
+                const std::vector<std::string>& more_environment = {},
+                const std::string& log = "") const {
         std::vector<std::string> variables = more_environment;
         variables.emplace_back("ASAN_OPTIONS=detect_leaks=0");  // MPI leaves a lot behind
         for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -70,8 +72,8 @@ class SeveralProcesses : public InFolder {
             posix_spawn_file_actions_addopen(
                 &files, descriptor, name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
         };
-        to(STDOUT_FILENO, path("out.log"));
-        to(STDERR_FILENO, path("err.log"));
+        to(STDOUT_FILENO, path(log + "out.log"));
+        to(STDERR_FILENO, path(log + "err.log"));
         pid_t child = 0;
         const int error = posix_spawnp(&child,
                                        words.front().c_str(),
@@ -84,12 +86,12 @@ class SeveralProcesses : public InFolder {
         return child;
     }
 
-    Outcome end(pid_t child) const {
+    Outcome end(pid_t child, const std::string& log = "") const {
         int status = 0;
         waitpid(child, &status, 0);
         return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-                .out = content_of(path("out.log")),
-                .err = content_of(path("err.log"))};
+                .out = content_of(path(log + "out.log")),
+                .err = content_of(path(log + "err.log"))};
     }
 
     Outcome run(const std::vector<std::string>& words,

@@ -62,9 +62,17 @@ void pipetwin_cuda_make_link_id(PipetwinCudaLinkId* id) {
 
 void pipetwin_cuda_make_link(int /*index*/,
                              const PipetwinCudaLinkId* /*id*/,
-                             int /*sends*/,
+                             const PipetwinCudaLinkEnd* /*end*/,
                              pipetwin::exec::GpuLink** link) {
     *link = nullptr;
+}
+
+void pipetwin_cuda_make_gather(int /*index*/,
+                               const PipetwinCudaLinkId* /*id*/,
+                               const char* /*place*/,
+                               const PipetwinCudaMember* /*member*/,
+                               pipetwin::exec::GpuGather** gather) {
+    *gather = nullptr;
 }
 
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {

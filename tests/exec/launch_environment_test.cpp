@@ -44,14 +44,30 @@ TEST(LaunchEnvironment, WithoutAnyVariableTheProcessIsAlone) {
     EXPECT_FALSE(launched_with({{"MASTER_ADDR", "node0"}, {"LOCAL_RANK", "0"}}).has_value());
 }
 
+/// torchrun's own store may listen at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE): NCCL cannot.
+TEST(LaunchEnvironment, TorchrunsProcessesMeetWhereNobodyElseListens) {
+    const auto place = [](const Values& more) {
+        return launched_with(together(more, torchrun))->meeting_place;
+    };
+    EXPECT_EQ(place({}), "node0:29500");
+    EXPECT_EQ(place({{"TORCHELASTIC_USE_AGENT_STORE", "False"}}), "node0:29500");
+    EXPECT_EQ(place({{"TORCHELASTIC_USE_AGENT_STORE", "True"}}), "node0:29501");
+    EXPECT_EQ(place({{"MASTER_ADDR", "fe80::1"}}), "[fe80::1]:29500");
+    EXPECT_EQ(place({{"NCCL_COMM_ID", "node1:7"}}), "node1:7");
+}
+
+TEST(LaunchEnvironment, TorchrunTellsHowManyProcessesAHostHas) {
+    EXPECT_EQ(launched_with(torchrun)->local_count, 0);
+    EXPECT_EQ(launched_with(together({{"LOCAL_WORLD_SIZE", "2"}}, torchrun))->local_count, 2);
+}
+
 TEST(LaunchEnvironment, EachLauncherIsUnderstood) {
     const LaunchedProcess by_torchrun = launched_with(torchrun).value();
     EXPECT_EQ(by_torchrun.launcher, Launcher::Torchrun);
     EXPECT_EQ(by_torchrun.index, 3);
     EXPECT_EQ(by_torchrun.count, 4);
     EXPECT_EQ(by_torchrun.local_index, 1);
-    EXPECT_EQ(by_torchrun.master_address, "node0");
-    EXPECT_EQ(by_torchrun.master_port, 29500);
+    EXPECT_EQ(by_torchrun.meeting_place, "node0:29500");
 
     const LaunchedProcess by_mpirun = launched_with(open_mpi).value();
     EXPECT_EQ(by_mpirun.launcher, Launcher::OpenMpi);

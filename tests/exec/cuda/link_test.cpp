@@ -1,4 +1,6 @@
+#include <netinet/in.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include "exec/device_failure.h"
 #include "exec/kernels.h"
 #include "exec/tensor.h"
+#include "exec/transport/nccl_world.h"
 
 /// A link by NCCL between two processes, which this program starts again for. On the emulation, and
 /// on a GPU: of one GPU NCCL takes two processes only where NCCL_HOSTID tells it that they are on
@@ -29,11 +32,23 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* part_variable = "PIPETWIN_LINK_PART";
 constexpr const char* folder_variable = "PIPETWIN_LINK_FOLDER";
+constexpr const char* place_variable = "PIPETWIN_LINK_PLACE";
 constexpr std::chrono::seconds patience{30};
 
 std::string from_environment(const char* name) {
     const char* const text = std::getenv(name);
     return text == nullptr ? "" : text;
+}
+
+std::string free_port() {
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    ::bind(socket, any, sizeof address);
+    socklen_t size = sizeof address;
+    ::getsockname(socket, any, &size);
+    ::close(socket);
+    return std::to_string(ntohs(address.sin_port));
 }
 
 /// Many, so that several wait, with sizes that NCCL has different ways for.
@@ -72,7 +87,7 @@ class Part {
     }
 
     void send() {
-        const auto link = links_.make(new_id(), true);
+        const auto link = links_.make(new_id(), true, LinkMemory::Gpu);
         std::vector<Tensor> messages = tensors();
         for (std::size_t i = 0; i < messages.size(); ++i) {
             device().kernels().upload(std::span<const std::byte>(content(i, sizes()[i])),
@@ -87,7 +102,7 @@ class Part {
     }
 
     void receive() {
-        const auto link = links_.make(id(), false);
+        const auto link = links_.make(id(), false, LinkMemory::Gpu);
         std::vector<Tensor> messages = tensors();
         for (Tensor& message : messages) {
             link->add(message.data(), message.bytes());
@@ -100,14 +115,17 @@ class Part {
         }
     }
 
+    void meet_as_first() { meet(0); }
+    void meet_as_second() { meet(1); }
+
     /// Of a sender that is gone before it has sent.
     void go_away() {
-        const auto link = links_.make(new_id(), true);
+        const auto link = links_.make(new_id(), true, LinkMemory::Gpu);
         wait_until([&] { return fs::exists(folder_ / "waits"); });
     }
 
     void miss() {
-        const auto link = links_.make(id(), false);
+        const auto link = links_.make(id(), false, LinkMemory::Gpu);
         Tensor place = Tensor::detached(device().memory(), DType::I32, 1, 1);
         link->add(place.data(), place.bytes());
         wait_until([&] { return link->all_begun(); });
@@ -117,6 +135,20 @@ class Part {
 
   private:
     static constexpr Bytes memory{std::int64_t{64} << 20};
+
+    /// All that a World of NCCL alone does: gathers, mail in several pieces, and an end.
+    void meet(int index) {
+        const auto world =
+            join_nccl(links_, from_environment(place_variable), {.index = index, .count = 2});
+        const auto other = static_cast<std::size_t>(1 - index);
+        const auto own = static_cast<std::size_t>(index);
+        const auto all = world->all_gather(content(own, 200'000));
+        EXPECT_TRUE(all.at(other) == content(other, 200'000));
+        world->send(1 - index, content(own, 5'000'000));
+        EXPECT_TRUE(world->receive(1 - index) == content(other, 5'000'000));
+        EXPECT_TRUE(world->part({}, patience).has_value());
+        world->leave();
+    }
 
     Device& device() { return *devices_.front(); }
 
@@ -183,10 +215,12 @@ class GpuLinkTest : public ::testing::Test {
         const auto& test = *::testing::UnitTest::GetInstance()->current_test_info();
         const std::string filter =
             std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name();
+        const std::string place = std::string(place_variable) + "=127.0.0.1:" + free_port();
         std::vector<pid_t> children;
         for (const std::string& part : {sender.name, receiver.name}) {
             std::vector<std::string> variables{std::string(part_variable) + "=" + part,
                                                std::string(folder_variable) + "=" + folder.string(),
+                                               place,
                                                "NCCL_HOSTID=" + part,
                                                "NCCL_SOCKET_IFNAME=lo"};
             for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -226,6 +260,10 @@ class GpuLinkTest : public ::testing::Test {
 
 TEST_F(GpuLinkTest, CarriesMessagesInOrderFromProcessToProcess) {
     in_two({"sends", &Part::send}, {"receives", &Part::receive});
+}
+
+TEST_F(GpuLinkTest, ProcessesMeetByItAlone) {
+    in_two({"first", &Part::meet_as_first}, {"second", &Part::meet_as_second});
 }
 
 #ifdef PIPETWIN_EMULATED_MODULE_DIR

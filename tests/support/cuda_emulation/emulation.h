@@ -61,8 +61,8 @@ void set_gpus(int count);
 /// for the stream tries, and the GPU does by itself now and then, as nobody has to look for a GPU
 /// to work.
 cudaError_t submit_tries(cudaStream_t stream, std::function<bool()> tried);
-/// Within a try: the memory of the stream's GPU is open while `work` runs, which takes a while.
-void with_memory_of(cudaStream_t stream, const std::function<void()>& work);
+/// Within a try: what was allocated with this address is open while `work` runs.
+void with_memory_at(const void* address, const std::function<void()>& work);
 
 struct Counts {
     std::int64_t graph_launches = 0;

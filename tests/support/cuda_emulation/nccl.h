@@ -4,9 +4,10 @@
 
 #include "tests/support/cuda_emulation/cuda_runtime_api.h"
 
-/// The part of NCCL's interface that exec/cuda/nccl_link.cpp uses, between two processes of one
-/// machine. A message is told to be an error where its two ends do not mean the same size: with
-/// NCCL it would hang, or fill the wrong place.
+/// The part of NCCL's interface that exec/cuda/nccl_communicator.cpp and nccl_link.cpp use, between
+/// processes of one machine: messages in communicators of two, gathers in any. A message is told to
+/// be an error where its ends do not mean the same size: with NCCL it would hang, or fill the wrong
+/// place.
 // NOLINTBEGIN(readability-identifier-naming)
 
 enum ncclResult_t {
@@ -41,7 +42,15 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(
     ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state);
+ncclResult_t ncclCommFinalize(ncclComm_t communicator);
+ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 ncclResult_t ncclCommAbort(ncclComm_t communicator);
+ncclResult_t ncclAllGather(const void* data,
+                           void* all,
+                           std::size_t count,
+                           ncclDataType_t type,
+                           ncclComm_t communicator,
+                           cudaStream_t stream);
 ncclResult_t ncclSend(const void* data,
                       std::size_t count,
                       ncclDataType_t type,

@@ -17,6 +17,7 @@
 #include "tests/support/cuda_emulation/emulation.h"
 
 using Work = std::function<void()>;
+using Touched = std::vector<const void*>;  ///< blocks, by an address in each
 
 struct CUgraph_st {
     std::vector<Work> work;
@@ -29,8 +30,9 @@ struct CUgraphExec_st {
 struct CUstream_st {
     struct Item {
         Work work;
-        bool can_fail = true;           ///< an event cannot
-        bool copies = false;            ///< so it reaches the memories of all GPUs
+        bool can_fail = true;  ///< an event cannot
+        /// What it touches of the device's memory; none: whatever the GPU has.
+        std::optional<Touched> touched{};
         std::function<bool()> tried{};  ///< in place of `work`
     };
     int gpu = 0;
@@ -65,7 +67,9 @@ class Machine {
     std::recursive_mutex mutex;
     struct Block {
         std::size_t bytes = 0;
-        int gpu = 0;  ///< of device memory
+        int gpu = 0;     ///< of device memory
+        int opened = 0;  ///< how often by itself
+        bool is_open = false;
     };
     int gpus = gpus_of_environment();
     std::set<CUstream_st*> trying;  ///< streams that may have work that takes several tries
@@ -109,6 +113,12 @@ class Machine {
         work();
     }
 
+    /// Those blocks are.
+    void work_on(const Touched& touched, const Work& work) {
+        const OpenBlocks open(*this, touched);
+        work();
+    }
+
     /// What a wait for the stream returns. Of work that fails nothing is done, nor of what is
     /// behind it.
     cudaError_t drain(CUstream_st& stream) {
@@ -148,16 +158,32 @@ class Machine {
                            const std::vector<CUstream_st::Item>& work,
                            std::size_t& i,
                            cudaError_t error) {
-        work_on(stream.gpu, false, [&] {
-            for (; i < work.size() && !work[i].tried; ++i) {
-                if (error == cudaSuccess && work[i].can_fail) {
-                    error = come_to(Call::Work);
-                }
-                if (error == cudaSuccess) {
-                    work_on(stream.gpu, work[i].copies && gpus > 1, work[i].work);
-                }
+        const auto come_to_next = [&] {
+            if (error == cudaSuccess && work[i].can_fail) {
+                error = come_to(Call::Work);
             }
-        });
+            return error == cudaSuccess;
+        };
+        while (i < work.size() && !work[i].tried) {
+            if (const auto& touched = work[i].touched) {
+                if (come_to_next()) {
+                    work_on(*touched, work[i].work);
+                }
+                ++i;
+                continue;
+            }
+            work_on(stream.gpu, false, [&] {
+                // What touches nothing does not keep the rest from going on.
+                const auto goes_on = [](const CUstream_st::Item& item) {
+                    return !item.tried && (!item.touched || item.touched->empty());
+                };
+                for (; i < work.size() && goes_on(work[i]); ++i) {
+                    if (come_to_next()) {
+                        work[i].work();
+                    }
+                }
+            });
+        }
         return error;
     }
 
@@ -188,18 +214,56 @@ class Machine {
         unsigned before_;
     };
 
+    class OpenBlocks {
+      public:
+        OpenBlocks(Machine& machine, const Touched& touched) : machine_(machine) {
+            for (const void* const address : touched) {
+                const auto found = machine_.block_of(address);
+                if (found != machine_.device_memory.end()) {
+                    blocks_.push_back(found->first);
+                    ++found->second.opened;
+                    machine_.protect(found->first, found->second);
+                }
+            }
+        }
+        OpenBlocks(const OpenBlocks&) = delete;
+        OpenBlocks& operator=(const OpenBlocks&) = delete;
+        ~OpenBlocks() {
+            for (std::byte* const begin : blocks_) {
+                Block& block = machine_.device_memory.at(begin);
+                --block.opened;
+                machine_.protect(begin, block);
+            }
+        }
+
+      private:
+        Machine& machine_;
+        std::vector<std::byte*> blocks_;
+    };
+
+    std::map<std::byte*, Block>::iterator block_of(const void* address) {
+        return std::find_if(
+            device_memory.begin(), device_memory.end(), [address](const auto& each) {
+                return address >= each.first && address < each.first + each.second.bytes;
+            });
+    }
+
     unsigned open_ = 0;  ///< a bit for each GPU
 
     void set_open(unsigned gpus_to_open) {
-        for (const auto& [begin, block] : device_memory) {
-            const unsigned bit = 1U << static_cast<unsigned>(block.gpu);
-            if ((open_ & bit) != (gpus_to_open & bit)) {
-                ::mprotect(begin,
-                           block.bytes,
-                           (gpus_to_open & bit) != 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
-            }
-        }
         open_ = gpus_to_open;
+        for (auto& [begin, block] : device_memory) {
+            protect(begin, block);
+        }
+    }
+
+    void protect(std::byte* begin, Block& block) const {
+        const bool is_wanted =
+            block.opened > 0 || (open_ & (1U << static_cast<unsigned>(block.gpu))) != 0;
+        if (block.is_open != is_wanted) {
+            block.is_open = is_wanted;
+            ::mprotect(begin, block.bytes, is_wanted ? PROT_READ | PROT_WRITE : PROT_NONE);
+        }
     }
 };
 
@@ -213,7 +277,10 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 }  // namespace
 
-cudaError_t submit(cudaStream_t stream, Work work, Call call) {
+cudaError_t submit_touching(cudaStream_t stream,
+                            Work work,
+                            Call call,
+                            std::optional<Touched> touched) {
     const Lock lock(machine().mutex);
     ++machine().counts.calls;
     if (const cudaError_t error = machine().come_to(call); error != cudaSuccess) {
@@ -224,10 +291,36 @@ cudaError_t submit(cudaStream_t stream, Work work, Call call) {
     } else if (stream->capturing != nullptr) {
         stream->capturing->work.push_back(std::move(work));
     } else {
-        stream->waiting.push_back({std::move(work), call != Call::EventRecord, call == Call::Copy});
+        stream->waiting.push_back({std::move(work), call != Call::EventRecord, std::move(touched)});
     }
     return cudaSuccess;
 }
+
+cudaError_t submit(cudaStream_t stream, Work work, Call call) {
+    return submit_touching(stream, std::move(work), call, std::nullopt);
+}
+
+namespace {
+
+/// The less often, the longer nothing has come of it: on a busy machine who looks takes the time of
+/// who works.
+void try_for_ever() {
+    constexpr auto longest = 16 * Machine::between_tries;
+    std::chrono::microseconds pause = Machine::between_tries;
+    while (true) {
+        std::this_thread::sleep_for(pause);
+        const Lock one(machine().mutex);
+        bool any_goes_on = false;
+        for (CUstream_st* const each : machine().trying) {
+            const std::size_t before = each->waiting.size();
+            machine().drain(*each);
+            any_goes_on = any_goes_on || each->waiting.size() != before;
+        }
+        pause = any_goes_on ? Machine::between_tries : std::min(2 * pause, longest);
+    }
+}
+
+}  // namespace
 
 cudaError_t submit_tries(cudaStream_t stream, std::function<bool()> tried) {
     const Lock lock(machine().mutex);
@@ -237,21 +330,13 @@ cudaError_t submit_tries(cudaStream_t stream, std::function<bool()> tried) {
     stream->waiting.push_back(std::move(item));
     machine().trying.insert(stream);
     if (!std::exchange(machine().has_tryer, true)) {
-        std::thread([] {
-            while (true) {
-                std::this_thread::sleep_for(Machine::between_tries);
-                const Lock one(machine().mutex);
-                for (CUstream_st* const each : machine().trying) {
-                    machine().drain(*each);
-                }
-            }
-        }).detach();
+        std::thread([] { try_for_ever(); }).detach();
     }
     return machine().broken;
 }
 
-void with_memory_of(cudaStream_t stream, const Work& work) {
-    machine().work_on(stream->gpu, false, work);
+void with_memory_at(const void* address, const Work& work) {
+    machine().work_on(Touched{address}, work);
 }
 
 Counts counts() {
@@ -288,6 +373,7 @@ using pipetwin::cuda::emulation::machine;
 using pipetwin::cuda::emulation::memory_of_device;
 using pipetwin::cuda::emulation::most_poisoned;
 using pipetwin::cuda::emulation::submit;
+using pipetwin::cuda::emulation::submit_touching;
 using pipetwin::cuda::emulation::whole_pages;
 
 const char* cudaGetErrorString(cudaError_t error) {
@@ -479,7 +565,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (event->stream == nullptr) {
         return cudaSuccess;  // never recorded
     }
-    return submit(stream, [event] { machine().drain(*event->stream); });
+    return submit_touching(
+        stream, [event] { machine().drain(*event->stream); }, Call::Launch, Touched{});
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
@@ -502,13 +589,14 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     if (capturing != (flags == cudaEventRecordExternal)) {
         return cudaErrorInvalidValue;  // in a graph it must be an external one, and only there
     }
-    const cudaError_t error = submit(
+    const cudaError_t error = submit_touching(
         stream,
         [event] {
             event->reached = event->recorded;
             event->time = std::chrono::steady_clock::now();
         },
-        Call::EventRecord);
+        Call::EventRecord,
+        Touched{});
     if (error == cudaSuccess) {
         event->stream = stream;
         event->recorded += capturing ? 0 : 1;
@@ -596,8 +684,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-    return submit(
-        stream, [=] { std::memset(to, value, bytes); }, Call::Copy);
+    return submit_touching(
+        stream, [=] { std::memset(to, value, bytes); }, Call::Copy, Touched{to});
 }
 
 // Pageable memory of the host is read before the call returns, and written before it returns, too.
@@ -616,15 +704,16 @@ cudaError_t cudaMemcpyAsync(
     }
     if (is_pageable(from)) {
         const auto* const begin = static_cast<const std::byte*>(from);
-        return submit(
+        return submit_touching(
             stream,
             [to, copy = std::vector<std::byte>(begin, begin + bytes)] {
                 std::memcpy(to, copy.data(), copy.size());
             },
-            Call::Copy);
+            Call::Copy,
+            Touched{to});
     }
-    const cudaError_t error = submit(
-        stream, [=] { std::memmove(to, from, bytes); }, Call::Copy);
+    const cudaError_t error = submit_touching(
+        stream, [=] { std::memmove(to, from, bytes); }, Call::Copy, Touched{to, from});
     if (error == cudaSuccess && is_pageable(to)) {
         return machine().drain(*stream);
     }
