@@ -1,7 +1,10 @@
 #include "core/footprint.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -158,6 +161,8 @@ class Changes {
     struct Totals {
         std::int64_t during = 0;
         std::int64_t after = 0;
+        std::int64_t least = 0;  ///< of the two
+        std::int64_t most = 0;
     };
 
     Changes(const Plan& plan, const KeptByForward& kept)
@@ -165,16 +170,21 @@ class Changes {
           kept_(kept),
           cost_class_(plan->cost_class),
           classes_(plan->costs.size()),
+          of_stage_(classes_ * variants),
           any_dropped_(kept.any_input()) {
-        const std::size_t count =
-            static_cast<std::size_t>(plan.stage_count()) * classes_ * variants;
+        const std::size_t count = static_cast<std::size_t>(plan.stage_count()) * of_stage_;
         changes_.reserve(count);
         totals_.reserve(count);
         for (int stage = 0; stage < plan.stage_count(); ++stage) {
             add_stage(stage);
         }
         for (const MemoryChange& change : changes_) {
-            totals_.push_back({change.during.total().count, change.after.total().count});
+            const std::int64_t during = change.during.total().count;
+            const std::int64_t after = change.after.total().count;
+            totals_.push_back({.during = during,
+                               .after = after,
+                               .least = std::min(during, after),
+                               .most = std::max(during, after)});
         }
     }
 
@@ -183,15 +193,16 @@ class Changes {
 
   private:
     std::size_t number(const Action& action) const {
-        const bool one = classes_ == 1 || !has_micro_batch(action.op);
-        const auto cost_class =
-            one ? 0
-                : static_cast<std::size_t>(
-                      cost_class_[static_cast<std::size_t>(action.micro_batch)]);
-        const bool dropped =
-            any_dropped_ && action.op == Op::Forward && kept_.of(action) == Kept::Input;
-        return (static_cast<std::size_t>(action.stage) * classes_ + cost_class) * variants +
-               (dropped ? dropping_forward : static_cast<std::size_t>(action.op));
+        std::size_t number = static_cast<std::size_t>(action.stage) * of_stage_ +
+                             static_cast<std::size_t>(action.op);
+        if (classes_ > 1 && has_micro_batch(action.op)) {
+            number += variants * static_cast<std::size_t>(
+                                     cost_class_[static_cast<std::size_t>(action.micro_batch)]);
+        }
+        if (any_dropped_ && action.op == Op::Forward && kept_.of(action) == Kept::Input) {
+            number += dropping_forward - static_cast<std::size_t>(Op::Forward);
+        }
+        return number;
     }
 
     /// An F that keeps its input only stands behind all ops.
@@ -215,6 +226,7 @@ class Changes {
     const KeptByForward& kept_;
     const std::vector<int>& cost_class_;
     std::size_t classes_;
+    std::size_t of_stage_;  ///< changes
     bool any_dropped_;
     std::vector<MemoryChange> changes_;  ///< [stage][cost class][op]
     std::vector<Totals> totals_;
@@ -444,20 +456,43 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
     return curves;
 }
 
-std::vector<std::vector<Bytes>> memory_totals(const Plan& plan) {
+namespace {
+
+RankTotals totals_of(const std::vector<Action>& row, const Changes& changes, Bytes resident) {
+    constexpr std::size_t cells = RankTotals::block / 2;
+    RankTotals totals;
+    totals.values.resize(2 * row.size());
+    totals.of_block.reserve(row.size() / cells + 1);
+    Bytes* value = totals.values.data();
+    std::int64_t live = resident.count;
+    for (std::size_t first = 0; first < row.size(); first += cells) {
+        std::int64_t least = std::numeric_limits<std::int64_t>::max();
+        std::int64_t most = std::numeric_limits<std::int64_t>::min();
+        for (const Action& action :
+             std::span(row).subspan(first, std::min(cells, row.size() - first))) {
+            const Changes::Totals& change = changes.totals(action);
+            least = std::min(least, live + change.least);
+            most = std::max(most, live + change.most);
+            *value++ = Bytes{live + change.during};
+            live += change.after;
+            *value++ = Bytes{live};
+        }
+        totals.of_block.push_back({.least = Bytes{least}, .most = Bytes{most}});
+    }
+    return totals;
+}
+
+}  // namespace
+
+std::vector<RankTotals> memory_totals(const Plan& plan) {
     const KeptByForward kept(plan);
     const Changes changes(plan, kept);
-    std::vector<std::vector<Bytes>> totals;
+    std::vector<RankTotals> totals;
+    totals.reserve(plan->schedule.ranks.size());
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        const auto& row = plan->schedule.ranks[static_cast<std::size_t>(rank)];
-        Bytes* total = totals.emplace_back(2 * row.size()).data();
-        std::int64_t live = resident_memory(plan, rank).total().count;
-        for (const Action& action : row) {
-            const Changes::Totals& change = changes.totals(action);
-            *total++ = Bytes{live + change.during};
-            live += change.after;
-            *total++ = Bytes{live};
-        }
+        totals.push_back(totals_of(plan->schedule.ranks[static_cast<std::size_t>(rank)],
+                                   changes,
+                                   resident_memory(plan, rank).total()));
     }
     return totals;
 }

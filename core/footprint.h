@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -65,9 +67,26 @@ using MemoryCurve = std::vector<MemoryPoint>;
 /// than without copies.
 std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline);
 
-/// The totals alone, without a timeline, and with every stash on its device: [rank][2 * cell]
-/// during an action of the row, and [2 * cell + 1] after it.
-std::vector<std::vector<Bytes>> memory_totals(const Plan& plan);
+/// Least and most of several.
+struct ByteRange {
+    Bytes least;
+    Bytes most;
+
+    void add(Bytes bytes) {
+        least = std::min(least, bytes);
+        most = std::max(most, bytes);
+    }
+    bool operator==(const ByteRange&) const = default;
+};
+
+/// What a rank holds in all, without a timeline, and with every stash on its device.
+struct RankTotals {
+    static constexpr std::size_t block = 16;
+
+    std::vector<Bytes> values;        ///< [2 * cell] during an action of the row, [.. + 1] after it
+    std::vector<ByteRange> of_block;  ///< of the values up to the next multiple of `block`
+};
+std::vector<RankTotals> memory_totals(const Plan& plan);
 
 /// The highest total of a rank, at the first moment at which it is held.
 struct MemoryPeak {

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/plan.h"
 #include "core/plan_order.h"
+#include "core/replan.h"
 #include "core/scenario.h"
 #include "core/schedules/generators.h"
 #include "core/stage_costs.h"
@@ -427,10 +428,14 @@ int optimizer_slots(std::string_view optimizer) {
     return 2;
 }
 
-Plan make_plan(const Scenario& scenario,
-               const Model& model,
-               const Profile& profile,
-               RowsFrom rows) {
+namespace {
+
+/// With the rows of `other`, where there is one, else with new ones.
+Plan planned(const Scenario& scenario,
+             const Model& model,
+             const Profile& profile,
+             RowsFrom rows,
+             const Plan* other) {
     require_settled(scenario);
     require_same_layers(model, profile);
     require_devices(scenario);
@@ -440,7 +445,7 @@ Plan make_plan(const Scenario& scenario,
     CostClasses classes = cost_classes(parts.micro_batch_sizes);
     parts.cost_class = std::move(classes.of_micro_batch);
 
-    Schedule grid = grid_of(scenario);
+    Schedule grid = other == nullptr ? grid_of(scenario) : (*other)->schedule;
     require_recompute_fits(parts.recompute, grid, scenario);
     const Cluster cluster(scenario, profile, grid.rank_count());
     const DeviceKinds kinds = device_kinds(cluster);
@@ -465,12 +470,40 @@ Plan make_plan(const Scenario& scenario,
     add_sharing(parts, grid, cluster, scenario.cluster);
     add_all_reduce(parts, grid, cluster, scenario.pipeline);
     add_notes(parts, scenario, profile, cluster, classes.sizes);
+    if (other != nullptr) {
+        parts.schedule = std::move(grid);
+        parts.recompute = (*other)->recompute;
+        return Plan::make(std::move(parts), RowsFrom::Generator);
+    }
     parts.schedule = lowered_order(scenario, std::move(grid), parts);
-    parts.recompute = lowered_recompute(parts.schedule, parts.recompute);
+    const bool generated = !has_schedule_file(scenario) && scenario.pipeline.deferred_weights == 0;
+    if (!generated || is_forward_only(parts.schedule)) {  // others recompute what they are asked to
+        parts.recompute = lowered_recompute(parts.schedule, parts.recompute);
+    }
     require_reductions(parts);
     require_norms(scenario, parts);
-    const bool others = has_schedule_file(scenario) || scenario.pipeline.deferred_weights > 0;
-    return Plan::make(std::move(parts), others ? RowsFrom::Anywhere : rows);
+    return Plan::make(std::move(parts), generated ? rows : RowsFrom::Anywhere);
+}
+
+}  // namespace
+
+Plan make_plan(const Scenario& scenario,
+               const Model& model,
+               const Profile& profile,
+               RowsFrom rows) {
+    return planned(scenario, model, profile, rows, nullptr);
+}
+
+bool rows_follow_costs(const Scenario& scenario) {
+    return is_zb_auto(scenario) || scenario.pipeline.deferred_weights > 0;
+}
+
+Plan make_plan_with_rows_of(const Plan& other,
+                            const Scenario& scenario,
+                            const Model& model,
+                            const Profile& profile) {
+    PIPETWIN_EXPECT(!rows_follow_costs(scenario), "the rows are those of any costs");
+    return planned(scenario, model, profile, RowsFrom::Generator, &other);
 }
 
 }  // namespace pipetwin

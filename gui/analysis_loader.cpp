@@ -2,6 +2,8 @@
 
 #include <QtConcurrentRun>
 
+#include "gui/workers.h"
+
 namespace pipetwin::gui {
 
 AnalysisLoader::AnalysisLoader(QObject* parent) : QObject(parent) {
@@ -33,7 +35,7 @@ void AnalysisLoader::want(const std::shared_ptr<const RunData>& run, Side side, 
         return;
     }
     watcher_.setFuture(
-        QtConcurrent::run([run, side, step] { return analysis_of(run, side, step); }));
+        QtConcurrent::run(workers(), [run, side, step] { return analysis_of(run, side, step); }));
 }
 
 }  // namespace pipetwin::gui

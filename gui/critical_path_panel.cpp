@@ -9,6 +9,8 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
+#include "gui/workers.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -91,6 +93,7 @@ CriticalPathPanel::CriticalPathPanel(Selection* selection, QWidget* parent)
     setAccessibleName(tr("Critical path"));
     sentence_->setTextFormat(Qt::PlainText);
     sentence_->setWordWrap(true);
+    sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
     sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);
     sentence_->setContentsMargins(margin, 0, margin, 0);
     shares_view_->setSelectionMode(QAbstractItemView::SingleSelection);
@@ -163,7 +166,8 @@ void CriticalPathPanel::want() {
     }
     step_ = step;
     sentence_->setText(tr("Looking for the critical path ..."));
-    working_.setFuture(QtConcurrent::run([run = run_, step] { return both_of(run, step); }));
+    working_.setFuture(
+        QtConcurrent::run(workers(), [run = run_, step] { return both_of(run, step); }));
 }
 
 QString CriticalPathPanel::sentence() const {

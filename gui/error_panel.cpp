@@ -11,6 +11,7 @@
 #include <QtConcurrentRun>
 
 #include "gui/action_details.h"
+#include "gui/workers.h"
 
 namespace pipetwin::gui {
 
@@ -104,7 +105,7 @@ QSize HistogramView::sizeHint() const {
 }
 
 QSize HistogramView::minimumSizeHint() const {
-    return {200, least_bars_height + 2 * fontMetrics().height()};
+    return {150, least_bars_height + 2 * fontMetrics().height()};
 }
 
 void HistogramView::paintEvent(QPaintEvent* /*event*/) {
@@ -133,9 +134,11 @@ void HistogramView::paintEvent(QPaintEvent* /*event*/) {
     painter.drawLine(x_of(bins / 2), area.top(), x_of(bins / 2), area.bottom() + 1);
     painter.drawText(rect().adjusted(margin, 3, -margin, 0), Qt::AlignTop | Qt::AlignLeft, title_);
     painter.setPen(palette_.faint_text);
-    painter.drawText(rect().adjusted(margin, 3, -margin, 0),
-                     Qt::AlignTop | Qt::AlignRight,
-                     tr("highest: %1").arg(most));
+    const QString highest = tr("highest: %1").arg(most);
+    if (fontMetrics().horizontalAdvance(title_ + QLatin1String("  ") + highest) <= area.width()) {
+        painter.drawText(
+            rect().adjusted(margin, 3, -margin, 0), Qt::AlignTop | Qt::AlignRight, highest);
+    }
     const QRect axis = rect().adjusted(margin, 0, -margin, -2);
     const QString end = QString::number(histogram_.bin_percent * bins / 2) + QStringLiteral(" %");
     QString left = tr("-%1, slower").arg(end);
@@ -163,6 +166,7 @@ ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
     setAccessibleName(tr("Errors"));
     sentence_->setTextFormat(Qt::PlainText);
     sentence_->setWordWrap(true);
+    sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
     sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);
     sentence_->setContentsMargins(margin, 0, margin, 0);
     for (QWidget* const widget : {static_cast<QWidget*>(costs_view_),
@@ -204,8 +208,9 @@ void ErrorPanel::show_run(std::shared_ptr<const RunData> run) {
         return;
     }
     sentence_->setText(tr("Adding errors up ..."));
-    working_.setFuture(QtConcurrent::run(
-        [run = run_] { return std::make_shared<const ErrorSummary>(error_summary(*run)); }));
+    working_.setFuture(QtConcurrent::run(workers(), [run = run_] {
+        return std::make_shared<const ErrorSummary>(error_summary(*run));
+    }));
 }
 
 void ErrorPanel::set_colors(const Palette& palette) {
@@ -220,10 +225,11 @@ void ErrorPanel::show_summary(const Result& summary) {
     sentence_->setText(text);
     sentence_->setAccessibleName(text);
     const bool any = summary != nullptr && !summary->costs.empty();
+    const bool is_emulated = any && summary->measured != "measured";
     costs_->show({.headers = {tr("Kind"),
                               tr("Stage"),
                               tr("Predicted"),
-                              tr("Measured"),
+                              is_emulated ? tr("Emulated") : tr("Measured"),
                               tr("Error"),
                               tr("p95 |error|"),
                               tr("MAPE"),

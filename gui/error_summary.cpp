@@ -53,6 +53,7 @@ class Collector {
 
     ErrorSummary collect() {
         result_.steps = static_cast<int>(run_.twin.measured.size());
+        result_.measured = side_name(run_, Side::Measured);
         for (int step = 0; step < result_.steps; ++step) {
             for (int rank = 0; rank < run_.twin.rank_count(); ++rank) {
                 add_row({.side = Side::Measured, .step = step, .rank = rank});
@@ -187,11 +188,12 @@ std::string sentence_of(const ErrorSummary& summary) {
         return "Every cost was as predicted.";
     }
     return fmt::format(
-        "Furthest off is the {} of stage {}: predicted {}, measured {} on average, error {}; all "
+        "Furthest off is the {} of stage {}: predicted {}, {} {} on average, error {}; all "
         "its actions together {} {} a step.",
         op_words(cost.op),
         cost.stage,
         format_duration(cost.predicted),
+        summary.measured,
         format_duration(cost.measured),
         percent_text(cost.mean_percent),
         format_duration(magnitude(cost.per_step)),

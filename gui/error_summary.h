@@ -43,6 +43,7 @@ struct ErrorSummary {
     std::vector<ActionError> worst;  ///< furthest off, in time, first; at most `most_worst`
     ErrorHistogram histogram;
     int steps = 0;
+    std::string measured = "measured";  ///< or "emulated": what that side is called
     std::int64_t left_out = 0;  ///< actions without a measured duration, which have no error
 };
 

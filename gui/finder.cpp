@@ -7,6 +7,8 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
+#include <QPainter>
+#include <QStyledItemDelegate>
 #include <QVBoxLayout>
 
 namespace pipetwin::gui {
@@ -16,6 +18,26 @@ namespace {
 constexpr int finder_width = 520;
 constexpr int most_shown = 14;
 constexpr int top = 60;
+constexpr int gap = 8;
+constexpr int detail_role = Qt::UserRole + 1;
+
+/// The text at the left, the detail at the right.
+class EntryPainter : public QStyledItemDelegate {
+  public:
+    using QStyledItemDelegate::QStyledItemDelegate;
+
+    void paint(QPainter* painter,
+               const QStyleOptionViewItem& option,
+               const QModelIndex& index) const override {
+        QStyledItemDelegate::paint(painter, option, index);
+        const bool chosen = option.state.testFlag(QStyle::State_Selected);
+        painter->setPen(
+            option.palette.color(chosen ? QPalette::HighlightedText : QPalette::PlaceholderText));
+        painter->drawText(option.rect.adjusted(0, 0, -gap, 0),
+                          Qt::AlignRight | Qt::AlignVCenter,
+                          index.data(detail_role).toString());
+    }
+};
 
 }  // namespace
 
@@ -45,6 +67,7 @@ Finder::Finder(QWidget* parent)
     list_->setAccessibleName(tr("What was found"));
     list_->setFocusPolicy(Qt::NoFocus);
     list_->setFrameShape(QFrame::NoFrame);
+    list_->setItemDelegate(new EntryPainter(list_));
     auto* const column = new QVBoxLayout(this);
     column->setContentsMargins(8, 8, 8, 8);
     column->addWidget(line_);
@@ -68,7 +91,18 @@ void Finder::ask(const QString& question, std::vector<Entry> entries) {
     setGeometry((parentWidget()->width() - width) / 2, top, width, height);
     raise();
     show();
+    if (!line_->hasFocus()) {
+        asked_from_ = window()->focusWidget();
+    }
     line_->setFocus();
+}
+
+/// Whoever had the keys before has them again.
+void Finder::leave() {
+    hide();
+    if (asked_from_ != nullptr) {
+        asked_from_->setFocus();
+    }
 }
 
 int Finder::count() const {
@@ -82,19 +116,17 @@ void Finder::fill() {
         if (!fits(entry.text, line_->text())) {
             continue;
         }
-        auto* const item = new QListWidgetItem(
-            entry.detail.isEmpty() ? entry.text
-                                   : entry.text + QStringLiteral("    ") + entry.detail,
-            list_);
+        auto* const item = new QListWidgetItem(entry.text, list_);
         item->setData(Qt::UserRole, static_cast<int>(i));
+        item->setData(detail_role, entry.detail);
+        item->setData(Qt::AccessibleTextRole, QString(entry.text + ' ' + entry.detail).trimmed());
     }
     list_->setCurrentRow(0);
 }
 
 void Finder::take() {
     const QListWidgetItem* const item = list_->currentItem();
-    hide();
-    parentWidget()->setFocus();
+    leave();
     if (item != nullptr) {
         // A copy: what is taken may ask again.
         const auto act = entries_[static_cast<std::size_t>(item->data(Qt::UserRole).toInt())].take;
@@ -116,8 +148,7 @@ bool Finder::eventFilter(QObject* watched, QEvent* event) {
     };
     switch (key) {
         case Qt::Key_Escape:
-            hide();
-            parentWidget()->setFocus();
+            leave();
             return true;
         case Qt::Key_Return:
         case Qt::Key_Enter:

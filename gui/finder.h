@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <QFrame>
+#include <QPointer>
 
 class QLabel;
 class QLineEdit;
@@ -37,10 +38,12 @@ class Finder : public QFrame {
   private:
     void fill();
     void take();
+    void leave();
 
     QLineEdit* line_;
     QListWidget* list_;
     std::vector<Entry> entries_;
+    QPointer<QWidget> asked_from_;
 };
 
 /// Whether the letters of `typed` occur in `text` in this order, words apart; whatever the case.

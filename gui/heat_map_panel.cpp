@@ -17,6 +17,8 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
+#include "gui/workers.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -86,9 +88,11 @@ void HeatMapView::show_value(HeatValue value) {
 }
 
 void HeatMapView::show_marks(const std::optional<Cell>& current,
-                             const std::optional<Cell>& measured) {
+                             const std::optional<Cell>& measured,
+                             const QString& measured_name) {
     current_ = current;
     measured_ = measured;
+    measured_name_ = measured_name;
     if (current) {
         focused_ = *current;
     }
@@ -176,9 +180,35 @@ QString HeatMapView::sentence_of(const Cell& at) const {
         text += tr(" (as it is set)");
     }
     if (at == measured_) {
-        text += tr(" (measured)");
+        text += tr(" (%1)").arg(measured_name_);
     }
     return text;
+}
+
+QString HeatMapView::summary() const {
+    if (!range_) {
+        return tr("Hatched: none of these can be.");
+    }
+    const bool lowest = value_ != HeatValue::Throughput;
+    const double best = lowest ? range_->first : range_->second;
+    QString text;
+    for (std::size_t row = 0; row < map_.stages.size() && text.isEmpty(); ++row) {
+        for (std::size_t column = 0; column < map_.micro_batches.size() && text.isEmpty();
+             ++column) {
+            const HeatCell& cell = map_.at(row, column);
+            if (cell.fits() && cell.value(value_) == best) {
+                const QString number = value_ == HeatValue::Throughput
+                                           ? number_of(best) + ' ' + per_second(map_)
+                                           : number_of(best);
+                text = tr("%1: %2 with %3 stages and %4 micro-batches.")
+                           .arg(lowest ? tr("Lowest") : tr("Highest"), number)
+                           .arg(map_.stages[row])
+                           .arg(map_.micro_batches[column]);
+            }
+        }
+    }
+    const QString dot = measured_ ? tr("; dot: %1").arg(measured_name_) : QString();
+    return text + tr(" Ringed: as it is set%1; hatched: cannot be.").arg(dot);
 }
 
 double HeatMapView::share_of(const HeatCell& cell) const {
@@ -376,6 +406,9 @@ HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
         constexpr std::array values{
             HeatValue::Throughput, HeatValue::Bubble, HeatValue::PeakMemory};
         view_->show_value(values.at(static_cast<std::size_t>(index)));
+        if (is_current()) {
+            say(view_->summary());
+        }
     });
     connect(view_, &HeatMapView::chosen, this, &HeatMapPanel::chosen);
     connect(&worker_, &QFutureWatcher<HeatMap>::finished, this, [this] {
@@ -386,8 +419,9 @@ HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
             want();
             return;
         }
-        say({});
         view_->show_map(std::move(map));
+        show_marks();
+        say(view_->summary());
         want();  // marks it, or begins again where the settings have left its axes
     });
     say(tr("There is no run."));
@@ -461,7 +495,7 @@ void HeatMapPanel::want() {
     mapped_ = settings_;
     stopped_ = std::make_shared<std::atomic<bool>>(false);
     worker_.setFuture(
-        QtConcurrent::run([source = source_, settings = settings_, stopped = stopped_] {
+        QtConcurrent::run(workers(), [source = source_, settings = settings_, stopped = stopped_] {
             return heat_map(*source, settings, stopped.get());
         }));
 }
@@ -470,7 +504,8 @@ void HeatMapPanel::show_marks() {
     const WhatIf& own = source_->settings();
     const bool measured = source_->run().measured.has_value();
     view_->show_marks(view_->cell_of(settings_.stages, settings_.micro_batches),
-                      measured ? view_->cell_of(own.stages, own.micro_batches) : std::nullopt);
+                      measured ? view_->cell_of(own.stages, own.micro_batches) : std::nullopt,
+                      QString::fromStdString(side_name(source_->run(), Side::Measured)));
 }
 
 }  // namespace pipetwin::gui

@@ -39,8 +39,10 @@ class HeatMapView : public QWidget {
     void show_map(HeatMap map);
     void show_value(HeatValue value);
 
-    /// None: no such cell is marked.
-    void show_marks(const std::optional<Cell>& current, const std::optional<Cell>& measured);
+    /// None: no such cell is marked. `measured_name`: "measured" or "emulated".
+    void show_marks(const std::optional<Cell>& current,
+                    const std::optional<Cell>& measured,
+                    const QString& measured_name);
 
     const HeatMap& map() const { return map_; }
     std::optional<Cell> cell_of(int stages, int micro_batches) const;
@@ -49,6 +51,9 @@ class HeatMapView : public QWidget {
 
     /// "4 stages, 8 micro-batches: 512.3 samples/s, bubble 27.3 %, peak 1.2 GiB", or the reason.
     QString sentence_of(const Cell& cell) const;
+
+    /// The best cell, and what the marks mean.
+    QString summary() const;
 
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override;
@@ -79,6 +84,7 @@ class HeatMapView : public QWidget {
     std::optional<std::pair<double, double>> range_;
     std::optional<Cell> current_;
     std::optional<Cell> measured_;
+    QString measured_name_;
     Cell focused_;
 };
 

@@ -1,5 +1,9 @@
 #include "gui/label_text.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include <QCache>
 #include <QPaintEngine>
 #include <QStaticText>
@@ -11,9 +15,23 @@ namespace {
 /// More than a screen has.
 constexpr int known_texts = 2048;
 
+/// `QFont::key`, which writes the font down: kept, as a program has a few fonts.
+const QString& key_of(const QFont& font) {
+    constexpr std::size_t most = 16;
+    thread_local std::vector<std::pair<QFont, QString>> known;
+    const auto found = std::ranges::find(known, font, &std::pair<QFont, QString>::first);
+    if (found != known.end()) {
+        return found->second;
+    }
+    if (known.size() == most) {
+        known.clear();
+    }
+    return known.emplace_back(font, font.key()).second;
+}
+
 QStaticText& known_text(const QFont& font, const QString& text) {
     thread_local QCache<QString, QStaticText> known(known_texts);
-    const QString key = font.key() + QChar(0) + text;
+    const QString key = key_of(font) + QChar(0) + text;
     QStaticText* found = known.object(key);
     if (found == nullptr) {
         found =

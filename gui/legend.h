@@ -29,8 +29,11 @@ class Legend : public QWidget {
     void paintEvent(QPaintEvent* event) override;
 
   private:
+    /// How much room the entries take.
+    struct Density;
+
     /// Returns the width; paints where there is a painter.
-    int layout_entries(QPainter* painter) const;
+    int layout_entries(QPainter* painter, const Density& density) const;
 
     Palette palette_;
     std::vector<Op> ops_;

@@ -4,6 +4,8 @@
 
 #include <QtConcurrentRun>
 
+#include "gui/workers.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -43,7 +45,8 @@ void LiveFeed::look() {
         return;
     }
     looked_at_ = follower_;
-    looking_.setFuture(QtConcurrent::run([follower = follower_] { return follower->look(); }));
+    looking_.setFuture(
+        QtConcurrent::run(workers(), [follower = follower_] { return follower->look(); }));
 }
 
 void LiveFeed::take() {

@@ -40,6 +40,7 @@
 #include "gui/track_panel.h"
 #include "gui/what_if_panel.h"
 #include "gui/why_panel.h"
+#include "gui/workers.h"
 
 namespace pipetwin::gui {
 
@@ -119,8 +120,9 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     statusBar()->addPermanentWidget(live_);
     statusBar()->setSizeGripEnabled(false);
     step_->setContentsMargins(margin - 4, 2, margin, 4);
-    range_->setContentsMargins(margin, 2, margin, 4);
-    live_->setContentsMargins(margin, 2, margin, 4);
+    range_->setIndent(margin);  // margins of these two are lost to the style sheet
+    live_->setIndent(margin);
+    live_->setAlignment(Qt::AlignRight | Qt::AlignVCenter);
 
     connect(selection_, &Selection::span_changed, this, [this] {
         details_->show_selection(*run_, selection_->span());
@@ -133,7 +135,11 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     connect(what_if_, &WhatIfPanel::settled, this, &MainWindow::show_heat_map);
     connect(heat_map_, &HeatMapPanel::chosen, what_if_, &WhatIfPanel::choose);
     connect(why_, &WhyPanel::chain_changed, timeline_, &TimelineView::set_chain);
-    connect(why_, &WhyPanel::go_to, timeline_, &TimelineView::show_action);
+    connect(why_, &WhyPanel::go_to, this, [this](const SpanRef& ref) {
+        timeline_->show_action(ref);
+        timeline_->setFocus();  // the list is another one now: on with the keys of the timeline
+    });
+    connect(why_, &WhyPanel::look_at, timeline_, &TimelineView::look_at);
     connect(actions_, &OpTablePanel::go_to, timeline_, &TimelineView::show_action);
     connect(errors_, &ErrorPanel::go_to, timeline_, &TimelineView::show_action);
     connect(critical_path_, &CriticalPathPanel::go_to, timeline_, &TimelineView::show_action);
@@ -144,7 +150,9 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
                 critical_ = critical;
                 mark_critical();
             });
-    connect(runs_, &CompareRunsPanel::open_wanted, this, &MainWindow::open);
+    connect(runs_, &CompareRunsPanel::open_wanted, this, [this](const std::vector<fs::path>& paths) {
+        open_all(paths);
+    });
     connect(training_, &RunPanel::run_grew, this, &MainWindow::show_live);
     connect(training_, &RunPanel::finished, this, &MainWindow::open);
     connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);
@@ -229,7 +237,7 @@ void MainWindow::show_view(const QString& name) {
 void MainWindow::wait_for_workers() {
     constexpr int rounds = 4;  // what is done may ask for more
     for (int round = 0; round < rounds; ++round) {
-        QThreadPool::globalInstance()->waitForDone();
+        workers()->waitForDone();
         QApplication::processEvents();
     }
 }
@@ -242,8 +250,8 @@ void MainWindow::open_all(std::vector<fs::path> paths, int replica) {
     step_->setText(tr("Reading %1 ...").arg(to_text(paths.back())));
     paths_ = std::move(paths);
     view_stays_ = false;
-    reading_.setFuture(
-        QtConcurrent::run([paths = paths_, replica] { return load_runs(paths, replica); }));
+    reading_.setFuture(QtConcurrent::run(
+        workers(), [paths = paths_, replica] { return load_runs(paths, replica); }));
 }
 
 void MainWindow::show_replica(int replica) {
@@ -386,11 +394,6 @@ void MainWindow::set_theme(Theme theme) {
     critical_path_->set_colors(palette);
     training_->set_colors(palette);
     legend_->set_colors(palette);
-    QPalette banner = widget_palette(palette);
-    banner.setColor(QPalette::Window, palette.banner);
-    banner.setColor(QPalette::WindowText, palette.banner_text);
-    banner.setColor(QPalette::ButtonText, palette.banner_text);
-    banner_->setPalette(banner);
 }
 
 void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
@@ -426,7 +429,7 @@ QWidget* MainWindow::build_header() {
 
 QFrame* MainWindow::build_banner() {
     banner_ = new QFrame(this);
-    banner_->setAutoFillBackground(true);
+    banner_->setObjectName(QStringLiteral("Banner"));  // its colours: style_sheet
     banner_text_ = new QLabel(banner_);
     banner_text_->setTextFormat(Qt::PlainText);
     banner_text_->setWordWrap(true);
@@ -565,7 +568,7 @@ void MainWindow::search(const QString& text) {
     }
     timeline_->set_found(found_);
     search_->show_count(text.isEmpty()   ? QString()
-                        : !query         ? tr("no query")
+                        : !query         ? tr("not understood")
                         : found_.empty() ? tr("none")
                                          : tr("%1 in this step").arg(found_.size()));
 }
@@ -582,15 +585,14 @@ void MainWindow::step_back() {
         search_->leave();
     } else {
         timeline_->clear();
+        timeline_->setFocus();
     }
 }
 
 void MainWindow::ask_for_command() {
     std::vector<Finder::Entry> entries;
     for (QAction* const action : commands()) {
-        QString text = action->text();
-        text.remove('&');
-        entries.push_back({.text = text,
+        entries.push_back({.text = words_of(*action),
                            .detail = action->shortcut().toString(QKeySequence::NativeText),
                            .take = [action] { action->trigger(); }});
     }
@@ -621,6 +623,7 @@ void MainWindow::go_to_rank(int rank) {
             .side = side, .step = timeline_->current_step(), .rank = rank, .cell = -1};
         if (const auto first = next_in_row(run_->twin, before, +1)) {
             timeline_->go_to(*first);
+            timeline_->setFocus();
             return;
         }
     }

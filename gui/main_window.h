@@ -111,15 +111,19 @@ class MainWindow : public QMainWindow {
     void build_alignment_menu(QMenu* view_menu);
     void build_replica_menu(QMenu* view_menu);
     void build_theme_menu(QMenu* view_menu);
+    void build_chain_entries(QMenu* menu);
     void build_marks(QMenu* menu);
     void build_go_menu();
     void build_help_menu();
     void fill_recent_menu();
     void fill_replica_menu();
+    void show_table(const QString& title, const QString& rows);
     void show_keys();
     void show_words();
     void rebind_keys();
     void bind_key(QAction* action, const QKeySequence& key);
+    /// "Rows: Ghost of the prediction": by itself, what stands in a menu of a menu says too little.
+    static QString words_of(const QAction& action);
     std::vector<QAction*> commands() const;
 
     void build_panels();

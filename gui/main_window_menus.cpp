@@ -7,7 +7,6 @@
 #include <QFormLayout>
 #include <QKeySequenceEdit>
 #include <QMenuBar>
-#include <QMessageBox>
 #include <QScrollArea>
 #include <QSettings>
 #include <QTabWidget>
@@ -31,6 +30,8 @@ namespace {
 constexpr double zoom_step = 1.5;
 constexpr double pan_step = 0.15;
 const QString keys_group = QStringLiteral("keys/");
+const QString table_row =
+    QStringLiteral("<tr><td><b>%1</b>&nbsp;&nbsp;&nbsp;</td><td>%2</td></tr>");
 
 }  // namespace
 
@@ -90,7 +91,7 @@ void MainWindow::build_run_menu() {
     });
     connect(menu, &QMenu::aboutToHide, stop, [stop] { stop->setEnabled(true); });  // for its key
     add_action(menu, "baseline", tr("Make the run the &baseline"), {Qt::CTRL | Qt::Key_B}, [this] {
-        runs_->make_current_baseline();
+        runs_->make_baseline(paths_of(*run_));
     });
     follow_ =
         add_switch(menu, "follow", tr("&Follow the last step"), {Qt::Key_L}, true, [](bool) {});
@@ -333,8 +334,26 @@ void MainWindow::build_go_menu() {
     add_action(
         menu, "twin", tr("Other side (&twin)"), {Qt::Key_T}, [this] { timeline_->swap_to_twin(); });
     menu->addSeparator();
+    build_chain_entries(menu);
+    menu->addSeparator();
     build_marks(menu);
     add_action(menu, "clear", tr("&Clear selection"), {Qt::Key_Escape}, [this] { step_back(); });
+}
+
+void MainWindow::build_chain_entries(QMenu* menu) {
+    const QAction* const blocker =
+        add_action(menu, "blocker", tr("What it waited &for"), {Qt::Key_BracketLeft}, [this] {
+            why_->go_to_blocker();
+        });
+    add_action(menu, "unblocked", tr("What &waited for it"), {Qt::Key_BracketRight}, [this] {
+        why_->go_to_unblocked();
+    });
+    // Enter is that of lists and buttons, too: a second way to the same only in the timeline.
+    auto* const enter = new QAction(blocker->text(), this);
+    enter->setObjectName(QStringLiteral("blocker_enter"));
+    enter->setShortcuts({Qt::Key_Return, Qt::Key_Enter});
+    connect(enter, &QAction::triggered, blocker, &QAction::trigger);
+    only_in_timeline(enter);
 }
 
 void MainWindow::build_marks(QMenu* menu) {
@@ -369,31 +388,42 @@ void MainWindow::fill_recent_menu() {
     recent_->menuAction()->setEnabled(!recent.isEmpty());
 }
 
+/// Words at the left, what they mean at the right; longer than a low screen, and so scrolled.
+void MainWindow::show_table(const QString& title, const QString& rows) {
+    auto* const dialog = new QDialog(this);
+    dialog->setAttribute(Qt::WA_DeleteOnClose);
+    dialog->setWindowTitle(title);
+    dialog->resize(640, 560);
+    auto* const text = new QTextBrowser(dialog);
+    text->setFrameShape(QFrame::NoFrame);
+    text->setHtml(QStringLiteral("<table cellspacing='4'>%1</table>").arg(rows));
+    text->setAccessibleName(title);
+    auto* const buttons = new QDialogButtonBox(QDialogButtonBox::Close, dialog);
+    connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::close);
+    auto* const column = new QVBoxLayout(dialog);
+    column->addWidget(text);
+    column->addWidget(buttons);
+    dialog->open();
+}
+
 void MainWindow::show_keys() {
-    auto* const box =
-        new QMessageBox(QMessageBox::NoIcon, tr("Keys"), {}, QMessageBox::Close, this);
-    box->setAttribute(Qt::WA_DeleteOnClose);
-    box->setTextFormat(Qt::RichText);
     QString rows;
+    const auto add = [&](const QString& keys, const QString& text) {
+        rows += table_row.arg(keys.toHtmlEscaped(), text.toHtmlEscaped());
+    };
     for (const QAction* const action : findChildren<QAction*>()) {
-        if (action->shortcut().isEmpty()) {
-            continue;
+        if (!action->shortcut().isEmpty()) {
+            add(QKeySequence::listToString(action->shortcuts(), QKeySequence::NativeText),
+                words_of(*action));
         }
-        const QString keys =
-            QKeySequence::listToString(action->shortcuts(), QKeySequence::NativeText);
-        QString text = action->text();
-        text.remove('&');
-        rows += QStringLiteral("<tr><td><b>%1</b>&nbsp;&nbsp;&nbsp;</td><td>%2</td></tr>")
-                    .arg(keys.toHtmlEscaped(), text.toHtmlEscaped());
     }
-    rows +=
-        tr("<tr><td><b>wheel</b></td><td>scroll the ranks</td></tr>"
-           "<tr><td><b>Ctrl+wheel</b></td><td>zoom at the mouse</td></tr>"
-           "<tr><td><b>Shift+wheel, middle drag</b>&nbsp;&nbsp;</td><td>move in time</td></tr>"
-           "<tr><td><b>drag</b></td><td>select a range of time</td></tr>"
-           "<tr><td><b>Ctrl+drag</b></td><td>measure a distance</td></tr>");
-    box->setText(QStringLiteral("<table>%1</table>").arg(rows));
-    box->open();
+    add(tr("wheel"), tr("Scroll the ranks"));
+    add(tr("Ctrl+wheel, pinch"), tr("Zoom at the mouse"));
+    add(tr("Shift+wheel, middle drag"), tr("Move in time"));
+    add(tr("click"), tr("Select an action; on the name of a rank: fold it"));
+    add(tr("drag"), tr("Select a range of time"));
+    add(tr("Ctrl+drag"), tr("Measure a distance"));
+    show_table(tr("Keys"), rows);
 }
 
 void MainWindow::show_words() {
@@ -402,23 +432,20 @@ void MainWindow::show_words() {
     };
     QString rows;
     for (const GlossaryEntry& entry : glossary()) {
-        rows += QStringLiteral("<tr><td><b>%1</b>&nbsp;&nbsp;&nbsp;</td><td>%2</td></tr>")
-                    .arg(text_of(entry.word), text_of(entry.meaning));
+        rows += table_row.arg(text_of(entry.word), text_of(entry.meaning));
     }
-    auto* const dialog = new QDialog(this);
-    dialog->setAttribute(Qt::WA_DeleteOnClose);
-    dialog->setWindowTitle(tr("Words"));
-    dialog->resize(640, 560);
-    auto* const text = new QTextBrowser(dialog);
-    text->setFrameShape(QFrame::NoFrame);
-    text->setHtml(QStringLiteral("<table cellspacing='4'>%1</table>").arg(rows));
-    text->setAccessibleName(tr("Words"));
-    auto* const buttons = new QDialogButtonBox(QDialogButtonBox::Close, dialog);
-    connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::close);
-    auto* const column = new QVBoxLayout(dialog);
-    column->addWidget(text);
-    column->addWidget(buttons);
-    dialog->open();
+    show_table(tr("Words"), rows);
+}
+
+QString MainWindow::words_of(const QAction& action) {
+    QString text = action.text();
+    for (const QObject* const holder : action.associatedObjects()) {
+        const auto* const menu = qobject_cast<const QMenu*>(holder);
+        if (menu != nullptr && qobject_cast<const QMenu*>(menu->parent()) != nullptr) {
+            text = menu->title() + QStringLiteral(": ") + text;
+        }
+    }
+    return text.remove('&');
 }
 
 std::vector<QAction*> MainWindow::commands() const {
@@ -443,12 +470,13 @@ void MainWindow::rebind_keys() {
     auto* const form = new QFormLayout(lines);
     for (QAction* const action : commands()) {
         auto* const line = new QKeySequenceEdit(action->shortcut(), lines);
-        QString text = action->text();
-        text.remove('&');
+        const QString text = words_of(*action);
         line->setAccessibleName(text);
         form->addRow(text, line);
         connect(line, &QKeySequenceEdit::editingFinished, this, [this, action, line] {
-            bind_key(action, line->keySequence());
+            if (line->keySequence() != action->shortcut()) {  // else it would lose its other keys
+                bind_key(action, line->keySequence());
+            }
         });
     }
     auto* const area = new QScrollArea(dialog);

@@ -6,49 +6,50 @@
 namespace pipetwin::gui {
 
 MemoryRow::MemoryRow(const MemoryCurve& curve, int cells) {
-    totals_.reserve(curve.size());
+    Values values;
+    values.totals.reserve(curve.size());
     for (const MemoryPoint& point : curve) {
-        totals_.push_back(point.use.total());
+        values.totals.push_back(point.use.total());
     }
     if (curve.size() != 2 * static_cast<std::size_t>(cells)) {
-        times_.reserve(curve.size());
+        values.times.reserve(curve.size());
         for (const MemoryPoint& point : curve) {
-            times_.push_back(point.time);
+            values.times.push_back(point.time);
         }
     }
-    add_ranges();
-}
-
-MemoryRow::MemoryRow(std::vector<Bytes> totals) : totals_(std::move(totals)) {
-    add_ranges();
-}
-
-void MemoryRow::add_ranges() {
-    of_block_.reserve(totals_.size() / block + 1);
-    for (std::size_t first = 0; first < totals_.size(); first += block) {
-        const std::size_t end = std::min(first + block, totals_.size());
-        ByteRange even{.least = totals_[first], .most = totals_[first]};
-        ByteRange odd = even;
-        // Two at a time, as each comparison waits for the one before it.
-        for (std::size_t i = first; i + 1 < end; i += 2) {
-            even.add(totals_[i]);
-            odd.add(totals_[i + 1]);
+    for (std::size_t i = 0; i < values.totals.size(); ++i) {
+        const Bytes total = values.totals[i];
+        if (i % block == 0) {
+            values.of_block.push_back({.least = total, .most = total});
         }
-        even.add(totals_[end - 1]);
-        even.add(odd.least);
-        even.add(odd.most);
-        of_block_.push_back(even);
-        peak_ = std::max(peak_, even.most);
+        values.of_block.back().add(total);
     }
+    take(std::move(values));
+}
+
+MemoryRow::MemoryRow(RankTotals totals) {
+    take({.totals = std::move(totals.values),
+          .of_block = std::move(totals.of_block),
+          .times = {},
+          .peak = {}});
+}
+
+void MemoryRow::take(Values values) {
+    for (const ByteRange& range : values.of_block) {
+        values.peak = std::max(values.peak, range.most);
+    }
+    values_ = std::make_shared<const Values>(std::move(values));
 }
 
 /// The place of the last value that has begun by then; of those that have not, the first. `near` is
 /// such a place of an earlier time.
 std::size_t MemoryRow::last_until(const RowIndex& row, Duration time, std::size_t near) const {
-    if (!times_.empty()) {
+    if (!values_->times.empty()) {
         const auto next = std::upper_bound(
-            times_.begin() + static_cast<std::ptrdiff_t>(near), times_.end(), time);
-        return next == times_.begin() ? 0 : static_cast<std::size_t>(next - times_.begin()) - 1;
+            values_->times.begin() + static_cast<std::ptrdiff_t>(near), values_->times.end(), time);
+        return next == values_->times.begin()
+                   ? 0
+                   : static_cast<std::size_t>(next - values_->times.begin()) - 1;
     }
     const int ending = row.first_ending_after(time, static_cast<int>(near / 2));
     const bool begun = ending < row.size() && row.begin(ending) <= time;
@@ -59,15 +60,16 @@ std::size_t MemoryRow::last_until(const RowIndex& row, Duration time, std::size_
 }
 
 Bytes MemoryRow::at(const RowIndex& row, Duration time) const {
-    return empty() ? Bytes{} : totals_[last_until(row, time)];
+    return empty() ? Bytes{} : values_->totals[last_until(row, time)];
 }
 
 ByteRange MemoryRow::of_values(std::size_t first, std::size_t last) const {
-    ByteRange range{.least = totals_[first], .most = totals_[first]};
+    ByteRange range{.least = values_->totals[first], .most = values_->totals[first]};
     for (std::size_t i = first; i <= last;) {
         const bool whole = i % block == 0 && i + block <= last + 1;
         const ByteRange next =
-            whole ? of_block_[i / block] : ByteRange{.least = totals_[i], .most = totals_[i]};
+            whole ? values_->of_block[i / block]
+                  : ByteRange{.least = values_->totals[i], .most = values_->totals[i]};
         range = {.least = std::min(range.least, next.least),
                  .most = std::max(range.most, next.most)};
         i += whole ? block : 1;
@@ -79,6 +81,31 @@ ByteRange MemoryRow::between(const RowIndex& row, Duration begin, Duration end) 
     return empty() ? ByteRange{} : of_values(last_until(row, begin), last_until(row, end));
 }
 
+/// Cell by cell, from pixel to pixel: where few cells share each, as fast as they go by.
+void MemoryRow::walk(const RowIndex& row,
+                     const ViewTransform& view,
+                     int x,
+                     std::span<ByteRange> columns) const {
+    const Bytes* const totals = values_->totals.data();
+    const int cells = row.size();
+    std::size_t place = last_until(row, view.time_at(x));
+    int cell = static_cast<int>((place + 1) / 2);  // the first that ends later
+    for (ByteRange& column : columns) {
+        const Duration time = view.time_at(++x);
+        ByteRange range{.least = totals[place], .most = totals[place]};
+        for (; cell < cells && row.end(cell) <= time; ++cell) {
+            place = 2 * static_cast<std::size_t>(cell) + 1;
+            range.add(totals[place - 1]);
+            range.add(totals[place]);
+        }
+        if (cell < cells && row.begin(cell) <= time) {
+            place = 2 * static_cast<std::size_t>(cell);
+            range.add(totals[place]);
+        }
+        column = range;
+    }
+}
+
 std::vector<ByteRange> MemoryRow::columns(const RowIndex& row,
                                           const ViewTransform& view,
                                           int x,
@@ -88,7 +115,7 @@ std::vector<ByteRange> MemoryRow::columns(const RowIndex& row,
         return columns;
     }
     columns.resize(static_cast<std::size_t>(std::max(0, count)));
-    const bool crowd = times_.empty() && row.slot_count() > 0 &&
+    const bool crowd = values_->times.empty() && row.slot_count() > 0 &&
                        2 * static_cast<double>(row.slot_length().count()) < view.ns_per_pixel;
     if (crowd) {
         // The values of a cell stand at twice its number, the one before it below them.
@@ -102,6 +129,12 @@ std::vector<ByteRange> MemoryRow::columns(const RowIndex& row,
             column = of_values(place, next);
             place = next;
         }
+        return columns;
+    }
+    const bool many = row.slot_count() > 0 &&
+                      static_cast<double>(row.slot_length().count()) < 2 * view.ns_per_pixel;
+    if (values_->times.empty() && !many) {
+        walk(row, view, x, columns);
         return columns;
     }
     std::size_t first = last_until(row, view.time_at(x));

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <algorithm>
+#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/footprint.h"
@@ -10,23 +11,13 @@
 
 namespace pipetwin::gui {
 
-/// Least and most of a stretch of time.
-struct ByteRange {
-    Bytes least;
-    Bytes most;
-
-    void add(Bytes bytes) {
-        least = std::min(least, bytes);
-        most = std::max(most, bytes);
-    }
-    bool operator==(const ByteRange&) const = default;
-};
-
 /// The bytes that a rank holds over a step: a step function.
 ///
 /// Where they follow from the order of the row alone, two values stand for every cell, during the
 /// action and after it, and the times are those of whatever row the curve is asked about. Where
 /// stashes are copied to host memory they follow from the times, which then stand here, too.
+///
+/// Copies share what they hold, which never changes.
 class MemoryRow {
   public:
     MemoryRow() = default;
@@ -35,10 +26,10 @@ class MemoryRow {
     MemoryRow(const MemoryCurve& curve, int cells);
 
     /// From a rank's `memory_totals`.
-    explicit MemoryRow(std::vector<Bytes> totals);
+    explicit MemoryRow(RankTotals totals);
 
-    bool empty() const { return totals_.empty(); }
-    Bytes peak() const { return peak_; }
+    bool empty() const { return values_ == nullptr || values_->totals.empty(); }
+    Bytes peak() const { return values_ == nullptr ? Bytes{} : values_->peak; }
 
     /// What is held at a time of the step; before the first action what it begins with.
     Bytes at(const RowIndex& row, Duration time) const;
@@ -54,16 +45,24 @@ class MemoryRow {
                                    int count) const;
 
   private:
-    static constexpr std::size_t block = 16;
+    static constexpr std::size_t block = RankTotals::block;
 
-    void add_ranges();
+    struct Values {
+        std::vector<Bytes> totals;
+        std::vector<ByteRange> of_block;
+        std::vector<Duration> times;  ///< empty: begin and end of each cell
+        Bytes peak;
+    };
+
+    void take(Values values);
     std::size_t last_until(const RowIndex& row, Duration time, std::size_t near = 0) const;
     ByteRange of_values(std::size_t first, std::size_t last) const;
+    void walk(const RowIndex& row,
+              const ViewTransform& view,
+              int x,
+              std::span<ByteRange> columns) const;
 
-    std::vector<Bytes> totals_;
-    std::vector<Duration> times_;  ///< empty: begin and end of each cell
-    std::vector<ByteRange> of_block_;
-    Bytes peak_;
+    std::shared_ptr<const Values> values_;  ///< null: none
 };
 
 }  // namespace pipetwin::gui

@@ -14,6 +14,7 @@
 #include <QtConcurrentRun>
 
 #include "gui/action_details.h"
+#include "gui/workers.h"
 
 namespace pipetwin::gui {
 
@@ -33,17 +34,23 @@ constexpr std::array<ColumnText, op_column_count> column_texts{{{"Step", "Step"}
                                                                 {"Action", "88SEND_F888"},
                                                                 {"Micro-batch", "Micro-batch"},
                                                                 {"Begin, predicted", ""},
-                                                                {"Begin, measured", ""},
+                                                                {"Begin, measured", "Begin, emulated"},
                                                                 {"Duration, predicted", ""},
-                                                                {"Duration, measured", ""},
+                                                                {"Duration, measured", "Duration, emulated"},
                                                                 {"Error", "+888.8 %"},
                                                                 {"Wait, predicted", ""},
-                                                                {"Wait, measured", ""},
+                                                                {"Wait, measured", "Wait, emulated"},
                                                                 {"Critical", "predicted"}}};
 
-QString critical_text(double sides) {
+/// "measured" or "emulated", whatever those are of which there are none.
+QString measured_name(const OpRows& rows) {
+    const std::string name = rows.size() > 0 ? side_name(rows.run(), Side::Measured) : "";
+    return name.empty() ? QObject::tr("measured") : QString::fromStdString(name);
+}
+
+QString critical_text(double sides, const OpRows& rows) {
     const std::array<QString, 4> texts{
-        QString(), QObject::tr("predicted"), QObject::tr("measured"), QObject::tr("both")};
+        QString(), QObject::tr("predicted"), measured_name(rows), QObject::tr("both")};
     return texts[static_cast<std::size_t>(sides)];
 }
 
@@ -64,7 +71,7 @@ QString text_of(const OpRows& rows, int row, OpColumn column) {
         case OpColumn::Error:
             return QString::fromStdString(percent_text(number));
         case OpColumn::Critical:
-            return critical_text(number);
+            return critical_text(number, rows);
         default:
             return QString::fromStdString(
                 format_duration(Duration{static_cast<std::int64_t>(number)}));
@@ -127,8 +134,11 @@ QVariant OpTableModel::headerData(int section, Qt::Orientation orientation, int 
         (column == OpColumn::PredictedBegin || column == OpColumn::MeasuredBegin)) {
         return tr("since the begin of the step");
     }
-    return role == Qt::DisplayRole ? tr(column_texts[static_cast<std::size_t>(section)].heading)
-                                   : QVariant();
+    if (role != Qt::DisplayRole) {
+        return {};
+    }
+    return tr(column_texts[static_cast<std::size_t>(section)].heading)
+        .replace(tr("measured"), measured_name(*rows_));
 }
 
 OpFilterProxy::OpFilterProxy(OpTableModel* model, QObject* parent)
@@ -144,19 +154,26 @@ OpFilterProxy::OpFilterProxy(OpTableModel* model, QObject* parent)
             emit dataChanged(index(0, column), index(rowCount() - 1, column));
         }
     });
-    connect(&sorting_, &QFutureWatcher<std::vector<int>>::finished, this, [this] {
+    connect(&sorting_, &QFutureWatcher<std::shared_ptr<const Order>>::finished, this, [this] {
         if (!std::exchange(wanted_, false)) {
             return;
         }
         beginResetModel();
         order_ = sorting_.result();
-        place_of_.assign(static_cast<std::size_t>(model_->rowCount()), -1);
-        for (std::size_t row = 0; row < order_.size(); ++row) {
-            place_of_[static_cast<std::size_t>(order_[row])] = static_cast<int>(row);
-        }
         endResetModel();
         emit settled();
     });
+}
+
+void OpFilterProxy::set_most_rows(int rows) {
+    beginResetModel();
+    most_rows_ = rows;
+    endResetModel();
+    emit settled();
+}
+
+int OpFilterProxy::found() const {
+    return static_cast<int>(order_->rows.size());
 }
 
 void OpFilterProxy::set_filter(const OpFilter& filter) {
@@ -175,8 +192,7 @@ void OpFilterProxy::sort(int column, Qt::SortOrder order) {
 
 void OpFilterProxy::clear() {
     beginResetModel();
-    order_.clear();
-    place_of_.clear();
+    order_ = std::make_shared<const Order>();
     endResetModel();
     wanted_ = false;
 }
@@ -184,8 +200,15 @@ void OpFilterProxy::clear() {
 void OpFilterProxy::rebuild() {
     wanted_ = true;
     sorting_.setFuture(QtConcurrent::run(
+        workers(),
         [rows = model_->rows(), filter = filter_, column = column_, descending = descending_] {
-            return ordered_rows(*rows, filter, column, descending);
+            auto order = std::make_shared<Order>();
+            order->rows = ordered_rows(*rows, filter, column, descending);
+            order->place_of.assign(static_cast<std::size_t>(rows->size()), -1);
+            for (std::size_t row = 0; row < order->rows.size(); ++row) {
+                order->place_of[static_cast<std::size_t>(order->rows[row])] = static_cast<int>(row);
+            }
+            return std::shared_ptr<const Order>(std::move(order));
         }));
 }
 
@@ -199,20 +222,20 @@ QModelIndex OpFilterProxy::parent(const QModelIndex& /*child*/) const {
 
 QModelIndex OpFilterProxy::mapToSource(const QModelIndex& proxy) const {
     return proxy.isValid() && proxy.row() < rowCount()
-               ? model_->index(order_[static_cast<std::size_t>(proxy.row())], proxy.column())
+               ? model_->index(order_->rows[static_cast<std::size_t>(proxy.row())], proxy.column())
                : QModelIndex();
 }
 
 QModelIndex OpFilterProxy::mapFromSource(const QModelIndex& source) const {
-    if (!source.isValid() || std::cmp_greater_equal(source.row(), place_of_.size())) {
+    if (!source.isValid() || std::cmp_greater_equal(source.row(), order_->place_of.size())) {
         return {};
     }
-    const int row = place_of_[static_cast<std::size_t>(source.row())];
-    return row < 0 ? QModelIndex() : createIndex(row, source.column());
+    const int row = order_->place_of[static_cast<std::size_t>(source.row())];
+    return row < 0 || row >= rowCount() ? QModelIndex() : createIndex(row, source.column());
 }
 
 int OpFilterProxy::rowCount(const QModelIndex& parent) const {
-    return parent.isValid() ? 0 : static_cast<int>(order_.size());
+    return parent.isValid() ? 0 : std::min(most_rows_, found());
 }
 
 int OpFilterProxy::columnCount(const QModelIndex& parent) const {
@@ -307,7 +330,7 @@ void OpTablePanel::show_run(std::shared_ptr<const RunData> run) {
         any ? std::make_shared<const OpRows>(std::move(run)) : std::make_shared<const OpRows>();
     model_->show(rows);
     if (any) {
-        finding_critical_.setFuture(QtConcurrent::run([rows] {
+        finding_critical_.setFuture(QtConcurrent::run(workers(), [rows] {
             auto with_critical = std::make_shared<OpRows>(*rows);
             with_critical->set_critical(
                 std::make_shared<const OpRows::CriticalCells>(rows->find_critical()));
@@ -331,10 +354,14 @@ void OpTablePanel::filter() {
 
 void OpTablePanel::show_count() {
     const int all = model_->rowCount();
-    count_->setText(all == 0 ? tr("No run is open.")
-                    : proxy_->rowCount() == all
-                        ? tr("%L1 actions").arg(all)
-                        : tr("%L1 of %L2 actions").arg(proxy_->rowCount()).arg(all));
+    const int found = proxy_->found();
+    QString text = all == 0       ? tr("No run is open.")
+                   : found == all ? tr("%L1 actions").arg(all)
+                                  : tr("%L1 of %L2 actions").arg(found).arg(all);
+    if (proxy_->rowCount() < found) {
+        text += tr(", the first %L1 are listed").arg(proxy_->rowCount());
+    }
+    count_->setText(text);
 }
 
 /// The table goes where the selection is.

@@ -42,7 +42,8 @@ class OpTableModel : public QAbstractTableModel {
 };
 
 /// Some of the rows of an OpTableModel, in the order of a column. Filtering and sorting happen on a
-/// worker; what was asked for last is what comes, and until then the rows stay as they are.
+/// worker; what was asked for last is what comes, and until then the rows stay as they are. Of very
+/// many there are only the first ones: a view counts all rows on the thread of the window.
 class OpFilterProxy : public QAbstractProxyModel {
     Q_OBJECT
 
@@ -50,6 +51,10 @@ class OpFilterProxy : public QAbstractProxyModel {
     explicit OpFilterProxy(OpTableModel* model, QObject* parent = nullptr);
 
     void set_filter(const OpFilter& filter);
+    void set_most_rows(int rows);
+
+    /// How many rows the filter leaves, whether they are all there or not.
+    int found() const;
     void sort(int column, Qt::SortOrder order) override;
 
     QModelIndex index(int row, int column, const QModelIndex& parent = {}) const override;
@@ -65,6 +70,11 @@ class OpFilterProxy : public QAbstractProxyModel {
     void settled();
 
   private:
+    struct Order {
+        std::vector<int> rows;      ///< [row]: row of the model
+        std::vector<int> place_of;  ///< [row of the model]: row, or -1
+    };
+
     void clear();
     void rebuild();
 
@@ -73,9 +83,9 @@ class OpFilterProxy : public QAbstractProxyModel {
     OpColumn column_ = OpColumn::Step;
     bool descending_ = false;
     bool wanted_ = false;
-    QFutureWatcher<std::vector<int>> sorting_;
-    std::vector<int> order_;     ///< [row]: row of the model
-    std::vector<int> place_of_;  ///< [row of the model]: row, or -1
+    int most_rows_ = 500'000;
+    QFutureWatcher<std::shared_ptr<const Order>> sorting_;
+    std::shared_ptr<const Order> order_ = std::make_shared<const Order>();
 };
 
 /// All actions in a table, with a line to filter them by.

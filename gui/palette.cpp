@@ -234,8 +234,15 @@ QString style_sheet(const Palette& palette) {
             "QHeaderView::section { padding: 2px 2px 2px 9px; border: none;"
             "border-bottom: 1px solid %1; background: %2; color: %3; }"
             "QHeaderView::up-arrow, QHeaderView::down-arrow { subcontrol-position: top center;"
-            "width: 7px; height: 7px; }")
-            .arg(palette.grid.name(), palette.window.name(), palette.faint_text.name());
+            "width: 7px; height: 7px; }"
+            "QFrame#Banner { background: %4; }"
+            "QFrame#Banner > QLabel, QFrame#Banner > QToolButton { color: %5; border: none;"
+            "background: transparent; }")
+            .arg(palette.grid.name(),
+                 palette.window.name(),
+                 palette.faint_text.name(),
+                 palette.banner.name(),
+                 palette.banner_text.name());
     if (palette.theme != Theme::HighContrast) {
         return roomy;
     }

@@ -148,6 +148,8 @@ std::vector<WideBin> halved(const std::vector<WideBin>& bins) {
 /// a bin is what was added since its begin.
 class RowIndex::BinFiller {
   public:
+    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
     /// Of no bins: sums alone.
     BinFiller(std::size_t bins, std::int64_t bin, bool from_zero)
         : bin_(bin), until_(bins == 0 ? never : 0), current_(bins), bins_(bins) {
@@ -182,8 +184,6 @@ class RowIndex::BinFiller {
     }
 
   private:
-    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-
     void add_across(RowPart part, std::int64_t begin, std::int64_t end) {
         if (begin >= end) {
             return;
@@ -222,40 +222,78 @@ class RowIndex::BinFiller {
     PerPart<std::int64_t> before_;  ///< at the begin of the current bin
 };
 
-void RowIndex::add_sums(BinFiller& bins) {
+/// Finds where each slot begins while the cells go by.
+class RowIndex::SlotFiller {
+  public:
+    /// So many, as long as a bin each; of none `next_begin` never comes.
+    SlotFiller(std::size_t count, std::int64_t bin)
+        : bin_(bin), next_begin_(count == 0 ? BinFiller::never : 0), slots_(count) {}
+
+    /// The begin of the next slot: the first cell that ends after it is the slot's.
+    std::int64_t next_begin() const { return next_begin_; }
+
+    /// `compute` is that of all cells before.
+    void begin_at(int cell, std::int64_t end, std::int64_t compute) {
+        for (; next_begin_ < end; next_begin_ += bin_) {
+            begin_next(cell, compute);
+        }
+    }
+
+    /// Those that are left begin behind the last cell.
+    std::vector<Slot> finish(int cells, std::int64_t compute) {
+        while (count_ < slots_.size()) {
+            begin_next(cells, compute);
+        }
+        return std::move(slots_);
+    }
+
+  private:
+    void begin_next(int cell, std::int64_t compute) {
+        if (count_ > 0) {
+            slots_[count_ - 1].compute = static_cast<float>(compute - compute_before_);
+        }
+        slots_[count_++].cell = static_cast<std::uint32_t>(cell);
+        compute_before_ = compute;
+    }
+
+    std::int64_t bin_;
+    std::int64_t next_begin_;
+    std::int64_t compute_before_ = 0;  ///< the last one that has begun
+    std::size_t count_ = 0;
+    std::vector<Slot> slots_;
+};
+
+void RowIndex::add_sums(BinFiller& bins, SlotFiller begins) {
     sums_.reserve(at(size() / block + 2));
-    Duration waits_to_compute{0};  // which are in the sum of compute, and else in no part of it
-    const auto sums = [&] {
-        const PartTimes times = bins.times();
-        return Sums{.parts = times, .compute = compute_of(times) + waits_to_compute};
-    };
+    std::int64_t compute = 0;
+    const auto sums = [&] { return Sums{.parts = bins.times(), .compute = Duration{compute}}; };
     for (int first = 0; first < size(); first += block) {
         sums_.push_back(sums());
         for (int cell = first; cell < std::min(first + block, size()); ++cell) {
-            const Op done = op(cell);
             const std::int64_t length = times_.length(cell).count();
+            const std::int64_t begin = times_.begin(cell).count();
+            if (begin + length > begins.next_begin()) {
+                begins.begin_at(cell, begin + length, compute);
+            }
             if (length == 0) {
                 continue;  // most messages
             }
-            const std::int64_t begins = times_.begin(cell).count();
-            const std::int64_t wait = times_.wait(cell).count();
-            bins.add(part_of(done), begins, begins + wait, begins + length);
-            if (wait > 0 && pipetwin::is_compute(done)) {
-                waits_to_compute += Duration{wait};
-            }
+            const Op done = op(cell);
+            bins.add(part_of(done), begin, begin + times_.wait(cell).count(), begin + length);
+            compute += pipetwin::is_compute(done) ? length : 0;
         }
     }
     sums_.push_back(sums());
+    slots_ = begins.finish(size(), compute);
 }
 
 void RowIndex::add_levels() {
     const std::int64_t length = last_end().count();
     const bool any = size() >= fewest_spans && length > 0;
     const std::int64_t bin = any ? std::max<std::int64_t>(1, length / (size() / spans_per_bin)) : 1;
-    BinFiller filler(any ? static_cast<std::size_t>(length / bin + 1) : 0,
-                     bin,
-                     !empty() && begin(0) >= Duration{0});
-    add_sums(filler);
+    const std::size_t count = any ? static_cast<std::size_t>(length / bin + 1) : 0;
+    BinFiller filler(count, bin, !empty() && begin(0) >= Duration{0});
+    add_sums(filler, SlotFiller(any ? count + 1 : 0, bin));
     if (!any) {
         return;
     }
@@ -273,21 +311,6 @@ void RowIndex::add_levels() {
         if (bins.size() == 1) {
             break;
         }
-    }
-    add_slots();
-}
-
-void RowIndex::add_slots() {
-    slots_.resize(levels_.front().bins.size() + 1);
-    int cell = 0;
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-        const int next =
-            first_ending_after(Duration{static_cast<std::int64_t>(i) * levels_.front().bin}, cell);
-        if (i > 0) {
-            slots_[i - 1].compute = static_cast<float>(compute_between(cell, next).count());
-        }
-        slots_[i].cell = static_cast<std::uint32_t>(next);
-        cell = next;
     }
 }
 

@@ -111,6 +111,8 @@ class RowIndex {
     Duration ready(int cell) const { return times_.ready(cell); }
     Duration end(int cell) const { return times_.end(cell); }
 
+    const std::shared_ptr<const RowActions>& share_actions() const { return actions_; }
+
     /// Whether both hold the same actions in the same order.
     bool same_actions(const RowIndex& other) const {
         return actions_ == other.actions_ ||
@@ -187,9 +189,9 @@ class RowIndex {
 
     static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
     class BinFiller;
-    void add_sums(BinFiller& bins);
+    class SlotFiller;
+    void add_sums(BinFiller& bins, SlotFiller begins);
     void add_levels();
-    void add_slots();
     void add_to(Sums& sums, int cell) const;
     PartTimes before(Duration time) const;
 

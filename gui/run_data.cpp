@@ -330,7 +330,10 @@ RunData load_run(const fs::path& path, int replica) {
 
 RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     RunData run;
-    run.path = paths.empty() ? fs::path() : paths.front();
+    if (!paths.empty()) {
+        run.path = paths.front();
+        run.over.assign(paths.begin() + 1, paths.end());
+    }
     Sides sides;
     fs::path planned_in;
     for (const fs::path& path : paths) {

@@ -44,6 +44,7 @@ struct PlannedRun {
 /// A run as the window shows it: read, aligned and compared once, then only looked at.
 struct RunData {
     std::filesystem::path path;
+    std::vector<std::filesystem::path> over;  ///< what was laid over it
     std::string schedule_name;
     bool is_what_if = false;  ///< nobody ran it
     int micro_batches = 0;

@@ -43,21 +43,35 @@ std::optional<Duration> step_of(const RunHeadline& run) {
 }
 
 QString name_of(const RunHeadline& run) {
-    const std::filesystem::path last =
-        run.path.has_filename() ? run.path.filename() : run.path.parent_path().filename();
-    return QFile::decodeName(QByteArray::fromStdString(last.string()));
+    QStringList names;
+    for (const std::filesystem::path& path : run.paths) {
+        const std::filesystem::path last =
+            path.has_filename() ? path.filename() : path.parent_path().filename();
+        names += QFile::decodeName(QByteArray::fromStdString(last.string()));
+    }
+    return names.join(QStringLiteral(" + "));
+}
+
+/// A line each.
+QString whole_paths(const RunHeadline& run) {
+    QStringList paths;
+    for (const std::filesystem::path& path : run.paths) {
+        paths += QFile::decodeName(QByteArray::fromStdString(path.string()));
+    }
+    return paths.join('\n');
 }
 
 }  // namespace
 
 RunHeadline headline_of(const RunData& run) {
-    RunHeadline headline{.path = run.path, .plan = plan_line(run)};
+    RunHeadline headline{.paths = paths_of(run), .plan = plan_line(run)};
     if (run.predicted) {
         headline.predicted_step = run.predicted->step;
         headline.predicted_bubble = bubble_of(*run.predicted);
     }
     if (run.measured) {
         headline.measured_step = run.measured->step;
+        headline.is_emulated = run.measured->origin == Origin::Emulated;
         headline.measured_bubble = bubble_of(*run.measured);
     }
     for (const Side side : {Side::Predicted, Side::Measured}) {
@@ -69,8 +83,14 @@ RunHeadline headline_of(const RunData& run) {
     return headline;
 }
 
+std::vector<std::filesystem::path> paths_of(const RunData& run) {
+    std::vector<std::filesystem::path> paths = run.over;
+    paths.insert(paths.begin(), run.path);
+    return paths;
+}
+
 void RunListModel::add(const RunData& run) {
-    const auto same = std::ranges::find(runs_, run.path, &RunHeadline::path);
+    const auto same = std::ranges::find(runs_, paths_of(run), &RunHeadline::paths);
     if (same != runs_.end()) {
         *same = headline_of(run);
         emit dataChanged(index(0, 0), index(rowCount() - 1, column_count - 1));
@@ -132,7 +152,8 @@ QString RunListModel::text(const RunHeadline& run, int column) const {
         case PredictedStep:
             return duration_text(run.predicted_step);
         case MeasuredStep:
-            return duration_text(run.measured_step);
+            return duration_text(run.measured_step) +
+                   (run.is_emulated ? tr(" (emulated)") : QString());
         case Error:
             return run.predicted_step && run.measured_step
                        ? qt(percent_text(
@@ -161,7 +182,7 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
         case Qt::DisplayRole:
             return text(run, index.column());
         case Qt::ToolTipRole:
-            return QFile::decodeName(QByteArray::fromStdString(run.path.string()));
+            return whole_paths(run);
         case Qt::TextAlignmentRole:
             return alignment(index.column());
         default:
@@ -199,6 +220,7 @@ CompareRunsPanel::CompareRunsPanel(QWidget* parent)
     table_->setShowGrid(false);
     table_->setFrameShape(QFrame::NoFrame);
     table_->verticalHeader()->hide();
+    table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
     table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
     table_->horizontalHeader()->setSectionResizeMode(0, QHeaderView::Stretch);  // what room is left
     table_->setTextElideMode(Qt::ElideMiddle);
@@ -224,6 +246,11 @@ void CompareRunsPanel::add(const RunData& run) {
     model_->add(run);
 }
 
+void CompareRunsPanel::make_baseline(const std::vector<std::filesystem::path>& paths) {
+    const auto at = std::ranges::find(model_->runs(), paths, &RunHeadline::paths);
+    model_->set_baseline(static_cast<int>(at - model_->runs().begin()));
+}
+
 void CompareRunsPanel::make_current_baseline() {
     model_->set_baseline(std::max(0, table_->currentIndex().row()));
 }
@@ -235,7 +262,7 @@ void CompareRunsPanel::remove_current() {
 void CompareRunsPanel::open_current() {
     const int row = table_->currentIndex().row();
     if (row >= 0 && row < model_->rowCount()) {
-        emit open_wanted(model_->runs()[static_cast<std::size_t>(row)].path);
+        emit open_wanted(model_->runs()[static_cast<std::size_t>(row)].paths);
     }
 }
 

@@ -15,15 +15,19 @@ namespace pipetwin::gui {
 
 /// What is compared of a run. None where a side does not know it.
 struct RunHeadline {
-    std::filesystem::path path;
+    std::vector<std::filesystem::path> paths;  ///< at least one; the others laid over it
     std::string plan;  ///< "gpipe, 2 ranks, 8 micro-batches"
     std::optional<Duration> predicted_step{};
     std::optional<Duration> measured_step{};
+    bool is_emulated = false;  ///< what was "measured"
     std::optional<double> predicted_bubble{};  ///< shares of the pipeline time: 1 - busy / (p T)
     std::optional<double> measured_bubble{};
     std::optional<Bytes> peak{};  ///< of the fullest rank, measured where it was
 };
 RunHeadline headline_of(const RunData& run);
+
+/// What the run was read from.
+std::vector<std::filesystem::path> paths_of(const RunData& run);
 
 /// The runs that were opened, a row each, with what they differ by from the baseline.
 class RunListModel : public QAbstractTableModel {
@@ -74,12 +78,15 @@ class CompareRunsPanel : public QWidget {
     explicit CompareRunsPanel(QWidget* parent = nullptr);
 
     void add(const RunData& run);
+
+    /// Nothing happens if it is not in the list.
+    void make_baseline(const std::vector<std::filesystem::path>& paths);
     void make_current_baseline();
 
     RunListModel& model() { return *model_; }
 
   signals:
-    void open_wanted(const std::filesystem::path& path);
+    void open_wanted(const std::vector<std::filesystem::path>& paths);
 
   private:
     void remove_current();

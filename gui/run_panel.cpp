@@ -44,6 +44,7 @@ RunPanel::RunPanel(QString program, QWidget* parent)
       plot_(new LossPlot(this)),
       log_(new QPlainTextEdit(this)) {
     build_form();
+    setFocusProxy(scenario_);
     process_.setProcessChannelMode(QProcess::MergedChannels);
     connect(&process_, &QProcess::readyRead, this, &RunPanel::take_output);
     connect(&process_, &QProcess::finished, this, &RunPanel::take_end);
@@ -252,6 +253,7 @@ void RunPanel::show_state() {
     QString text = training && told_to_stop_ ? tr("Finishing the step, then saving ...")
                    : training                ? tr("Training")
                    : feed_.is_watching()     ? tr("Watching")
+                   : last_step_ >= 0         ? tr("Ended")
                                              : tr("No training");
     if (last_step_ >= 0) {
         text += tr(", step %1, %2 ms").arg(last_step_).arg(last_step_ms_, 0, 'f', 1);

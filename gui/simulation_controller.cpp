@@ -5,6 +5,8 @@
 
 #include <QtConcurrentRun>
 
+#include "gui/workers.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -55,7 +57,7 @@ void SimulationController::show_run(std::shared_ptr<const RunData> run) {
     }
     // The medians of a trace take as long as it is large.
     reading_ = true;
-    reader_.setFuture(QtConcurrent::run([run = std::move(run)]() -> SourcePointer {
+    reader_.setFuture(QtConcurrent::run(workers(), [run = std::move(run)]() -> SourcePointer {
         return std::make_shared<const WhatIfSource>(run);
     }));
 }
@@ -84,8 +86,8 @@ void SimulationController::want(const WhatIf& settings) {
 
 void SimulationController::start(const WhatIf& settings) {
     outdated_ = false;
-    worker_.setFuture(
-        QtConcurrent::run([source = source_, settings, links = links_]() -> AnswerPointer {
+    worker_.setFuture(QtConcurrent::run(
+        workers(), [source = source_, settings, links = links_]() -> AnswerPointer {
             return std::make_shared<const Answer>(source,
                                                   simulate_what_if(*source, settings, links));
         }));

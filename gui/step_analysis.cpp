@@ -201,6 +201,7 @@ void StepAnalysis::know_slack() {
 }
 
 void StepAnalysis::know_idle_times() {
+    waited_for_.resize(rows_->ranks.size());
     for (int rank = 0; std::cmp_less(rank, rows_->ranks.size()); ++rank) {
         const RowIndex& row = rows_->ranks[index(rank)];
         for (int cell = 0; cell <= row.size(); ++cell) {
@@ -211,7 +212,12 @@ void StepAnalysis::know_idle_times() {
                 continue;
             }
             idle_times_.push_back({.ref = ref, .wait = wait});
-            const WaitSplit split = split_of(ref);
+            const std::vector<WaitPiece> pieces = pieces_of(ref);
+            for (const WaitPiece& piece : pieces) {
+                waited_for_[index(piece.ref.rank)] +=
+                    piece.on_rank() ? piece.end - piece.begin : Duration{};
+            }
+            const WaitSplit split = split_of(wait, pieces);
             idle_.wait += wait;
             for (std::size_t part = 0; part < split.parts.size(); ++part) {
                 idle_.parts[part] += split.parts[part];
@@ -320,9 +326,13 @@ SpanRef StepAnalysis::whose_wait(const SpanRef& ref) const {
 }
 
 WaitSplit StepAnalysis::split_of(const SpanRef& ref) const {
-    WaitSplit split{.wait = wait_of(ref)};
+    return split_of(wait_of(ref), pieces_of(ref));
+}
+
+WaitSplit StepAnalysis::split_of(Duration wait, const std::vector<WaitPiece>& pieces) {
+    WaitSplit split{.wait = wait};
     Duration explained{};
-    for (const WaitPiece& piece : pieces_of(ref)) {
+    for (const WaitPiece& piece : pieces) {
         split[part_of(piece.reason)] += piece.end - piece.begin;
         explained += piece.end - piece.begin;
     }

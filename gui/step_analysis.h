@@ -133,6 +133,8 @@ class StepAnalysis {
     const std::vector<IdleTime>& idle_times() const { return idle_times_; }
     /// The sum of those.
     const WaitSplit& idle() const { return idle_; }
+    /// Of it, by rank, what was spent waiting for what that rank did.
+    const std::vector<Duration>& waited_for() const { return waited_for_; }
 
     const std::vector<PathPiece>& critical_path() const { return path_; }
     bool on_critical_path(const SpanRef& ref) const;
@@ -163,6 +165,7 @@ class StepAnalysis {
     void know_blockers();
     void know_path();
 
+    static WaitSplit split_of(Duration wait, const std::vector<WaitPiece>& pieces);
     const RowIndex* row_of(const SpanRef& ref) const;
     std::optional<SpanRef> place_of(int rank, const Action& action, int step) const;
     std::vector<WaitPiece> pieces(const std::vector<sim::Cause>& causes, int step) const;
@@ -185,6 +188,7 @@ class StepAnalysis {
     std::vector<std::vector<Duration>> slack_;
     std::vector<IdleTime> idle_times_;
     WaitSplit idle_;
+    std::vector<Duration> waited_for_;
     std::vector<std::vector<Cell>> unblocked_;
     std::vector<PathPiece> path_;
     std::vector<std::vector<bool>> in_path_;

@@ -45,7 +45,7 @@ QString qt(const std::string& text) {
 class ScenePainter {
   public:
     ScenePainter(QPainter& painter, const TimelineScene& scene)
-        : painter_(painter), scene_(scene) {}
+        : painter_(painter), scene_(scene), rank_column_(rank_column(painter.font())) {}
 
     void paint() {
         axis_ = axis_ticks(scene_.view, scene_.time_width(), tick_spacing());
@@ -249,7 +249,7 @@ class ScenePainter {
     void paint_name(const QString& name, const QRect& rect) {
         painter_.setPen(palette().faint_text);
         draw_label(painter_,
-                   rect.adjusted(rank_column(painter_.font()) - padding, 0, 0, 0),
+                   rect.adjusted(rank_column_ - padding, 0, 0, 0),
                    Qt::AlignLeft | Qt::AlignVCenter,
                    name);
     }
@@ -395,6 +395,7 @@ class ScenePainter {
 
     QPainter& painter_;
     const TimelineScene& scene_;
+    int rank_column_;  ///< how wide the column of the ranks' names is
     Axis axis_;
 };
 

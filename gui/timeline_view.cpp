@@ -78,6 +78,8 @@ void TimelineView::show_run(std::shared_ptr<const RunData> run) {
 
 void TimelineView::update_run(std::shared_ptr<const RunData> run) {
     const ViewTransform seen = destination();
+    const Kept kept = what_is_kept();
+    const int steps = scene_.places.step_count();
     Tracks tracks = scene_.tracks;
     run_ = std::move(run);
     scene_.run = run_.get();
@@ -96,12 +98,30 @@ void TimelineView::update_run(std::shared_ptr<const RunData> run) {
     }
     relayout();
     replace_steps();
-    if (kept_in_sight_) {
-        show_step(has_run() ? scene_.run->main_step() : 0);
+    // Of another plan there may be one step where there were many, and back.
+    const bool has_grown = steps > 1 && scene_.places.step_count() >= steps;
+    if (kept.whole_run) {
+        show_whole_run();
+    } else if (kept.step) {
+        show_step(has_grown ? *kept.step : has_run() ? scene_.run->main_step() : 0);
     } else {
         set_view(seen);
     }
     emit tracks_changed();
+}
+
+TimelineView::Kept TimelineView::what_is_kept() const {
+    const StepPlaces& places = scene_.places;
+    if (!kept_in_sight_ || places.step_count() == 0) {
+        return {};
+    }
+    const int step = places.step_at(kept_in_sight_->begin);
+    const bool is_step =
+        *kept_in_sight_ == TimeRange{.begin = places.begin(step), .end = places.end(step)};
+    const bool is_whole =
+        *kept_in_sight_ == TimeRange{.begin = Duration{0}, .end = places.length()};
+    return {.step = is_step ? std::optional(step) : std::nullopt,
+            .whole_run = is_whole && !is_step};
 }
 
 void TimelineView::set_colors(const Palette& palette) {
@@ -199,6 +219,13 @@ void TimelineView::go_to(const SpanRef& ref) {
         set_mode(Mode::Both);
     }
     selection_->set_span(ref);
+    bring_into_sight(ref);
+}
+
+void TimelineView::look_at(const SpanRef& ref) {
+    if (has_run() && scene_.layout.row_of(ref.side, ref.rank) == nullptr) {
+        set_mode(Mode::Both);
+    }
     bring_into_sight(ref);
 }
 

@@ -61,6 +61,9 @@ class TimelineView : public QAbstractScrollArea {
     /// The same from afar: where it would be too narrow to be read, the view goes nearer.
     void show_action(const SpanRef& ref);
 
+    /// Brings it into sight and leaves the selection as it is.
+    void look_at(const SpanRef& ref);
+
     /// Whether the view moves to where it is told to go, for so long as the style animates; else it
     /// is there at once, as it is where the style or the user wants none.
     void set_animated(bool animated) { animated_ = animated; }
@@ -142,7 +145,14 @@ class TimelineView : public QAbstractScrollArea {
         bool moving = false;
     };
 
+    /// What the window keeps in sight: a step, the whole run of several, or neither.
+    struct Kept {
+        std::optional<int> step;
+        bool whole_run = false;
+    };
+
     bool has_run() const { return scene_.has_run(); }
+    Kept what_is_kept() const;
     const Twin& twin() const { return scene_.run->twin; }
     std::optional<int> rank_at(QPoint position) const;
     std::optional<int> rank_in_question() const;

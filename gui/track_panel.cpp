@@ -156,6 +156,7 @@ TrackPanel::TrackPanel(TimelineView* timeline, QWidget* parent)
     table_->setSelectionBehavior(QAbstractItemView::SelectRows);
     table_->setSelectionMode(QAbstractItemView::SingleSelection);
     table_->verticalHeader()->hide();
+    table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
     table_->setShowGrid(false);
     table_->setFrameShape(QFrame::NoFrame);
     table_->horizontalHeader()->setHighlightSections(false);

@@ -116,7 +116,24 @@ StepRows::StepRows(const Timeline& timeline)
     begin_at(zero);
 }
 
+namespace {
+
+std::vector<std::shared_ptr<const RowActions>> actions_of(
+    const std::vector<std::vector<Action>>& rows) {
+    std::vector<std::shared_ptr<const RowActions>> actions;
+    actions.reserve(rows.size());
+    for (const std::vector<Action>& row : rows) {
+        actions.push_back(std::make_shared<const RowActions>(row));
+    }
+    return actions;
+}
+
+}  // namespace
+
 StepRows::StepRows(const std::vector<std::vector<Action>>& rows, StepTimes times)
+    : StepRows(actions_of(rows), std::move(times)) {}
+
+StepRows::StepRows(const std::vector<std::shared_ptr<const RowActions>>& rows, StepTimes times)
     : origin(Origin::Predicted),
       links(std::move(times.links)),
       host_copies(std::move(times.host_copies)) {
@@ -128,8 +145,7 @@ StepRows::StepRows(const std::vector<std::vector<Action>>& rows, StepTimes times
     ranks.reserve(rows.size());
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
         times.ranks[rank].subtract(zero);
-        ranks.emplace_back(std::make_shared<const RowActions>(rows[rank]),
-                           std::move(times.ranks[rank]));
+        ranks.emplace_back(rows[rank], std::move(times.ranks[rank]));
     }
     begin_at(zero);
 }

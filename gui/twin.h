@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -65,6 +66,9 @@ struct StepRows {
 
     /// Of the times of these rows, as predicted.
     StepRows(const std::vector<std::vector<Action>>& rows, StepTimes times);
+
+    /// The same of rows that others have, too.
+    StepRows(const std::vector<std::shared_ptr<const RowActions>>& rows, StepTimes times);
 
     /// The timeline that it was made from, moved to 0.
     Timeline timeline() const;

@@ -201,6 +201,21 @@ std::string idlest_words(const StepAnalysis& analysis, int ranks) {
     return named.empty() ? "" : fmt::format(" Most idle: {}.", fmt::join(named, ", "));
 }
 
+/// " Most waited for: rank 1 (81 %)." Where one rank holds the others up.
+std::string most_waited_for_words(const StepAnalysis& analysis) {
+    constexpr double much_more = 1.5;
+    const std::vector<Duration>& times = analysis.waited_for();
+    const Duration whole = analysis.idle().wait;
+    const auto most = std::ranges::max_element(times);
+    if (most == times.end() || whole <= Duration{} ||
+        to_seconds(*most) * static_cast<double>(times.size()) <= much_more * to_seconds(whole)) {
+        return "";
+    }
+    return fmt::format(" Most waited for: rank {} ({:.0f}\u00a0%).",
+                       most - times.begin(),
+                       100 * to_seconds(*most) / to_seconds(whole));
+}
+
 }  // namespace
 
 std::string idle_sentence(const StepAnalysis& analysis) {
@@ -214,7 +229,7 @@ std::string idle_sentence(const StepAnalysis& analysis) {
                                            : fmt::format("this {} step", side),
                                    format_duration(idle.wait / std::max(1, ranks)),
                                    format_duration(analysis.length()));
-    const std::string idlest = idlest_words(analysis, ranks);
+    const std::string idlest = most_waited_for_words(analysis) + idlest_words(analysis, ranks);
     if (!analysis.has_causes()) {
         return text + "." + idlest;
     }

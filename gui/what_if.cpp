@@ -12,6 +12,7 @@
 #include "core/footprint.h"
 #include "core/formats/torch_trace.h"
 #include "core/median.h"
+#include "core/replan.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 
@@ -335,14 +336,43 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
     return costs;
 }
 
-sim::SettledStep WhatIfSource::step(const WhatIf& settings, sim::LinkRows links) const {
+sim::SettledStep WhatIfSource::step(const WhatIf& settings,
+                                    sim::LinkRows links,
+                                    const Plan* same_rows) const {
     PIPETWIN_EXPECT(why_not_.empty(), "a source without what-ifs has no plans");
-    Plan plan = plain_ ? make_plan(costs(settings), RowsFrom::Generator)
-                       : make_plan(scenario(settings),
-                                   run_->planned->model,
-                                   run_->planned->profile,
-                                   RowsFrom::Generator);
-    return sim::simulate_settled(with_scale(std::move(plan), settings), links);
+    const auto plan_of = [&] {
+        if (plain_) {
+            return make_plan(costs(settings), RowsFrom::Generator);
+        }
+        const Model& model = run_->planned->model;
+        const Profile& profile = run_->planned->profile;
+        return same_rows == nullptr
+                   ? make_plan(scenario(settings), model, profile, RowsFrom::Generator)
+                   : make_plan_with_rows_of(*same_rows, scenario(settings), model, profile);
+    };
+    return sim::simulate_settled(with_scale(plan_of(), settings), links);
+}
+
+std::shared_ptr<const WhatIfRows> WhatIfSource::same_rows(const WhatIf& settings) const {
+    const auto order_of = [](WhatIf all) {
+        all.gigabytes_per_second.reset();
+        all.latency_us.reset();
+        all.cost_scale.clear();
+        return all;
+    };
+    const std::lock_guard lock(latest_mutex_);
+    const bool same = latest_ != nullptr && !plain_ &&
+                      order_of(latest_->settings) == order_of(settings) &&
+                      !rows_follow_costs(scenario(settings));
+    if (!same) {
+        latest_.reset();
+    }
+    return latest_;
+}
+
+void WhatIfSource::keep(std::shared_ptr<const WhatIfRows> latest) const {
+    const std::lock_guard lock(latest_mutex_);
+    latest_ = std::move(latest);
 }
 
 std::shared_ptr<const PlannedRun> WhatIfSource::planned(const WhatIf& settings,
@@ -408,7 +438,7 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const StepRows& step) {
         return rows;  // plain numbers know no bytes
     }
     if (!plan->host_link) {
-        for (std::vector<Bytes>& totals : memory_totals(plan)) {
+        for (RankTotals& totals : memory_totals(plan)) {
             rows.emplace_back(std::move(totals));
         }
         return rows;
@@ -458,6 +488,14 @@ std::vector<RankWork> works_of(const StepRows& rows) {
     return works;
 }
 
+std::vector<std::shared_ptr<const RowActions>> actions_of(const StepRows& rows) {
+    std::vector<std::shared_ptr<const RowActions>> actions;
+    for (const RowIndex& row : rows.ranks) {
+        actions.push_back(row.share_actions());
+    }
+    return actions;
+}
+
 }  // namespace
 
 WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings, sim::LinkRows links) {
@@ -465,9 +503,18 @@ WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings, sim::
         return {.outcome = {.step = nullptr, .reason = source.why_not()}, .rows = {}, .memory = {}};
     }
     try {
-        auto [plan, times] = source.step(settings, links);
-        StepRows rows(plan->schedule.ranks, std::move(times));
-        std::vector<MemoryRow> memory = memory_rows(plan, rows);
+        const std::shared_ptr<const WhatIfRows> latest = source.same_rows(settings);
+        auto [plan, times] =
+            source.step(settings, links, latest == nullptr ? nullptr : &latest->plan);
+        StepRows rows = latest == nullptr ? StepRows(plan->schedule.ranks, std::move(times))
+                                          : StepRows(latest->actions, std::move(times));
+        // Bytes follow from the order and from the room in channels, unless stashes are copied to
+        // host memory.
+        const bool same_memory = latest != nullptr && !plan->host_link &&
+                                 latest->plan->channel_capacity == plan->channel_capacity;
+        std::vector<MemoryRow> memory = same_memory ? latest->memory : memory_rows(plan, rows);
+        source.keep(std::make_shared<const WhatIfRows>(
+            WhatIfRows{settings, plan, actions_of(rows), memory}));
         std::vector<Bytes> peaks = peaks_of(plan, memory);
         std::string over = over_limit(plan, peaks);
         auto step = std::make_shared<const WhatIfStep>(
@@ -547,6 +594,7 @@ std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
     const RunData& from = source.run();
     RunData run;
     run.path = from.path;
+    run.over = from.over;
     run.is_what_if = true;
     run.schedule_name = step.plan->schedule_name;
     run.micro_batches = step.plan.micro_batches();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,10 +72,19 @@ struct WhatIfSimulation {
     std::vector<MemoryRow> memory;  ///< [rank]; empty where bytes are not known
 };
 
+/// What follows from the order of the actions alone: while a slider of links or costs is dragged,
+/// each what-if takes it over from the one before.
+struct WhatIfRows {
+    WhatIf settings;
+    Plan plan;
+    std::vector<std::shared_ptr<const RowActions>> actions;  ///< [rank]
+    std::vector<MemoryRow> memory;  ///< [rank], with the plan's capacity of channels
+};
+
 /// What what-ifs of a run are made from: its scenario, model and profile, or, of a trace alone, the
 /// median durations of its own stages, its order and its links' median time.
 ///
-/// Never changes, so any thread may ask it.
+/// Any thread may ask it: what it says never changes, and what it keeps only saves time.
 class WhatIfSource {
   public:
     /// Never throws for what a run holds: see `why_not`.
@@ -98,7 +108,16 @@ class WhatIfSource {
     WhatIfRanges ranges(const WhatIf& settings) const;
 
     /// Settled and validated; of unchanged settings the run's own. Throws what `make_plan` throws.
-    sim::SettledStep step(const WhatIf& settings, sim::LinkRows links) const;
+    /// With the rows of another plan, where they are the same.
+    sim::SettledStep step(const WhatIf& settings,
+                          sim::LinkRows links,
+                          const Plan* same_rows = nullptr) const;
+
+    /// The latest what-if that was kept, if those of these settings have its rows: no more than
+    /// links and costs are others. Null where there is none; the latest is then forgotten, so that
+    /// its memory is used again.
+    std::shared_ptr<const WhatIfRows> same_rows(const WhatIf& settings) const;
+    void keep(std::shared_ptr<const WhatIfRows> latest) const;
 
     /// What the plan of `settings` was made from; null for a trace alone.
     std::shared_ptr<const PlannedRun> planned(const WhatIf& settings, const Plan& plan) const;
@@ -119,6 +138,9 @@ class WhatIfSource {
     std::optional<LinkCost> link_;
     std::string why_not_;
     std::string note_;
+
+    mutable std::mutex latest_mutex_;
+    mutable std::shared_ptr<const WhatIfRows> latest_;
 };
 
 /// Those of the run's scenario; its partition is written down in layers, or balanced.

@@ -219,6 +219,9 @@ QVariant WaitModel::headerData(int section, Qt::Orientation orientation, int rol
         case RankColumn:
             return tr("Rank");
         case WhyColumn:
+            if (analysis_ != nullptr && !analysis_->has_causes()) {
+                return {};  // nothing stands below it
+            }
             return is_chain_ ? tr("Why") : tr("Mostly for");
         case TimeColumn:
             return is_chain_ ? tr("Time") : tr("Waited");
@@ -239,6 +242,7 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
     for (QLabel* const label : {sentence_, note_}) {
         label->setTextFormat(Qt::PlainText);
         label->setWordWrap(true);
+        label->setAlignment(Qt::AlignTop | Qt::AlignLeft);
         label->setTextInteractionFlags(Qt::TextSelectableByMouse);
     }
     note_->setForegroundRole(QPalette::PlaceholderText);
@@ -331,7 +335,7 @@ void WhyPanel::open_row(int row) {
     }
     show_selected(*end);
     if (last) {
-        emit go_to(*last);
+        emit look_at(*last);
     }
 }
 

@@ -76,6 +76,9 @@ class WhyPanel : public QWidget {
     /// The selection has gone there; whoever shows it may have to scroll.
     void go_to(const SpanRef& ref);
 
+    /// What is said is about the time after this action, which is not selected.
+    void look_at(const SpanRef& ref);
+
     /// What the panel says is that of the selection.
     void settled();
 

@@ -20,7 +20,7 @@ class MemoryTrack {
 
     /// Bytes that a rank holds, [2 * cell] during an action of its row and [2 * cell + 1] after it.
     std::span<const Bytes> totals(int rank) const {
-        return totals_[static_cast<std::size_t>(rank)];
+        return totals_[static_cast<std::size_t>(rank)].values;
     }
 
     /// When these began to be held: the beginnings and the ends of the actions, of all ranks one
@@ -33,7 +33,7 @@ class MemoryTrack {
   private:
     const TaskGraph& graph_;
     std::size_t cells_ = 0;
-    std::vector<std::vector<Bytes>> totals_;  ///< [rank]
+    std::vector<RankTotals> totals_;  ///< [rank]
 };
 
 }  // namespace pipetwin::sim

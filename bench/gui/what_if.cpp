@@ -138,17 +138,23 @@ void print_all(const Wanted& wanted) {
             settings.latency_us = 1 + repetition;
             return settings;
         };
+        const auto micro_batches_of = [&source](int repetition) {
+            gui::WhatIf settings = source.settings();
+            settings.micro_batches -= 1 + repetition % 4;
+            return settings;
+        };
         print("slider of a latency to run, " + size, std::nullopt, wanted, [&](int repetition) {
             run_of(source, latency_of(repetition));
         });
         print("slider of M to run, " + size, std::nullopt, wanted, [&](int repetition) {
-            gui::WhatIf settings = source.settings();
-            settings.micro_batches -= 1 + repetition % 4;
-            run_of(source, settings);
+            run_of(source, micro_batches_of(repetition));
         });
         QImage image(1920, 1080, QImage::Format_ARGB32_Premultiplied);
         print("slider to frame, " + size, frame, wanted, [&](int repetition) {
             paint(*run_of(source, latency_of(repetition)), image);
+        });
+        print("slider of M to frame, " + size, frame, wanted, [&](int repetition) {
+            paint(*run_of(source, micro_batches_of(repetition)), image);
         });
         print("slider to all panels, " + size, std::nullopt, wanted, [&](int repetition) {
             const auto run = run_of(source, latency_of(repetition));

@@ -122,6 +122,20 @@ TEST_F(ErrorPanelTest, OfOneSideSaysWhatIsMissing) {
     EXPECT_THAT(said(), HasSubstr("No run is open"));
 }
 
+TEST_F(ErrorPanelTest, SaysWhatWasEmulated) {
+    RunData run = *jittered();
+    const auto heading = [this] {
+        return view("Errors by kind and stage")->model()->headerData(3, Qt::Horizontal).toString();
+    };
+    show_run(std::make_shared<const RunData>(run));
+    EXPECT_EQ(heading(), "Measured");
+    EXPECT_THAT(said(), HasSubstr(", measured "));
+    run.measured->origin = Origin::Emulated;
+    show_run(std::make_shared<const RunData>(run));
+    EXPECT_EQ(heading(), "Emulated");
+    EXPECT_THAT(said(), HasSubstr(", emulated "));
+}
+
 TEST_F(ErrorPanelTest, ItsModelsKeepTheRulesOfModels) {
     std::vector<std::unique_ptr<QAbstractItemModelTester>> testers;
     for (QTreeView* const view : panel_.findChildren<QTreeView*>()) {

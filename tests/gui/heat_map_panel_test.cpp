@@ -1,6 +1,7 @@
 #include "gui/heat_map_panel.h"
 
 #include <QComboBox>
+#include <QLabel>
 #include <QtTest>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,6 +66,33 @@ TEST_F(HeatMapPanelTest, ACellSaysItsNumbersOrWhyItHasNone) {
     EXPECT_TRUE(view.sentence_of(*view.cell_of(6, 8)).contains("bubble 38.5 %"));
     EXPECT_TRUE(view.sentence_of(*view.cell_of(1, 8)).contains("rank 0 needs"));
     EXPECT_TRUE(view.sentence_of(*view.cell_of(2, 4)).contains("(measured)"));
+}
+
+TEST_F(HeatMapPanelTest, SaysWhichCellIsTheBest) {
+    const HeatMap& map = panel.view().map();
+    auto* const value = panel.findChild<QComboBox*>();
+    for (const auto& [index, what] : {std::pair{0, HeatValue::Throughput},
+                                      std::pair{1, HeatValue::Bubble},
+                                      std::pair{2, HeatValue::PeakMemory}}) {
+        value->setCurrentIndex(index);
+        const auto range = map.range(what);
+        ASSERT_TRUE(range);
+        const double best = index == 0 ? range->second : range->first;
+        std::vector<QString> best_ones;
+        for (std::size_t row = 0; row < map.stages.size(); ++row) {
+            for (std::size_t column = 0; column < map.micro_batches.size(); ++column) {
+                if (map.at(row, column).fits() && map.at(row, column).value(what) == best) {
+                    best_ones.push_back(QString("with %1 stages and %2 micro-batches.")
+                                            .arg(map.stages[row])
+                                            .arg(map.micro_batches[column]));
+                }
+            }
+        }
+        const QString said = panel.findChild<QLabel*>()->text();
+        EXPECT_TRUE(said.startsWith(index == 0 ? "Highest" : "Lowest")) << said.toStdString();
+        EXPECT_TRUE(said.contains(best_ones.at(0))) << said.toStdString();
+        EXPECT_TRUE(said.contains("hatched: cannot be"));
+    }
 }
 
 TEST_F(HeatMapPanelTest, OtherNumbersNeedNoOtherMap) {

@@ -1,8 +1,14 @@
 #include "gui/main_window.h"
 
+#include <algorithm>
+#include <atomic>
 #include <fstream>
+#include <set>
+#include <thread>
+#include <unordered_map>
 
 #include <QAbstractButton>
+#include <QAbstractItemModelTester>
 #include <QAbstractItemView>
 #include <QApplication>
 #include <QDropEvent>
@@ -17,12 +23,14 @@
 #include <QTemporaryDir>
 #include <QTest>
 #include <QTextBrowser>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/formats/chrome_trace.h"
 #include "gui/details_panel.h"
 #include "gui/finder.h"
 #include "gui/options.h"
+#include "gui/run_panel.h"
 #include "gui/selection.h"
 #include "gui/timeline_view.h"
 #include "tests/gui/canned.h"
@@ -182,6 +190,112 @@ TEST_F(MainWindowTest, AMissingFileAndAnEmptyFolderBecomeBanners) {
     open_and_wait(folder_.path().toStdString());
     EXPECT_TRUE(visible_text(window_).contains("neither predicted.trace.json"));
     EXPECT_TRUE(window_.run().empty());
+}
+
+/// A measured trace of two ranks.
+std::string trace_of_steps(int steps) {
+    Trace trace;
+    trace.schedule.rank_of_stage = {0, 1};
+    trace.schedule.micro_batches = 3;
+    for (int step = 0; step < steps; ++step) {
+        trace.timelines.steps.push_back(canned_timeline(Origin::Measured, {}, step));
+    }
+    for (const std::vector<Span>& row : trace.timelines.steps.front().ranks) {
+        std::vector<Action>& actions = trace.schedule.ranks.emplace_back();
+        for (const Span& span : row) {
+            actions.push_back(span.action);
+        }
+    }
+    return print_chrome_trace(trace);
+}
+
+TEST_F(MainWindowTest, ATraceCutAnywhereShowsWhatIsWholeBelowABannerThatNamesTheByte) {
+    const std::string whole = trace_of_steps(4);
+    int shown = 0;
+    for (int cut = 1; cut < 24; ++cut) {
+        const std::string part = whole.substr(0, whole.size() * static_cast<std::size_t>(cut) / 24);
+        open_and_wait(file_with("cut.json", part.c_str()));
+        const QString text = visible_text(window_);
+        EXPECT_TRUE(text.contains("cut.json")) << cut;
+        if (!window_.run().empty()) {
+            EXPECT_TRUE(text.contains("at byte")) << cut << ": " << text.toStdString();
+            EXPECT_GE(window_.run().measured->steps, shown) << "the longer, the more";
+            shown = window_.run().measured->steps;
+        }
+        key(Qt::Key_Z);
+        EXPECT_FALSE(window_.grab().isNull());
+    }
+    EXPECT_GE(shown, 2);
+    open_and_wait(file_with("cut.json", whole.c_str()));
+    EXPECT_FALSE(visible_text(window_).contains("at byte"));
+    EXPECT_EQ(window_.run().measured->steps, 4);
+}
+
+TEST_F(MainWindowTest, AFileThatChangesWhileItIsReadIsShownOrNamed) {
+    const std::string small = trace_of_steps(2);
+    const std::string large = trace_of_steps(60);
+    const std::filesystem::path path = file_with("changes.json", small.c_str());
+    std::atomic<bool> stop = false;
+    std::thread writer([&] {
+        for (std::size_t i = 0; !stop; ++i) {
+            const std::string& text = i % 2 == 0 ? large : small;
+            std::ofstream(path) << text.substr(0, text.size() * (1 + i % 7) / 7);
+        }
+    });
+    for (int i = 0; i < 20; ++i) {
+        open_and_wait(path);
+        EXPECT_TRUE(!window_.run().empty() || visible_text(window_).contains("changes.json"));
+        EXPECT_FALSE(window_.grab().isNull());
+    }
+    stop = true;
+    writer.join();
+    open_and_wait(file_with("changes.json", small.c_str()));
+    EXPECT_EQ(window_.run().measured->steps, 2);
+    EXPECT_FALSE(visible_text(window_).contains("changes.json:"));
+}
+
+TEST_F(MainWindowTest, WhatCannotBeReadIsABannerWhateverItIs) {
+    const std::filesystem::path loop = folder_.filePath("loop.json").toStdString();
+    std::filesystem::create_symlink(loop, loop);
+    const std::filesystem::path odd = folder_.filePath("odd").toStdString();
+    std::filesystem::create_directories(odd / "predicted.trace.json");
+    for (const std::filesystem::path& path :
+         {loop, odd, std::filesystem::path("/dev/zero"), file_with("empty.json", "")}) {
+        open_and_wait(path);
+        EXPECT_TRUE(visible_text(window_).contains(path.filename().string().c_str())) << path;
+        EXPECT_TRUE(window_.run().empty());
+    }
+    show_canned();
+    key(Qt::Key_Right);
+    EXPECT_EQ(selected(), "0F0");
+}
+
+TEST_F(MainWindowTest, SidesOfDifferentPlansAreShownBelowABanner) {
+    const auto trace = [](Origin origin, int micro_batches) {
+        Trace result;
+        result.timelines.steps = {canned_timeline(origin, {.micro_batches = micro_batches})};
+        result.schedule.rank_of_stage = {0, 1};
+        result.schedule.micro_batches = micro_batches;
+        for (const std::vector<Span>& row : result.timelines.steps.front().ranks) {
+            std::vector<Action>& actions = result.schedule.ranks.emplace_back();
+            for (const Span& span : row) {
+                actions.push_back(span.action);
+            }
+        }
+        return print_chrome_trace(result);
+    };
+    file_with("predicted.trace.json", trace(Origin::Predicted, 3).c_str());
+    file_with("measured.trace.json", trace(Origin::Measured, 4).c_str());
+    open_and_wait(folder_.path().toStdString());
+    const QString text = visible_text(window_);
+    EXPECT_TRUE(text.contains("cannot compare")) << text.toStdString();
+    EXPECT_TRUE(text.contains("4 compute actions stand on one side only")) << text.toStdString();
+    EXPECT_TRUE(window_.run().predicted && window_.run().measured);
+    window_.wait_for_workers();
+    for (const std::string& name : view_names()) {
+        window_.show_view(QString::fromStdString(name));
+        EXPECT_FALSE(window_.grab().isNull()) << name;
+    }
 }
 
 TEST_F(MainWindowTest, TheBannerShowsTextAsItIs) {
@@ -448,6 +562,39 @@ TEST_F(MainWindowTest, EveryControlHasAName) {
     }
 }
 
+/// All models that there are, whatever happens to the window that holds them.
+TEST_F(MainWindowTest, EveryModelKeepsTheRulesOfModels) {
+    std::set<std::string> ours;
+    for (QAbstractItemModel* const model : window_.findChildren<QAbstractItemModel*>()) {
+        const std::string name = model->metaObject()->className();
+        if (name.starts_with("pipetwin::gui::")) {
+            ours.insert(name.substr(name.rfind(':') + 1));
+            new QAbstractItemModelTester(
+                model, QAbstractItemModelTester::FailureReportingMode::Fatal, model);
+        }
+    }
+    EXPECT_THAT(ours,
+                testing::UnorderedElementsAre("OpFilterProxy",
+                                              "OpTableModel",
+                                              "RunListModel",
+                                              "TextTable",
+                                              "TrackModel",
+                                              "WaitModel"));
+    for (const int ranks : {2, 5, 2}) {
+        window_.show_run(canned_run({.ranks = ranks, .jitter = 0.1, .steps = 2}));
+        window_.wait_for_workers();
+        key(Qt::Key_Right);
+        window_.wait_for_workers();
+    }
+    window_.show_live(std::make_shared<const RunData>(canned_run({.steps = 3})));
+    window_.wait_for_workers();
+    window_.show_live(std::make_shared<const RunData>(canned_run({.steps = 4})));
+    window_.wait_for_workers();
+    open_and_wait(file_with("x.json", print_chrome_trace(trace_of_replicas()).c_str()));
+    window_.show_replica(1);
+    window_.wait_for_workers();
+}
+
 TEST_F(MainWindowTest, NoTwoActionsShareAKey) {
     QList<QKeySequence> seen;
     for (const QAction* const action : window_.findChildren<QAction*>()) {
@@ -485,6 +632,92 @@ TEST_P(MainWindowInEveryTheme, PaintsActionsGroundsAndTextInItsColours) {
     }
     EXPECT_TRUE(has_text) << "the letter of the action, in a real font";
     EXPECT_EQ(image.pixelColor(2, image.height() - 2), palette.window) << "below the names";
+}
+
+/// How many pixels have each colour.
+std::unordered_map<QRgb, int> colours_of(const QImage& image) {
+    std::unordered_map<QRgb, int> counts;
+    for (int y = 0; y < image.height(); ++y) {
+        const auto* const line = reinterpret_cast<const QRgb*>(image.constScanLine(y));
+        for (int x = 0; x < image.width(); ++x) {
+            ++counts[line[x]];
+        }
+    }
+    return counts;
+}
+
+QColor ground_of(const std::unordered_map<QRgb, int>& colours) {
+    return std::ranges::max_element(colours, {}, [](const auto& entry) { return entry.second; })
+        ->first;
+}
+
+/// How much the pixel that stands out most does so.
+double contrast_within(const std::unordered_map<QRgb, int>& colours) {
+    const QColor ground = ground_of(colours);
+    double best = 1;
+    for (const auto& [colour, count] : colours) {
+        best = std::max(best, contrast_ratio(colour, ground));
+    }
+    return best;
+}
+
+TEST_P(MainWindowInEveryTheme, EveryPanelHasItsGroundAndTextThatCanBeReadInItsPixels) {
+    show_canned();
+    window_.set_theme(GetParam());
+    const Palette palette = palette_of(GetParam());
+    for (const std::string& name : view_names()) {
+        window_.show_view(QString::fromStdString(name));
+        window_.wait_for_workers();
+        const QImage window = window_.grab().toImage().convertToFormat(QImage::Format_RGB32);
+        const auto part = [&](const QWidget& widget) {
+            const QRect seen = widget.visibleRegion().boundingRect();
+            return window.copy(QRect(widget.mapTo(&window_, seen.topLeft()), seen.size()));
+        };
+        const QWidget* const panel =
+            name == "timeline" ? &window_.timeline()
+                               : window_.findChild<QWidget*>(QString::fromStdString(name));
+        ASSERT_NE(panel, nullptr) << name;
+        const QColor ground = ground_of(colours_of(part(*panel)));
+        EXPECT_TRUE(ground == palette.window || ground == palette.background ||
+                    ground == palette.row)
+            << name << ": " << ground.name().toStdString();
+        for (const QLabel* const label : window_.findChildren<QLabel*>()) {
+            const bool counts =
+                label->isVisible() && label->isEnabled() && !label->text().isEmpty();
+            const QImage image = counts ? part(*label) : QImage();
+            if (image.height() >= label->fontMetrics().height()) {  // not scrolled out of sight
+                EXPECT_GE(contrast_within(colours_of(image)), 4.5)
+                    << name << ": " << label->text().toStdString();
+            }
+        }
+    }
+}
+
+TEST_P(MainWindowInEveryTheme, TheBannerIsReadableAfterEveryChangeOfTheme) {
+    RunData run = canned_run();
+    run.problems = {"something is wrong with this file"};
+    window_.show_run(std::move(run));
+    for (const Theme before : themes) {
+        window_.set_theme(before);
+        window_.grab();
+        window_.set_theme(GetParam());
+        const Palette palette = palette_of(GetParam());
+        auto* const banner = window_.findChild<QFrame*>("Banner");
+        const auto colours =
+            colours_of(banner->grab().toImage().convertToFormat(QImage::Format_RGB32));
+        EXPECT_EQ(ground_of(colours), palette.banner) << name_of(before).toStdString();
+        EXPECT_TRUE(colours.contains(palette.banner_text.rgb())) << name_of(before).toStdString();
+    }
+}
+
+TEST_P(MainWindowInEveryTheme, WhatStandsLastAtTheFootKeepsFromTheEdge) {
+    window_.set_theme(GetParam());
+    auto* const training = window_.findChild<RunPanel*>();
+    training->set_folder(folder_.path());
+    training->watch();
+    ASSERT_TRUE(visible_text(*window_.statusBar()).contains("LIVE"));
+    const QImage foot = window_.statusBar()->grab().toImage().convertToFormat(QImage::Format_RGB32);
+    EXPECT_EQ(colours_of(foot.copy(foot.width() - 8, 4, 8, foot.height() - 8)).size(), 1U);
 }
 
 TEST_P(MainWindowInEveryTheme, ShowsEveryPanelAndClipsNoText) {

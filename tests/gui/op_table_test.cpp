@@ -59,6 +59,22 @@ TEST_F(OpTableTest, ShowsEveryActionOfEveryStep) {
     EXPECT_EQ(count(), QStringLiteral("%1 actions").arg(OpRows(run_).size()));
 }
 
+/// They said "measured" of runs on paced devices, too.
+TEST_F(OpTableTest, SaysWhatWasEmulated) {
+    const auto heading = [this](OpColumn column) {
+        return view()->model()->headerData(static_cast<int>(column), Qt::Horizontal).toString();
+    };
+    EXPECT_EQ(heading(OpColumn::MeasuredDuration), "Duration, measured");
+    RunData run = *run_;
+    run.measured->origin = Origin::Emulated;
+    show_run(std::make_shared<const RunData>(run));
+    for (const OpColumn column :
+         {OpColumn::MeasuredBegin, OpColumn::MeasuredDuration, OpColumn::MeasuredWait}) {
+        EXPECT_TRUE(heading(column).endsWith("emulated")) << heading(column).toStdString();
+    }
+    EXPECT_EQ(heading(OpColumn::PredictedDuration), "Duration, predicted");
+}
+
 TEST_F(OpTableTest, FiltersWhatIsTyped) {
     type("1B2");
     ASSERT_EQ(view()->model()->rowCount(), 2);  // of two steps
@@ -70,6 +86,24 @@ TEST_F(OpTableTest, FiltersWhatIsTyped) {
     EXPECT_EQ(view()->model()->rowCount(), 2);  // as before
     type("");
     EXPECT_EQ(view()->model()->rowCount(), OpRows(run_).size());
+}
+
+TEST_F(OpTableTest, OfVeryManyListsTheFirst) {
+    auto* const proxy = panel_.findChild<OpFilterProxy*>();
+    settle([&] { proxy->set_most_rows(5); });
+    const int all = OpRows(run_).size();
+    EXPECT_EQ(view()->model()->rowCount(), 5);
+    EXPECT_EQ(count(), QStringLiteral("%1 actions, the first 5 are listed").arg(all));
+    selection_.set_span(find(*run_, Side::Measured, {.op = Op::Backward, .stage = 1}));
+    EXPECT_FALSE(view()->currentIndex().isValid()) << "it is not among them";
+    settle([&] {
+        view()->sortByColumn(static_cast<int>(OpColumn::PredictedDuration), Qt::DescendingOrder);
+    });
+    EXPECT_EQ(view()->model()->rowCount(), 5);
+    EXPECT_EQ(cell(0, OpColumn::PredictedDuration), "2.000 ms") << "of all of them";
+    type("1B2");
+    EXPECT_EQ(view()->model()->rowCount(), 2);
+    EXPECT_TRUE(count().startsWith(QLatin1String("2 of ")));
 }
 
 TEST_F(OpTableTest, SortsByAColumn) {

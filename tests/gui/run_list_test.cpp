@@ -38,6 +38,27 @@ TEST_F(RunListTest, HoldsEachRunOnce) {
     EXPECT_TRUE(text(0, RunListModel::Plan).contains("4 micro-batches"));
 }
 
+/// Only the first file of such a run was opened again.
+TEST_F(RunListTest, ARunOfSeveralFilesIsOpenedFromAllOfThem) {
+    RunData over = run_at("plan.csv", 3);
+    over.over = {"traces/rank0.json"};
+    model_.add(run_at("plan.csv", 3));
+    model_.add(over);
+    ASSERT_EQ(model_.rowCount(), 2);
+    EXPECT_EQ(text(1, RunListModel::Name), "plan.csv + rank0.json");
+    EXPECT_EQ(model_.runs()[1].paths,
+              (std::vector<std::filesystem::path>{"plan.csv", "traces/rank0.json"}));
+}
+
+TEST_F(RunListTest, SaysWhichRunsWereEmulated) {
+    RunData run = run_at("a", 3);
+    model_.add(run);
+    EXPECT_FALSE(text(0, RunListModel::MeasuredStep).contains("emulated"));
+    run.measured->origin = Origin::Emulated;
+    model_.add(run);
+    EXPECT_TRUE(text(0, RunListModel::MeasuredStep).endsWith(" (emulated)"));
+}
+
 TEST_F(RunListTest, TheBubbleIsThatOfGPipe) {
     const RunHeadline headline = headline_of(run_at("a", 3));
     EXPECT_DOUBLE_EQ(*headline.predicted_bubble, 1.0 / 4);  // (K - 1) / (K - 1 + M)
@@ -82,6 +103,38 @@ TEST(CompareRunsPanelTest, OpensARunAgainByKeyAndMakesItTheBaseline) {
     QTest::keyClick(table, Qt::Key_Return);
     ASSERT_EQ(wanted.count(), 1);
     panel.make_current_baseline();
+    EXPECT_EQ(panel.model().baseline(), 1);
+}
+
+TEST(CompareRunsPanelTest, ItsButtonsAreAboutTheChosenRun) {
+    CompareRunsPanel panel;
+    for (const char* const path : {"a", "b", "c"}) {
+        panel.add(run_at(path, 3));
+    }
+    panel.show();
+    auto* const table = panel.findChild<QTableView*>();
+    QSignalSpy wanted(&panel, &CompareRunsPanel::open_wanted);
+    const auto press = [&](const char* text) {
+        for (QPushButton* const button : panel.findChildren<QPushButton*>()) {
+            if (button->text() == QLatin1String(text)) {
+                QTest::mouseClick(button, Qt::LeftButton);
+                return;
+            }
+        }
+        ADD_FAILURE() << text;
+    };
+    table->setCurrentIndex(table->model()->index(2, 0));
+    press("Make baseline");
+    EXPECT_EQ(panel.model().baseline(), 2);
+    press("Open");
+    ASSERT_EQ(wanted.count(), 1);
+    EXPECT_EQ(wanted[0][0].value<std::vector<std::filesystem::path>>(),
+              std::vector<std::filesystem::path>{"c"});
+    press("Take off the list");
+    EXPECT_EQ(panel.model().rowCount(), 2);
+    panel.make_baseline({"b"});
+    EXPECT_EQ(panel.model().baseline(), 1);
+    panel.make_baseline({"elsewhere"});
     EXPECT_EQ(panel.model().baseline(), 1);
 }
 

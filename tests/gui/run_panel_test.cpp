@@ -9,6 +9,8 @@
 #include <QTest>
 #include <gtest/gtest.h>
 
+#include "gui/loss_plot.h"
+
 namespace pipetwin::gui {
 namespace {
 
@@ -48,6 +50,57 @@ TEST_F(RunPanelTest, ShowsWhatATrainingSaysAndSaysWhenItIsOver) {
     EXPECT_TRUE(panel.is_watching());
     ASSERT_TRUE(finished.wait(patience));
     EXPECT_TRUE(panel.log().contains("training x.toml")) << panel.log().toStdString();
+    EXPECT_FALSE(panel.is_watching());
+}
+
+TEST_F(RunPanelTest, ItsButtonsStartStopAndWatchAndItPlotsTheLoss) {
+    RunPanel panel(
+        program("trap 'echo saved; exit 143' TERM\n"
+                "echo '{\"step\":0,\"loss\":5.5,\"step_ms\":1}' > \"$4/metrics.jsonl\"\n"
+                "echo '{\"step\":1,\"loss\":4.5,\"step_ms\":2}' >> \"$4/metrics.jsonl\"\n"
+                "while true; do sleep 0.05; done\n"));
+    panel.resize(1000, 240);
+    panel.show();
+    fill(panel);
+    const auto button = [&](const char* text) {
+        for (QPushButton* const one : panel.findChildren<QPushButton*>()) {
+            if (one->text() == QLatin1String(text)) {
+                return one;
+            }
+        }
+        ADD_FAILURE() << text;
+        return panel.findChild<QPushButton*>();
+    };
+    auto* const plot = panel.findChild<LossPlot*>();
+    const QImage empty = plot->grab().toImage();
+    QTest::mouseClick(button("Start"), Qt::LeftButton);
+    ASSERT_TRUE(panel.is_training());
+    EXPECT_FALSE(button("Start")->isEnabled());
+    ASSERT_TRUE(QTest::qWaitFor([&] { return plot->accessibleDescription() == "step 1, loss 4.5"; },
+                                patience));
+    const QImage curve = plot->grab().toImage();
+    const QColor line = palette_of(Theme::Light).faster;
+    const auto has_line = [&](const QImage& image) {
+        for (int x = 0; x < image.width(); ++x) {
+            for (int y = 0; y < image.height(); ++y) {
+                if (image.pixelColor(x, y) == line) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    };
+    EXPECT_FALSE(has_line(empty));
+    EXPECT_TRUE(has_line(curve));
+    QTest::mouseClick(button("Stop"), Qt::LeftButton);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.is_training(); }, patience));
+    if (panel.is_watching()) {
+        QTest::mouseClick(button("Stop watching"), Qt::LeftButton);
+    }
+    EXPECT_FALSE(panel.is_watching());
+    QTest::mouseClick(button("Watch"), Qt::LeftButton);
+    EXPECT_TRUE(panel.is_watching());
+    QTest::mouseClick(button("Stop watching"), Qt::LeftButton);
     EXPECT_FALSE(panel.is_watching());
 }
 

@@ -4,6 +4,8 @@
 
 #include <QApplication>
 #include <QMouseEvent>
+#include <QNativeGestureEvent>
+#include <QPointingDevice>
 #include <QScrollBar>
 #include <QSignalSpy>
 #include <QTest>
@@ -154,6 +156,40 @@ TEST_F(TimelineViewTest, ShiftAndTheWheelPan) {
     EXPECT_EQ(view_.transform().ns_per_pixel, before.ns_per_pixel);
 }
 
+TEST_F(TimelineViewTest, PinchingZoomsAtTheMouse) {
+    const SpanRef ref = find_span(Side::Predicted, f1_of_0);
+    const QPointF at = view_.place_of(ref).center();
+    const double before = view_.transform().ns_per_pixel;
+    QMouseEvent move(QEvent::MouseMove,
+                     at,
+                     view_.viewport()->mapToGlobal(at),
+                     Qt::NoButton,
+                     Qt::NoButton,
+                     Qt::NoModifier);
+    QApplication::sendEvent(view_.viewport(), &move);
+    QNativeGestureEvent pinch(Qt::ZoomNativeGesture,
+                              QPointingDevice::primaryPointingDevice(),
+                              2,
+                              at,
+                              at,
+                              view_.viewport()->mapToGlobal(at),
+                              0.25,
+                              {});
+    QApplication::sendEvent(view_.viewport(), &pinch);
+    EXPECT_NEAR(view_.transform().ns_per_pixel, before / 1.25, before * 1e-6);
+    EXPECT_NEAR(view_.place_of(ref).center().x(), at.x(), 1);
+}
+
+TEST_F(TimelineViewTest, AClickOnTheNameOfARankFoldsIt) {
+    const QRect row = view_.place_of(find_span(Side::Measured, b2_of_1));
+    click(QPoint(10, row.center().y()));
+    EXPECT_TRUE(view_.tracks()[1].folded);
+    EXPECT_FALSE(view_.tracks()[0].folded);
+    EXPECT_EQ(selection_.span(), std::nullopt);
+    click(QPoint(10, view_.place_of(find_span(Side::Measured, b2_of_1)).center().y()));
+    EXPECT_FALSE(view_.tracks()[1].folded);
+}
+
 TEST_F(TimelineViewTest, DraggingWithTheMiddleButtonPansAndSelectsNothing) {
     view_.zoom(4);
     view_.pan(0.1);
@@ -200,6 +236,29 @@ TEST_F(TimelineViewTest, FitWithoutASelectionShowsTheWholeRun) {
     view_.zoom(7);
     view_.centre_or_fit_selection();
     EXPECT_EQ(view_.transform(), whole);
+}
+
+TEST_F(TimelineViewTest, AnotherRunInTheSamePlaceLeavesWhatIsSeen) {
+    const auto run = [](int steps) { return shared(canned_run({.jitter = 0.1, .steps = steps})); };
+    view_.show_run(run(4));
+    view_.show_step(3);
+    view_.update_run(run(5));
+    EXPECT_EQ(view_.current_step(), 3);
+    view_.update_run(run(1));
+    EXPECT_EQ(view_.current_step(), 0);
+    view_.update_run(run(5));
+    EXPECT_EQ(view_.current_step(), view_.scene().run->main_step());
+    view_.show_whole_run();
+    view_.update_run(run(6));
+    EXPECT_GT(view_.transform().x_of(view_.scene().places.length()),
+              0.9 * view_.scene().time_width());
+    view_.go_to(find(*view_.scene().run, Side::Measured, b2_of_1));
+    view_.centre_or_fit_selection();
+    view_.centre_or_fit_selection();
+    const ViewTransform fitted = view_.transform();
+    view_.update_run(run(6));
+    EXPECT_EQ(view_.transform(), fitted);
+    view_.show_run(nullptr);
 }
 
 TEST_F(TimelineViewTest, NoKeyLosesTheRun) {

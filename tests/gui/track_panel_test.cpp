@@ -1,6 +1,9 @@
 #include "gui/track_panel.h"
 
+#include <algorithm>
+
 #include <QAbstractItemModelTester>
+#include <QPushButton>
 #include <QTableView>
 #include <QTest>
 #include <gtest/gtest.h>
@@ -80,6 +83,39 @@ TEST_F(TrackPanelTest, TheSpaceKeyChecks) {
     table->setCurrentIndex(table->model()->index(0, TrackModel::Rank));
     QTest::keyClick(table, Qt::Key_Space);
     EXPECT_TRUE(track(0).hidden);
+}
+
+TEST_F(TrackPanelTest, ItsButtonsMoveShowAndFold) {
+    TrackPanel panel(&timeline_);
+    panel.show();
+    auto* const table = panel.findChild<QTableView*>();
+    const auto press = [&](const char* text) {
+        for (QPushButton* const button : panel.findChildren<QPushButton*>()) {
+            if (button->text() == QLatin1String(text)) {
+                QTest::mouseClick(button, Qt::LeftButton);
+                return;
+            }
+        }
+        ADD_FAILURE() << text;
+    };
+    table->setCurrentIndex(table->model()->index(1, TrackModel::Rank));
+    press("Up");
+    EXPECT_EQ(track(0).rank, 1);
+    EXPECT_EQ(table->currentIndex().row(), 0) << "it stays the chosen one";
+    press("Down");
+    EXPECT_EQ(track(0).rank, 0);
+    const auto all = [&](bool Track::*what) {
+        return std::ranges::count_if(timeline_.tracks(),
+                                     [what](const Track& track) { return track.*what; });
+    };
+    press("Fold all");
+    EXPECT_EQ(all(&Track::folded), 4);
+    press("Unfold all");
+    EXPECT_EQ(all(&Track::folded), 0);
+    QTest::keyClick(table, Qt::Key_Space);
+    EXPECT_EQ(all(&Track::hidden), 1);
+    press("Show all");
+    EXPECT_EQ(all(&Track::hidden), 0);
 }
 
 TEST_F(TrackPanelTest, PinnedRanksStayWhenTheOthersScroll) {

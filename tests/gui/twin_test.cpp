@@ -203,7 +203,7 @@ TEST(StepRows, AreMovedToZeroWhetherTheTimelineIsTakenOrNot) {
     EXPECT_EQ(of_times.length, kept.length);
     EXPECT_EQ(of_times.pipeline, kept.pipeline);
     EXPECT_EQ(StepRows(Timeline{}).timeline(), Timeline{});
-    EXPECT_EQ(StepRows({}, StepTimes{}).timeline(), Timeline{});
+    EXPECT_EQ(StepRows(std::vector<std::vector<Action>>{}, StepTimes{}).timeline(), Timeline{});
 }
 
 }  // namespace

@@ -74,6 +74,67 @@ TEST(WhatIf, UnchangedSettingsGiveThePredictionOfTheRun) {
     }
 }
 
+/// What is seen and said of it.
+void expect_same(const WhatIfSimulation& one, const WhatIfSimulation& other) {
+    ASSERT_NE(one.outcome.step, nullptr) << one.outcome.reason;
+    ASSERT_NE(other.outcome.step, nullptr) << other.outcome.reason;
+    EXPECT_EQ(one.rows.timeline(), other.rows.timeline());
+    const Plan& plan = one.outcome.step->plan;
+    const Plan& other_plan = other.outcome.step->plan;
+    EXPECT_EQ(plan->schedule, other_plan->schedule);
+    EXPECT_EQ(plan->channel_capacity, other_plan->channel_capacity);
+    EXPECT_EQ(plan->recompute, other_plan->recompute);
+    EXPECT_EQ(one.outcome.step->peaks, other.outcome.step->peaks);
+    EXPECT_EQ(one.outcome.step->metrics.makespan, other.outcome.step->metrics.makespan);
+    ASSERT_EQ(one.memory.size(), other.memory.size());
+    for (std::size_t rank = 0; rank < one.memory.size(); ++rank) {
+        const RowIndex& row = one.rows.ranks[rank];
+        for (int cell = 0; cell < row.size(); ++cell) {
+            EXPECT_EQ(one.memory[rank].at(row, row.begin(cell)),
+                      other.memory[rank].at(row, row.begin(cell)));
+        }
+    }
+}
+
+TEST(WhatIf, IsTheSameWhateverWasAskedBefore) {
+    const Profile uneven = weighted_profile({5, 1, 2, 7, 1, 1, 3, 2});
+    for (const char* const schedule : {"1f1b", "zb-h1", "zb-auto"}) {
+        for (const char* const offload : {"none", "stash"}) {
+            const auto run = run_of(uneven,
+                                    {"training.batch = 7",
+                                     "pipeline.stages = 4",
+                                     "pipeline.micro_batches = 7",
+                                     "pipeline.schedule = \"" + std::string(schedule) + "\"",
+                                     "pipeline.recompute = \"except-last\"",
+                                     "pipeline.offload = \"" + std::string(offload) + "\"",
+                                     "cluster.host_link_gbps = 100",
+                                     "cluster.link_gbps = 10",
+                                     "cluster.link_latency_us = 20"});
+            const WhatIfSource source(run);
+            ASSERT_EQ(source.why_not(), "");
+            std::vector<WhatIf> asked;
+            for (const double latency : {20.0, 40'000.0, 0.0, 300.0}) {
+                asked.push_back(source.settings());
+                asked.back().latency_us = latency;  // others hold other numbers of messages
+            }
+            asked.push_back(asked.back());
+            asked.back().gigabytes_per_second = 0.5;
+            asked.push_back(asked.back());
+            asked.back().cost_scale = {1, 2, 0.5, 1};
+            asked.push_back(asked.back());
+            asked.back().micro_batches = 5;
+            asked.push_back(asked.back());
+            asked.back().recompute = Recompute::None;
+            asked.push_back(asked.back());
+            asked.back().schedule = "gpipe";
+            asked.push_back(source.settings());
+            for (const WhatIf& settings : asked) {
+                expect_same(apply(source, settings), apply(WhatIfSource(run), settings));
+            }
+        }
+    }
+}
+
 TEST(WhatIf, OfABareTraceKnowsWhyItWaits) {
     const RunData bare = canned_run();
     const WhatIfSource source(std::make_shared<const RunData>(bare));

@@ -139,14 +139,22 @@ TEST(MemoryTotals, AreThoseOfTheCurve) {
     expect_relation(cases, [] {
         const Plan plan = with_bytes(plan_with_updates(random_pipeline()));
         const std::vector<MemoryCurve> curves = footprint(plan, simulate(plan));
-        const std::vector<std::vector<Bytes>> totals = memory_totals(plan);
+        const std::vector<RankTotals> totals = memory_totals(plan);
         RC_ASSERT(totals.size() == curves.size());
         for (std::size_t rank = 0; rank < curves.size(); ++rank) {
             std::vector<Bytes> expected;
             for (const MemoryPoint& point : curves[rank]) {
                 expected.push_back(point.use.total());
             }
-            RC_ASSERT(totals[rank] == expected);
+            RC_ASSERT(totals[rank].values == expected);
+            std::vector<ByteRange> ranges;
+            for (std::size_t i = 0; i < expected.size(); ++i) {
+                if (i % RankTotals::block == 0) {
+                    ranges.push_back({.least = expected[i], .most = expected[i]});
+                }
+                ranges.back().add(expected[i]);
+            }
+            RC_ASSERT(totals[rank].of_block == ranges);
         }
     });
 }

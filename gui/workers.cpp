@@ -1,0 +1,12 @@
+#include "gui/workers.h"
+
+#include <QThreadPool>
+
+namespace pipetwin::gui {
+
+QThreadPool* workers() {
+    static QThreadPool pool;
+    return &pool;
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,458 @@
+#include <fstream>
+
+#include <QAction>
+#include <QApplication>
+#include <QDialog>
+#include <QFile>
+#include <QFileDialog>
+#include <QKeySequenceEdit>
+#include <QLineEdit>
+#include <QRegularExpression>
+#include <QSettings>
+#include <QSignalSpy>
+#include <QSpinBox>
+#include <QTemporaryDir>
+#include <QTest>
+#include <QTextBrowser>
+#include <QTimer>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/formats/chrome_trace.h"
+#include "gui/finder.h"
+#include "gui/main_window.h"
+#include "gui/run_list.h"
+#include "gui/selection.h"
+#include "gui/timeline_view.h"
+#include "tests/gui/canned.h"
+#include "tests/gui/what_if_runs.h"
+
+/// Every key that docs/gui.md names, pressed in the window.
+namespace pipetwin::gui {
+namespace {
+
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+class KeysTest : public testing::Test {
+  protected:
+    KeysTest() : settings_(folder_.filePath("settings.ini"), QSettings::IniFormat) {
+        window_.resize(1280, 720);
+        window_.show();
+        QApplication::setActiveWindow(&window_);
+    }
+
+    void show_canned() { window_.show_run(canned_run({.jitter = 0.1, .steps = 2})); }
+
+    /// Two stages of unequal length, planned and measured: with causes and what-ifs.
+    void show_planned() {
+        window_.show_run(*run_of(weighted_profile({1, 1, 1, 1, 4, 4}),
+                                 {"training.batch = 8",
+                                  "pipeline.stages = 2",
+                                  "pipeline.micro_batches = 4",
+                                  "pipeline.recompute = \"none\""},
+                                 1));
+        window_.wait_for_workers();
+    }
+
+    void key(Qt::Key key, Qt::KeyboardModifiers with = Qt::NoModifier) {
+        QApplication::setActiveWindow(&window_);  // again, after a dialog
+        QTest::keyClick(&window_, key, with);
+    }
+
+    std::string selected() {
+        const auto ref = window_.selection().span();
+        return ref ? to_string(window_.run().twin.span(*ref)->action) : "";
+    }
+
+    /// The next dialog for a file is answered with `path`; "" leaves it.
+    void answer(const QString& path) {
+        QTimer::singleShot(0, &window_, [path] {
+            auto* const dialog = qobject_cast<QFileDialog*>(QApplication::activeModalWidget());
+            ASSERT_NE(dialog, nullptr);
+            if (path.isEmpty()) {
+                dialog->reject();
+                return;
+            }
+            dialog->findChild<QLineEdit*>("fileNameEdit")->setText(path);
+            QMetaObject::invokeMethod(dialog, "accept");
+        });
+    }
+
+    QString trace_file(const char* name, int milliseconds) const {
+        Trace trace;
+        trace.schedule.rank_of_stage = {0};
+        trace.schedule.micro_batches = 1;
+        const Action forward{.op = Op::Forward};
+        trace.schedule.ranks = {{forward}};
+        Timeline& step = trace.timelines.steps.emplace_back();
+        step.origin = Origin::Measured;
+        const Duration end = std::chrono::milliseconds(milliseconds);
+        step.ranks = {{Span{.action = forward, .begin = {}, .ready = {}, .end = end}}};
+        const QString path = folder_.filePath(name);
+        std::ofstream(path.toStdString()) << print_chrome_trace(trace);
+        return path;
+    }
+
+    void open(const QString& path) {
+        expect_opened([&] { window_.open(path.toStdString()); });
+    }
+
+    template <class Act>
+    void expect_opened(Act act) {
+        QSignalSpy opened(&window_, &MainWindow::opened);
+        act();
+        ASSERT_TRUE(!opened.isEmpty() || opened.wait());
+    }
+
+    int step_in_ms() {
+        return static_cast<int>(window_.run().measured->step / std::chrono::milliseconds(1));
+    }
+
+    /// What the dialog says that is open now, which is closed.
+    QString dialog_text() {
+        for (QDialog* const dialog : window_.findChildren<QDialog*>()) {
+            if (const auto* const text = dialog->findChild<QTextBrowser*>();
+                dialog->isVisible() && text != nullptr) {
+                dialog->close();
+                return text->toPlainText();
+            }
+        }
+        return {};
+    }
+
+    QAction* action(const char* name) { return window_.findChild<QAction*>(name); }
+
+    QTemporaryDir folder_;
+    QSettings settings_;
+    MainWindow window_{&settings_};
+};
+
+/// Lists, sliders and lines must not take the keys of the timeline, nor it theirs; and a key that
+/// two commands have reaches neither.
+TEST_F(KeysTest, EveryKeyReachesItsCommand) {
+    show_canned();
+    QStringList off;
+    for (QAction* const action : window_.findChildren<QAction*>()) {
+        if (!action->isEnabled()) {
+            off += action->shortcuts().isEmpty() ? QString() : action->objectName();
+            continue;
+        }
+        for (const QKeySequence& keys : action->shortcuts()) {
+            window_.show();
+            QApplication::setActiveWindow(&window_);
+            window_.timeline().setFocus();
+            QSignalSpy triggered(action, &QAction::triggered);
+            // Dialogs for files keep the key waiting until they are answered.
+            QTimer::singleShot(0, &window_, [] {
+                if (auto* const dialog =
+                        qobject_cast<QDialog*>(QApplication::activeModalWidget())) {
+                    dialog->reject();
+                }
+            });
+            const QKeyCombination pressed = keys[0];
+            key(pressed.key(), pressed.keyboardModifiers());
+            QApplication::processEvents();
+            EXPECT_EQ(triggered.count(), 1) << keys.toString().toStdString();
+            for (QDialog* const dialog : window_.findChildren<QDialog*>()) {
+                dialog->close();
+            }
+            for (QWidget* const line : window_.findChildren<QFrame*>()) {
+                if (qobject_cast<Finder*>(line) || qobject_cast<SearchLine*>(line)) {
+                    line->hide();
+                }
+            }
+        }
+    }
+    off.removeAll(QString());
+    off.sort();
+    EXPECT_EQ(off.join(' ').toStdString(), "next_replica redo undo") << "have nothing to do here";
+}
+
+/// The first column of the tables of docs/gui.md whose heading is "Input".
+QString inputs_of_the_manual() {
+    QFile file(QStringLiteral(PIPETWIN_SOURCE_DIR "/docs/gui.md"));
+    EXPECT_TRUE(file.open(QIODevice::ReadOnly));
+    QString inputs;
+    bool inside = false;
+    for (const QString& line : QString::fromUtf8(file.readAll()).split('\n')) {
+        inside = line.startsWith("| Input") || (inside && line.startsWith('|'));
+        inputs += inside ? line.section(" | ", 0, 0).mid(1) + " \n" : QString();
+    }
+    return inputs.remove('`');
+}
+
+TEST_F(KeysTest, EveryKeyIsInTheManual) {
+    const QString inputs = inputs_of_the_manual();
+    const auto named = [&](QString key) {
+        key.replace("Return", "Enter").replace("PgDown", "Page Down");
+        const QRegularExpression alone("(^|\\s)" + QRegularExpression::escape(key) + "([\\s,;]|$)");
+        return inputs.contains(alone);
+    };
+    for (const QAction* const action : window_.findChildren<QAction*>()) {
+        for (const QKeySequence& keys : action->shortcuts()) {
+            EXPECT_TRUE(named(keys.toString(QKeySequence::PortableText)))
+                << keys.toString().toStdString() << " of " << action->objectName().toStdString();
+        }
+    }
+}
+
+TEST_F(KeysTest, PlusMinusAndZeroZoom) {
+    show_canned();
+    window_.timeline().show_whole_run();
+    const ViewTransform whole = window_.timeline().transform();
+    key(Qt::Key_Plus);
+    EXPECT_LT(window_.timeline().transform().ns_per_pixel, whole.ns_per_pixel);
+    key(Qt::Key_Plus);
+    key(Qt::Key_Minus);
+    EXPECT_LT(window_.timeline().transform().ns_per_pixel, whole.ns_per_pixel);
+    key(Qt::Key_0);
+    EXPECT_EQ(window_.timeline().transform(), whole);
+}
+
+TEST_F(KeysTest, DotAndCommaWalkLikeTheArrows) {
+    show_canned();
+    key(Qt::Key_Period);
+    key(Qt::Key_Period);
+    EXPECT_EQ(selected(), "0F1");
+    key(Qt::Key_Comma);
+    EXPECT_EQ(selected(), "0F0");
+}
+
+TEST_F(KeysTest, EnterAndBracketsWalkAlongTheWaits) {
+    show_planned();
+    const Action last{.op = Op::Backward, .stage = 0, .micro_batch = 0};
+    window_.timeline().go_to(find(window_.run(), Side::Predicted, last));
+    const std::string waits = selected();
+    window_.wait_for_workers();
+    for (const Qt::Key to_blocker : {Qt::Key_BracketLeft, Qt::Key_Return, Qt::Key_Enter}) {
+        key(to_blocker);
+        window_.wait_for_workers();
+        EXPECT_EQ(selected(), "1B0");
+        key(Qt::Key_BracketRight);
+        window_.wait_for_workers();
+        EXPECT_EQ(selected(), waits);
+    }
+}
+
+/// A click on a wait of the list is followed by the keys of the timeline.
+TEST_F(KeysTest, AfterAClickInTheListOfWaitsTheTimelineHasTheKeys) {
+    show_planned();
+    auto* const panel = window_.findChild<QWidget*>("why");
+    auto* const list = panel->findChild<QAbstractItemView*>();
+    list->setFocus();
+    QTest::mouseClick(list->viewport(),
+                      Qt::LeftButton,
+                      {},
+                      list->visualRect(list->model()->index(0, 0)).center());
+    EXPECT_EQ(QApplication::focusWidget(), &window_.timeline());
+}
+
+/// The end of a step is no action: what is said of it stays, and nothing is selected.
+TEST_F(KeysTest, AClickOnTheEndOfTheStepSaysWhatItWaitsFor) {
+    show_planned();
+    auto* const panel = window_.findChild<QWidget*>("why");
+    auto* const list = panel->findChild<QAbstractItemView*>();
+    int row = 0;
+    while (list->model()->index(row, 0).data().toString() != "end of the step") {
+        ASSERT_LT(++row, list->model()->rowCount());
+    }
+    list->scrollTo(list->model()->index(row, 0));
+    QTest::mouseClick(list->viewport(),
+                      Qt::LeftButton,
+                      {},
+                      list->visualRect(list->model()->index(row, 0)).center());
+    window_.wait_for_workers();
+    EXPECT_EQ(selected(), "");
+    QString said;
+    for (const QLabel* const label : panel->findChildren<QLabel*>()) {
+        said += label->text();
+    }
+    EXPECT_TRUE(said.contains("with nothing left to do, waited")) << said.toStdString();
+}
+
+TEST_F(KeysTest, CMarksTheCriticalPath) {
+    show_planned();
+    EXPECT_THAT(window_.timeline().scene().overlay.critical, IsEmpty());
+    key(Qt::Key_C);
+    EXPECT_FALSE(window_.timeline().scene().overlay.critical.empty());
+    key(Qt::Key_C);
+    EXPECT_THAT(window_.timeline().scene().overlay.critical, IsEmpty());
+}
+
+TEST_F(KeysTest, LFollowsTheLastStep) {
+    window_.show_live(std::make_shared<const RunData>(canned_run({.steps = 5})));
+    const auto grow = [&](int steps) {
+        window_.show_live(std::make_shared<const RunData>(canned_run({.steps = steps})));
+        return window_.timeline().current_step();
+    };
+    EXPECT_EQ(grow(6), 5);
+    key(Qt::Key_L);
+    EXPECT_EQ(grow(7), 5);
+    key(Qt::Key_L);
+    EXPECT_EQ(grow(8), 7);
+}
+
+TEST_F(KeysTest, NAndF3GoThroughWhatWasFound) {
+    show_canned();
+    key(Qt::Key_F, Qt::ControlModifier);
+    auto* const line = window_.findChild<SearchLine*>()->findChild<QLineEdit*>();
+    EXPECT_EQ(QApplication::focusWidget(), line);
+    QTest::keyClicks(line, "1B");
+    window_.timeline().setFocus();
+    for (const auto& [next, with, expected] : {std::tuple{Qt::Key_N, Qt::NoModifier, "1B2"},
+                                               std::tuple{Qt::Key_F3, Qt::NoModifier, "1B1"},
+                                               std::tuple{Qt::Key_N, Qt::ShiftModifier, "1B2"},
+                                               std::tuple{Qt::Key_N, Qt::NoModifier, "1B1"},
+                                               std::tuple{Qt::Key_F3, Qt::ShiftModifier, "1B2"}}) {
+        key(next, with);
+        EXPECT_EQ(selected(), expected);
+    }
+}
+
+TEST_F(KeysTest, UndoRedoAndAsTheRunWas) {
+    show_planned();
+    QSpinBox* micro_batches = nullptr;
+    for (QSpinBox* const box : window_.findChildren<QSpinBox*>()) {
+        micro_batches = box->accessibleName() == "Micro-batches (M)" ? box : micro_batches;
+    }
+    ASSERT_NE(micro_batches, nullptr);
+    ASSERT_EQ(micro_batches->value(), 4);
+    micro_batches->setValue(8);
+    window_.timeline().setFocus();
+    const auto after = [&](Qt::Key pressed, Qt::KeyboardModifiers with) {
+        key(pressed, with);
+        window_.wait_for_workers();
+        return micro_batches->value();
+    };
+    EXPECT_EQ(after(Qt::Key_Z, Qt::ControlModifier), 4);
+    EXPECT_EQ(after(Qt::Key_Z, Qt::ControlModifier | Qt::ShiftModifier), 8);
+    EXPECT_EQ(after(Qt::Key_R, Qt::ControlModifier), 4);
+    EXPECT_EQ(after(Qt::Key_Z, Qt::ControlModifier), 8) << "that can be undone, too";
+}
+
+TEST_F(KeysTest, ControlBMakesTheShownRunTheBaseline) {
+    for (const char* const path : {"/runs/a", "/runs/b"}) {
+        RunData run = canned_run();
+        run.path = path;
+        window_.show_run(std::move(run));
+    }
+    RunListModel& model = window_.findChild<CompareRunsPanel*>()->model();
+    EXPECT_EQ(model.baseline(), 0);
+    key(Qt::Key_B, Qt::ControlModifier);
+    EXPECT_EQ(model.baseline(), 1);
+}
+
+TEST_F(KeysTest, ControlEWritesAPicture) {
+    show_canned();
+    const QString file = folder_.filePath("seen.svg");
+    answer(file);
+    key(Qt::Key_E, Qt::ControlModifier);
+    EXPECT_TRUE(QFile::exists(file));
+}
+
+TEST_F(KeysTest, OpensFoldersAndFilesLaysOverAndReadsAgain) {
+    const QString first = trace_file("measured.trace.json", 3);
+    expect_opened([&] {
+        answer(folder_.path());
+        key(Qt::Key_O, Qt::ControlModifier);
+    });
+    EXPECT_EQ(step_in_ms(), 3);
+    trace_file("measured.trace.json", 5);
+    expect_opened([&] { key(Qt::Key_F5); });
+    EXPECT_EQ(step_in_ms(), 5);
+    const QString other = trace_file("other.json", 7);
+    expect_opened([&] {
+        answer(other);
+        key(Qt::Key_O, Qt::ControlModifier | Qt::ShiftModifier);
+    });
+    EXPECT_EQ(step_in_ms(), 7);
+    expect_opened([&] {
+        answer(first);
+        key(Qt::Key_D, Qt::ControlModifier);
+    });
+    EXPECT_EQ(step_in_ms(), 5) << "the last one laid over counts";
+    answer({});
+    key(Qt::Key_O, Qt::ControlModifier);
+    EXPECT_EQ(step_in_ms(), 5) << "nothing was chosen";
+}
+
+TEST_F(KeysTest, F1AndTheQuestionMarkShowAllKeys) {
+    for (const Qt::Key asked : {Qt::Key_F1, Qt::Key_Question}) {
+        key(asked);
+        const QString text = dialog_text();
+        EXPECT_TRUE(text.contains("Zoom in"));
+        EXPECT_TRUE(text.contains("Rows: Next"));
+        EXPECT_TRUE(text.contains("Ctrl+Shift+P"));
+        EXPECT_TRUE(text.contains("middle drag"));
+    }
+}
+
+TEST_F(KeysTest, ControlTGoesToTheTraining) {
+    show_canned();
+    key(Qt::Key_T, Qt::ControlModifier);
+    EXPECT_TRUE(window_.findChild<QWidget*>("run")->isVisible());
+}
+
+TEST_F(KeysTest, EscLeadsBackToTheTimeline) {
+    show_canned();
+    key(Qt::Key_Right);
+    auto* const panel = window_.findChild<QWidget*>("actions");
+    window_.show_view("actions");
+    panel->findChild<QAbstractItemView*>()->setFocus();
+    key(Qt::Key_Escape);
+    EXPECT_EQ(selected(), "");
+    EXPECT_EQ(QApplication::focusWidget(), &window_.timeline());
+}
+
+/// Whatever ends a finder, the keys of the timeline work again.
+TEST_F(KeysTest, AfterAFinderTheTimelineHasTheKeys) {
+    show_canned();
+    auto* const finder = window_.findChild<Finder*>();
+    auto* const line = finder->findChild<QLineEdit*>();
+    for (const Qt::Key leaves : {Qt::Key_Escape, Qt::Key_Return}) {
+        window_.timeline().setFocus();
+        key(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+        ASSERT_EQ(QApplication::focusWidget(), line);
+        QTest::keyClicks(line, "idle time");
+        QTest::keyClick(line, leaves);
+        EXPECT_EQ(QApplication::focusWidget(), &window_.timeline());
+        key(Qt::Key_Right);
+        EXPECT_FALSE(selected().empty());
+        key(Qt::Key_Escape);
+    }
+    key(Qt::Key_P, Qt::ControlModifier);
+    QTest::keyClicks(line, "1");
+    QTest::keyClick(line, Qt::Key_Return);
+    EXPECT_EQ(QApplication::focusWidget(), &window_.timeline());
+}
+
+TEST_F(KeysTest, ChangeKeysBindsAnewAndTakesTheKeyFromWhoHadIt) {
+    show_canned();
+    action("rebind")->trigger();
+    QKeySequenceEdit* zoom = nullptr;
+    QKeySequenceEdit* earlier = nullptr;
+    for (QKeySequenceEdit* const line : window_.findChildren<QKeySequenceEdit*>()) {
+        zoom = line->accessibleName() == "Zoom in" ? line : zoom;
+        earlier = line->accessibleName() == "Earlier" ? line : earlier;
+    }
+    ASSERT_TRUE(zoom != nullptr && earlier != nullptr);
+    emit zoom->editingFinished();  // as it is
+    EXPECT_THAT(action("zoom_in")->shortcuts(),
+                UnorderedElementsAre(QKeySequence(Qt::Key_W), QKeySequence(Qt::Key_Plus)));
+    QTest::keyClick(earlier, Qt::Key_W);
+    QSignalSpy finished(earlier, &QKeySequenceEdit::editingFinished);
+    ASSERT_TRUE(finished.wait());
+    window_.findChild<QKeySequenceEdit*>()->window()->close();
+    window_.timeline().setFocus();
+    window_.timeline().zoom(4);
+    const ViewTransform before = window_.timeline().transform();
+    key(Qt::Key_W);
+    EXPECT_LT(window_.timeline().transform().origin, before.origin);
+    EXPECT_EQ(window_.timeline().transform().ns_per_pixel, before.ns_per_pixel);
+    EXPECT_EQ(settings_.value("keys/earlier").toString(), "W");
+    EXPECT_EQ(settings_.value("keys/zoom_in").toString(), "+");
+}
+
+}  // namespace
+}  // namespace pipetwin::gui
