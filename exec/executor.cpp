@@ -293,15 +293,17 @@ void Executor::Impl::walk_rows() {
 /// On the rank's thread.
 void Executor::Impl::work(std::size_t rank) {
     Worker& worker = *workers[rank];
+    bool begins = true;
     try {
         worker.prepare(input);
+    } catch (const ChannelClosed&) {
+        begins = false;  // the failure is another process's
     } catch (...) {
         failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
     }
     at[rank].cell = prepared;
-    bool begins = true;
     if (options.world != nullptr) {
-        begins = agree_on_start();
+        begins = agree_on_start() && begins;
     } else {
         all_ready.arrive_and_wait();
     }

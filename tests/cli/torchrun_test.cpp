@@ -42,6 +42,12 @@ class Port {
     sockaddr_in address_{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
 };
 
+/// A port that nobody has from now on, not even the one who looked for it.
+int free_port() {
+    const Port port;
+    return port.number();
+}
+
 class Torchrun : public GpuProcesses {
   protected:
     void SetUp() override {}
@@ -55,7 +61,7 @@ class Torchrun : public GpuProcesses {
                   const std::string& out,
                   const std::vector<std::string>& more = {},
                   const std::vector<std::string>& variables = {}) const {
-        return start_at(Port().number(), count, out, more, variables);
+        return start_at(free_port(), count, out, more, variables);
     }
 
     Job start_at(int port,
@@ -167,7 +173,7 @@ TEST_F(Torchrun, ItselfStartsThem) {
         GTEST_SKIP() << "no torchrun (python3-torch)";
     }
     train_in_one_process({});
-    const std::string port = fmt::format("--master_port={}", Port().number());
+    const std::string port = fmt::format("--master_port={}", free_port());
     const std::vector<std::string> torchrun{"torchrun",
                                             "-r",
                                             "1",
@@ -231,7 +237,7 @@ TEST_F(Torchrun, NamesThePlaceWhereProcessesCannotMeet) {
 
 TEST_F(Torchrun, RefusesDifferentScenarios) {
     train_in_threads();
-    const std::vector<std::string> variables = place(Port().number(), 2);
+    const std::vector<std::string> variables = place(free_port(), 2);
     std::string other(gpt);
     other.replace(other.find("steps = 4"), 9, "steps = 5");
     std::vector<std::string> words = train("run", {});
