@@ -9,6 +9,7 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
+#include "gui/sentence.h"
 #include "gui/workers.h"
 
 namespace pipetwin::gui {
@@ -199,7 +200,7 @@ QString CriticalPathPanel::sentence() const {
 
 void CriticalPathPanel::show_paths() {
     const QString text = sentence();
-    sentence_->setText(text);
+    sentence_->setText(unbroken(text));
     sentence_->setAccessibleName(text);
     show_shares();
     std::vector<SpanRef> critical;

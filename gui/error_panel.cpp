@@ -11,6 +11,7 @@
 #include <QtConcurrentRun>
 
 #include "gui/action_details.h"
+#include "gui/sentence.h"
 #include "gui/workers.h"
 
 namespace pipetwin::gui {
@@ -222,7 +223,7 @@ void ErrorPanel::show_summary(const Result& summary) {
     summary_ = summary;
     const QString text =
         summary == nullptr ? tr("No run is open.") : text_of(sentence_of(*summary));
-    sentence_->setText(text);
+    sentence_->setText(unbroken(text));
     sentence_->setAccessibleName(text);
     const bool any = summary != nullptr && !summary->costs.empty();
     const bool is_emulated = any && summary->measured != "measured";

@@ -227,13 +227,16 @@ void HeatMapView::paint_cell(QPainter& painter, const Cell& at) const {
         painter.fillRect(place, palette_.row);
         painter.fillRect(place, QBrush(palette_.wait_hatch, Qt::BDiagPattern));
     }
-    if (at == measured_) {
-        painter.setPen(QPen(Qt::black, 1));
-        painter.setBrush(Qt::white);
-        const int radius = std::max(2, std::min({place.width(), place.height(), 14}) / 4);
-        painter.drawEllipse(place.center(), radius, radius);
-        painter.setBrush(Qt::NoBrush);
-    }
+}
+
+/// Seen in the smallest cell, and above the ring.
+void HeatMapView::paint_dot(QPainter& painter, const Cell& at) const {
+    const QRect place = place_of(at).adjusted(0, 0, -1, -1);
+    const int radius = std::max(3, std::min({place.width(), place.height(), 14}) / 4);
+    painter.setPen(QPen(Qt::black, 1));
+    painter.setBrush(Qt::white);
+    painter.drawEllipse(place.center(), radius, radius);
+    painter.setBrush(Qt::NoBrush);
 }
 
 /// Numbers where there is room for them; the first and the last always.
@@ -315,6 +318,9 @@ void HeatMapView::paintEvent(QPaintEvent*) {
         painter.drawRect(ring);
         painter.setPen(QPen(Qt::white, 1));
         painter.drawRect(ring);
+    }
+    if (measured_) {
+        paint_dot(painter, *measured_);
     }
     if (hasFocus()) {
         painter.setPen(QPen(palette_.critical, 2, Qt::DotLine));

@@ -75,6 +75,7 @@ class HeatMapView : public QWidget {
     QString number_of(double value) const;
     double share_of(const HeatCell& cell) const;
     void paint_cell(QPainter& painter, const Cell& cell) const;
+    void paint_dot(QPainter& painter, const Cell& at) const;
     void paint_axes(QPainter& painter) const;
     void paint_legend(QPainter& painter) const;
 

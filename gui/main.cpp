@@ -3,11 +3,11 @@
 
 #include <QApplication>
 #include <QSettings>
-#include <QStyleFactory>
 
 #include "gui/main_window.h"
 #include "gui/options.h"
 #include "gui/timeline_view.h"
+#include "gui/widget_style.h"
 
 namespace {
 
@@ -53,7 +53,7 @@ int write_screenshot(MainWindow& window, const Options& options) {
 int run_program(int argc, char** argv, const Options& options) {
     QApplication::setApplicationName(QStringLiteral("pipetwin-gui"));
     QApplication::setOrganizationName(QStringLiteral("pipetwin"));
-    QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
+    QApplication::setStyle(make_widget_style());
     QApplication const application(argc, argv);
     QSettings settings;
     MainWindow window(options.screenshot ? nullptr : &settings);

@@ -9,6 +9,7 @@
 #include <QTreeView>
 #include <QVBoxLayout>
 
+#include "gui/sentence.h"
 #include "gui/text_table.h"
 #include "gui/wait_words.h"
 
@@ -405,9 +406,9 @@ void WhyPanel::go(const std::optional<SpanRef>& ref) {
 }
 
 void WhyPanel::say(const QString& sentence, const QString& note) {
-    sentence_->setText(sentence);
+    sentence_->setText(unbroken(sentence));
     sentence_->setAccessibleName(sentence);
-    note_->setText(note);
+    note_->setText(unbroken(note));
     note_->setVisible(!note.isEmpty());
 }
 

@@ -46,7 +46,7 @@ QString visible_text(const QWidget& widget) {
     QStringList texts;
     for (const QLabel* const label : widget.findChildren<QLabel*>()) {
         if (label->isVisible()) {
-            texts += label->text();
+            texts += label->text().replace(QChar::Nbsp, ' ');
         }
     }
     return texts.join('\n');

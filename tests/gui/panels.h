@@ -48,9 +48,9 @@ inline void expect_whole_columns(const QTreeView& view) {
     }
 }
 
-// What the first label of `panel` says.
+// What the first label of `panel` says, with plain spaces.
 inline std::string sentence_in(const QWidget& panel) {
-    return panel.findChild<QLabel*>()->text().toStdString();
+    return panel.findChild<QLabel*>()->text().replace(QChar::Nbsp, ' ').toStdString();
 }
 
 }  // namespace pipetwin::gui

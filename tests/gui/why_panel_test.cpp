@@ -88,7 +88,7 @@ class WhyPanelTest : public ::testing::Test {
     std::string said() const {
         QStringList texts;
         for (const QLabel* const label : panel_.findChildren<QLabel*>()) {
-            texts += label->isVisible() ? label->text() : QString();
+            texts += label->isVisible() ? label->text().replace(QChar::Nbsp, ' ') : QString();
         }
         return texts.join('\n').toStdString();
     }
