@@ -150,9 +150,10 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
                 critical_ = critical;
                 mark_critical();
             });
-    connect(runs_, &CompareRunsPanel::open_wanted, this, [this](const std::vector<fs::path>& paths) {
-        open_all(paths);
-    });
+    connect(
+        runs_, &CompareRunsPanel::open_wanted, this, [this](const std::vector<fs::path>& paths) {
+            open_all(paths);
+        });
     connect(training_, &RunPanel::run_grew, this, &MainWindow::show_live);
     connect(training_, &RunPanel::finished, this, &MainWindow::open);
     connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);

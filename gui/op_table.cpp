@@ -28,19 +28,20 @@ struct ColumnText {
     const char* heading;
     const char* widest;
 };
-constexpr std::array<ColumnText, op_column_count> column_texts{{{"Step", "Step"},
-                                                                {"Rank", "Rank"},
-                                                                {"Stage", "Stage"},
-                                                                {"Action", "88SEND_F888"},
-                                                                {"Micro-batch", "Micro-batch"},
-                                                                {"Begin, predicted", ""},
-                                                                {"Begin, measured", "Begin, emulated"},
-                                                                {"Duration, predicted", ""},
-                                                                {"Duration, measured", "Duration, emulated"},
-                                                                {"Error", "+888.8 %"},
-                                                                {"Wait, predicted", ""},
-                                                                {"Wait, measured", "Wait, emulated"},
-                                                                {"Critical", "predicted"}}};
+constexpr std::array<ColumnText, op_column_count> column_texts{
+    {{"Step", "Step"},
+     {"Rank", "Rank"},
+     {"Stage", "Stage"},
+     {"Action", "88SEND_F888"},
+     {"Micro-batch", "Micro-batch"},
+     {"Begin, predicted", ""},
+     {"Begin, measured", "Begin, emulated"},
+     {"Duration, predicted", ""},
+     {"Duration, measured", "Duration, emulated"},
+     {"Error", "+888.8 %"},
+     {"Wait, predicted", ""},
+     {"Wait, measured", "Wait, emulated"},
+     {"Critical", "predicted"}}};
 
 /// "measured" or "emulated", whatever those are of which there are none.
 QString measured_name(const OpRows& rows) {

@@ -16,10 +16,10 @@ namespace pipetwin::gui {
 /// What is compared of a run. None where a side does not know it.
 struct RunHeadline {
     std::vector<std::filesystem::path> paths;  ///< at least one; the others laid over it
-    std::string plan;  ///< "gpipe, 2 ranks, 8 micro-batches"
+    std::string plan;                          ///< "gpipe, 2 ranks, 8 micro-batches"
     std::optional<Duration> predicted_step{};
     std::optional<Duration> measured_step{};
-    bool is_emulated = false;  ///< what was "measured"
+    bool is_emulated = false;                  ///< what was "measured"
     std::optional<double> predicted_bubble{};  ///< shares of the pipeline time: 1 - busy / (p T)
     std::optional<double> measured_bubble{};
     std::optional<Bytes> peak{};  ///< of the fullest rank, measured where it was

@@ -44,8 +44,7 @@ class WidgetStyle final : public QProxyStyle {
         const auto draw = [&](const QStyleOption* changed) {
             QProxyStyle::drawPrimitive(element, changed, painter, widget);
         };
-        const bool is_button =
-            element == PE_IndicatorCheckBox || element == PE_PanelButtonCommand;
+        const bool is_button = element == PE_IndicatorCheckBox || element == PE_PanelButtonCommand;
         if (!(is_button && drawn_as<QStyleOptionButton>(option, draw)) &&
             !(element == PE_FrameLineEdit && drawn_as<QStyleOptionFrame>(option, draw))) {
             draw(option);

@@ -59,8 +59,8 @@ class GpuWaits {
     }
 
     /// What `act` gives. A link that fails has lost its other end: which process that was is known
-    /// a little later, and `heed` throws it. What nobody explains is thrown as it is, and so is what
-    /// has happened to this process's own GPU.
+    /// a little later, and `heed` throws it. What nobody explains is thrown as it is, and so is
+    /// what has happened to this process's own GPU.
     template <class Act, class Heed>
     auto explained(const Act& act, const Heed& heed) {
         constexpr std::chrono::seconds patience{15};  // longer than a process may be silent

@@ -439,11 +439,10 @@ TEST(NcclWorld, BrokenLinksAreThatAProcessWasLost) {
         EXPECT_THROW(world.all_gather({}, World::Lane::Norm), ProcessLost);
         if (world.index() == 0) {
             EXPECT_THROW(world.send(1, bits(3, 1)), ProcessLost);
-            EXPECT_THROW(
-                channel->send({.micro_batch = 0,
-                               .tensor = Tensor::detached(host_memory(), DType::F32, 1, 8),
-                               .available = {}}),
-                ProcessLost);
+            EXPECT_THROW(channel->send({.micro_batch = 0,
+                                        .tensor = Tensor::detached(host_memory(), DType::F32, 1, 8),
+                                        .available = {}}),
+                         ProcessLost);
         } else {
             EXPECT_THROW(world.receive(1), ProcessLost);
         }

@@ -39,9 +39,10 @@ TEST(WidgetStyle, ControlsAreSeenInEveryTheme) {
         QLineEdit line(&window);
         QPushButton button(&window);
         QSlider slider(Qt::Horizontal, &window);
-        for (QWidget* const control :
-             {static_cast<QWidget*>(&box), static_cast<QWidget*>(&line),
-              static_cast<QWidget*>(&button), static_cast<QWidget*>(&slider)}) {
+        for (QWidget* const control : {static_cast<QWidget*>(&box),
+                                       static_cast<QWidget*>(&line),
+                                       static_cast<QWidget*>(&button),
+                                       static_cast<QWidget*>(&slider)}) {
             const char* const name = control->metaObject()->className();
             control->setPalette(colors);
             EXPECT_GE(contrast_with(colors.color(QPalette::Window), *control), seen) << name;
