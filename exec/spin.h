@@ -50,4 +50,20 @@ void spin_until(const Ready& ready) {
     }
 }
 
+/// Between two looks for what would wake nobody, of one who began to wait so long ago: spins, first
+/// with all of the core, then giving way to others, for a message that is moving may advance with
+/// every look only; then sleeps, the longer after `long_wait`.
+inline void pause_between_looks(std::chrono::nanoseconds waited,
+                                std::chrono::nanoseconds long_wait) {
+    constexpr std::chrono::milliseconds on_its_way{8};
+    constexpr std::chrono::microseconds often{20};
+    constexpr std::chrono::microseconds rare{500};
+    pause_core();
+    if (waited > on_its_way) {
+        std::this_thread::sleep_for(waited > long_wait ? rare : often);
+    } else if (waited > spin_time) {
+        std::this_thread::yield();
+    }
+}
+
 }  // namespace pipetwin::exec

@@ -38,23 +38,14 @@ class GpuWaits {
     template <class Done, class Heed>
     void look_until(const Done& done, const Heed& heed) {
         constexpr int looks_per_alarm = 16;
-        constexpr std::chrono::milliseconds on_its_way{8};
         constexpr std::chrono::milliseconds long_wait{100};
-        constexpr std::chrono::microseconds often{20};
-        constexpr std::chrono::microseconds rare{500};
         const auto begin = std::chrono::steady_clock::now();
         for (int look = 1; !done(); ++look) {
             if (look % looks_per_alarm == 0) {
                 heed();
                 progress();
             }
-            pause_core();
-            const auto waited = std::chrono::steady_clock::now() - begin;
-            if (waited > on_its_way) {
-                std::this_thread::sleep_for(waited > long_wait ? rare : often);
-            } else if (waited > spin_time) {
-                std::this_thread::yield();
-            }
+            pause_between_looks(std::chrono::steady_clock::now() - begin, long_wait);
         }
     }
 

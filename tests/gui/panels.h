@@ -7,7 +7,9 @@
 #include <QApplication>
 #include <QHeaderView>
 #include <QLabel>
+#include <QPushButton>
 #include <QSignalSpy>
+#include <QTest>
 #include <QTreeView>
 #include <QWidget>
 #include <gtest/gtest.h>
@@ -46,6 +48,17 @@ inline void expect_whole_columns(const QTreeView& view) {
         EXPECT_GE(width, view.header()->sectionSizeHint(column)) << column;
         EXPECT_GE(width, items.sizeHintForColumn(column)) << column;
     }
+}
+
+// Clicks the button of `panel` that says `text`.
+inline void press(const QWidget& panel, const char* text) {
+    for (QPushButton* const button : panel.findChildren<QPushButton*>()) {
+        if (button->text() == QLatin1String(text)) {
+            QTest::mouseClick(button, Qt::LeftButton);
+            return;
+        }
+    }
+    ADD_FAILURE() << text;
 }
 
 // What the first label of `panel` says, with plain spaces.

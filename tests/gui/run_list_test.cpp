@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
+#include "tests/gui/panels.h"
 
 namespace pipetwin::gui {
 namespace {
@@ -114,23 +115,14 @@ TEST(CompareRunsPanelTest, ItsButtonsAreAboutTheChosenRun) {
     panel.show();
     auto* const table = panel.findChild<QTableView*>();
     QSignalSpy wanted(&panel, &CompareRunsPanel::open_wanted);
-    const auto press = [&](const char* text) {
-        for (QPushButton* const button : panel.findChildren<QPushButton*>()) {
-            if (button->text() == QLatin1String(text)) {
-                QTest::mouseClick(button, Qt::LeftButton);
-                return;
-            }
-        }
-        ADD_FAILURE() << text;
-    };
     table->setCurrentIndex(table->model()->index(2, 0));
-    press("Make baseline");
+    press(panel, "Make baseline");
     EXPECT_EQ(panel.model().baseline(), 2);
-    press("Open");
+    press(panel, "Open");
     ASSERT_EQ(wanted.count(), 1);
     EXPECT_EQ(wanted[0][0].value<std::vector<std::filesystem::path>>(),
               std::vector<std::filesystem::path>{"c"});
-    press("Take off the list");
+    press(panel, "Take off the list");
     EXPECT_EQ(panel.model().rowCount(), 2);
     panel.make_baseline({"b"});
     EXPECT_EQ(panel.model().baseline(), 1);

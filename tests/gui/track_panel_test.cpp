@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/canned.h"
+#include "tests/gui/panels.h"
 
 namespace pipetwin::gui {
 namespace {
@@ -89,32 +90,23 @@ TEST_F(TrackPanelTest, ItsButtonsMoveShowAndFold) {
     TrackPanel panel(&timeline_);
     panel.show();
     auto* const table = panel.findChild<QTableView*>();
-    const auto press = [&](const char* text) {
-        for (QPushButton* const button : panel.findChildren<QPushButton*>()) {
-            if (button->text() == QLatin1String(text)) {
-                QTest::mouseClick(button, Qt::LeftButton);
-                return;
-            }
-        }
-        ADD_FAILURE() << text;
-    };
     table->setCurrentIndex(table->model()->index(1, TrackModel::Rank));
-    press("Up");
+    press(panel, "Up");
     EXPECT_EQ(track(0).rank, 1);
     EXPECT_EQ(table->currentIndex().row(), 0) << "it stays the chosen one";
-    press("Down");
+    press(panel, "Down");
     EXPECT_EQ(track(0).rank, 0);
     const auto all = [&](bool Track::*what) {
         return std::ranges::count_if(timeline_.tracks(),
                                      [what](const Track& track) { return track.*what; });
     };
-    press("Fold all");
+    press(panel, "Fold all");
     EXPECT_EQ(all(&Track::folded), 4);
-    press("Unfold all");
+    press(panel, "Unfold all");
     EXPECT_EQ(all(&Track::folded), 0);
     QTest::keyClick(table, Qt::Key_Space);
     EXPECT_EQ(all(&Track::hidden), 1);
-    press("Show all");
+    press(panel, "Show all");
     EXPECT_EQ(all(&Track::hidden), 0);
 }
 

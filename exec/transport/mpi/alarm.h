@@ -35,13 +35,13 @@ class Alarm {
         }
     }
 
-    /// Calls `done` until it is true. Spins for a while, first with all of the core, then giving
-    /// way to others, for a message that is moving advances with every look only; then sleeps
-    /// between two looks: nothing wakes who waits for MPI. Throws ChannelClosed where the alarm is
-    /// raised meanwhile and `heeds` it, ProcessLost where all is given up.
+    /// Calls `done` until it is true: nothing wakes who waits for MPI, whose messages move with
+    /// every look. Throws ChannelClosed where the alarm is raised meanwhile and `heeds` it,
+    /// ProcessLost where all is given up.
     template <class Done>
     void wait(const Done& done, bool heeds = true) {
         constexpr int looks_per_alarm = 16;
+        constexpr std::chrono::seconds long_wait{2};
         const auto begin = std::chrono::steady_clock::now();
         for (int look = 1; !done(); ++look) {
             if (hopeless_) {
@@ -50,22 +50,11 @@ class Alarm {
             if (heeds && look % looks_per_alarm == 0 && raised()) {
                 throw ChannelClosed();
             }
-            pause_core();
-            const auto waited = std::chrono::steady_clock::now() - begin;
-            if (waited > on_its_way) {
-                std::this_thread::sleep_for(waited > long_wait ? rare : often);
-            } else if (waited > spin_time) {
-                std::this_thread::yield();
-            }
+            pause_between_looks(std::chrono::steady_clock::now() - begin, long_wait);
         }
     }
 
   private:
-    static constexpr std::chrono::milliseconds on_its_way{8};
-    static constexpr std::chrono::seconds long_wait{2};
-    static constexpr std::chrono::microseconds often{20};
-    static constexpr std::chrono::microseconds rare{500};
-
     MPI_Comm comm_;
     std::atomic<bool> raised_ = false;
     std::atomic<bool> hopeless_ = false;
