@@ -12,13 +12,25 @@ namespace {
 /// What the ranks did together: sums over all of them.
 struct Work {
     Breakdown sums;       ///< the parts that are actions
-    Duration dispatch{};  ///< host time inside predicted actions
+    Duration dispatch{};  ///< host time inside actions
 };
 
-/// A predicted action includes the plan's dispatch; a measured one does not, there it is a gap
-/// between spans.
+/// A paced device lets every action last as long as the plan says, or longer.
+bool is_paced(const Plan& plan, const Timeline& timeline) {
+    const auto lasts_as_planned = [&plan](const Span& span) {
+        return !is_compute(span.action.op) || span.end - span.ready >= plan.duration(span.action);
+    };
+    return timeline.origin == Origin::Emulated &&
+           std::ranges::all_of(timeline.ranks, [&](const std::vector<Span>& row) {
+               return std::ranges::all_of(row, lasts_as_planned);
+           });
+}
+
+/// A predicted action includes the plan's dispatch, and so does one of a paced device; a measured
+/// one does not, there it is a gap between spans.
 Work work_of(const Plan& plan, const Timeline& timeline) {
-    const Duration dispatch = timeline.origin == Origin::Predicted ? plan->dispatch : Duration{};
+    const bool in_actions = timeline.origin == Origin::Predicted || is_paced(plan, timeline);
+    const Duration dispatch = in_actions ? plan->dispatch : Duration{};
     Work work;
     for (const auto& row : timeline.ranks) {
         for (const Span& span : row) {

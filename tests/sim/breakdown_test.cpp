@@ -100,6 +100,21 @@ TEST(Breakdown, DispatchInsidePredictedActionsIsOverhead) {
     EXPECT_EQ(result.sum(), step_time(simulate(plan)));
 }
 
+/// A paced run was said to have spent twice the predicted time on forwards, and nothing on overhead.
+TEST(Breakdown, DispatchInsideActionsOfAPacedDeviceIsOverheadToo) {
+    PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 2, 2)).parts();
+    parts.dispatch = microseconds(10);
+    const Plan plan = Plan::make(std::move(parts));
+    Timeline paced = simulate(plan);
+    paced.origin = Origin::Emulated;
+    EXPECT_EQ(breakdown(plan, paced).overhead, Duration(microseconds(40)));
+    EXPECT_EQ(breakdown(plan, paced).forward, Duration(milliseconds(2)));
+    // An action that is shorter than planned was not paced: it was measured, on emulated links. All
+    // that nothing explains then is the gap behind it.
+    paced.ranks[0].front().end -= microseconds(1);
+    EXPECT_EQ(breakdown(plan, paced).overhead, Duration(microseconds(1)));
+}
+
 TEST(Breakdown, GapsBetweenMeasuredSpansAreOverhead) {
     const Plan plan = make_plan(plain(ScheduleKind::GPipe, 3, 4));
     const Timeline measured = with_gaps(plan, microseconds(50));
