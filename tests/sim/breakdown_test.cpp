@@ -100,7 +100,8 @@ TEST(Breakdown, DispatchInsidePredictedActionsIsOverhead) {
     EXPECT_EQ(result.sum(), step_time(simulate(plan)));
 }
 
-/// A paced run was said to have spent twice the predicted time on forwards, and nothing on overhead.
+/// A paced run was said to have spent twice the predicted time on forwards, and nothing on
+/// overhead.
 TEST(Breakdown, DispatchInsideActionsOfAPacedDeviceIsOverheadToo) {
     PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 2, 2)).parts();
     parts.dispatch = microseconds(10);
