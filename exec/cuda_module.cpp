@@ -50,6 +50,7 @@ struct Module {
     decltype(&pipetwin_cuda_measure) measure = nullptr;
     decltype(&pipetwin_cuda_make_link_id) make_link_id = nullptr;
     decltype(&pipetwin_cuda_make_link) make_link = nullptr;
+    decltype(&pipetwin_cuda_make_sum) make_sum = nullptr;
     decltype(&pipetwin_cuda_make_gather) make_gather = nullptr;
 };
 
@@ -73,6 +74,7 @@ Module load_module(const fs::path& file) {
     look_up(library, "pipetwin_cuda_measure", module.measure);
     look_up(library, "pipetwin_cuda_make_link_id", module.make_link_id);
     look_up(library, "pipetwin_cuda_make_link", module.make_link);
+    look_up(library, "pipetwin_cuda_make_sum", module.make_sum);
     look_up(library, "pipetwin_cuda_make_gather", module.make_gather);
     return module;
 }
@@ -312,6 +314,16 @@ GpuLinks cuda_links(int device) {
             [gathered](std::span<const std::byte> bytes, const GpuMember& member) {
                 const PipetwinCudaLinkId id = link_id(bytes);
                 return gathered(&id, nullptr, member);
+            },
+        .make_sum =
+            [from_module, device](std::span<const std::byte> bytes, const GpuMember& member) {
+                const PipetwinCudaLinkId id = link_id(bytes);
+                const PipetwinCudaMember self{.index = member.index, .count = member.count};
+                return from_module([&](const Module& module) {
+                    GpuSum* sum = nullptr;
+                    module.make_sum(device, &id, &self, &sum);
+                    return std::unique_ptr<GpuSum>(sum);
+                });
             },
         .meet = [gathered](
                     const std::string& place,

@@ -234,27 +234,31 @@ void Executor::Impl::connect_replicas() {
     if (replicas == 1) {
         return;
     }
+    open_gpu_sum();
     edges.sums.resize(static_cast<std::size_t>(plan.stage_count()));
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         if (!is_here(stage)) {
             continue;
         }
-        std::vector<ReplicaSum::Peer> peers(static_cast<std::size_t>(replicas));
+        const bool shards = !plan->weight_gather.empty();
+        ReplicaMember member{
+            .peers = std::vector<ReplicaMember::Peer>(static_cast<std::size_t>(replicas)),
+            .own = static_cast<std::size_t>(replica()),
+            .rounds = {.sums = !shards || gradient_source(plan->schedule, stage).has_value(),
+                       .weights = shards,
+                       .norm = has_gradient_norms(plan->schedule)}};
         for (int other = 0; other < replicas; ++other) {
             if (other != replica()) {
-                peers[static_cast<std::size_t>(other)] = replica_peer(stage, other);
+                member.peers[static_cast<std::size_t>(other)] = replica_peer(stage, other);
             }
         }
-        const bool shards = !plan->weight_gather.empty();
+        Device& device = worker_of(stage).device();
+        const std::vector<Parameter*>& parameters = worker_of(stage).stage(stage).parameters();
+        std::unique_ptr<ReplicaNumbers> numbers =
+            gpu_sum ? numbers_by_gpus(parameters, member.rounds, *gpu_sum)
+                    : numbers_by_host(device, parameters, member);
         edges.sums[static_cast<std::size_t>(stage)] = std::make_unique<ReplicaSum>(
-            worker_of(stage).device(),
-            worker_of(stage).stage(stage).parameters(),
-            std::move(peers),
-            replica(),
-            ReplicaSum::Rounds{
-                .sums = !shards || gradient_source(plan->schedule, stage).has_value(),
-                .weights = shards,
-                .norm = has_gradient_norms(plan->schedule)});
+            device, parameters.size(), std::move(member), std::move(numbers));
     }
 }
 

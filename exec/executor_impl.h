@@ -14,6 +14,7 @@
 #include "exec/step_layout.h"
 #include "exec/transport/common_clock.h"
 #include "exec/transport/monitor.h"
+#include "exec/transport/remote_sum.h"
 #include "exec/worker.h"
 
 /// Inside of the executor: setting up and walking rows (executor.cpp), where every tensor of a step
@@ -58,7 +59,8 @@ struct Executor::Impl {
     };
     void share(StepResult& result, ComputeTime& time) const;
     double shared_loss() const;
-    ReplicaSum::Peer replica_peer(int stage, int other);
+    ReplicaMember::Peer replica_peer(int stage, int other);
+    void open_gpu_sum();
     void end_remote();
     void connect_memories();
     void connect_twins();
@@ -107,8 +109,9 @@ struct Executor::Impl {
     Edges edges;
     std::vector<std::unique_ptr<Channel>> replica_channels;  ///< to and from other processes
     std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]; null: another process has it
-    std::vector<RowLayout> layouts;                ///< [rank]; empty: memory is not planned
-    std::vector<std::vector<int>> order;           ///< [rank][cell]
+    std::unique_ptr<RemoteSum> gpu_sum;   ///< of replicas on GPUs; ends before what it sums
+    std::vector<RowLayout> layouts;       ///< [rank]; empty: memory is not planned
+    std::vector<std::vector<int>> order;  ///< [rank][cell]
     std::optional<Failure> last_failure;
     std::optional<Failure> lost_device;  ///< where the device failed for good
 

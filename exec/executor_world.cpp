@@ -108,7 +108,21 @@ std::unique_ptr<Channel> Executor::Impl::open_edge(int sender, int receiver) {
     return make_timed_channel(open_remote(sender, receiver, 0, doubled));
 }
 
-ReplicaSum::Peer Executor::Impl::replica_peer(int stage, int other) {
+/// Where replicas have a GPU in each process; else their sums are made in host memory.
+void Executor::Impl::open_gpu_sum() {
+    if (options.world == nullptr || options.backend != Backend::Cuda) {
+        return;
+    }
+    std::vector<int> members;
+    for (int of = 0; of < plan->replicas; ++of) {
+        members.push_back(of * plan.rank_count() + here.front());
+    }
+    if (std::unique_ptr<GpuSum> sum = options.world->open_sum(members)) {
+        gpu_sum = std::make_unique<RemoteSum>(*options.world, std::move(sum));
+    }
+}
+
+ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {
     if (options.world == nullptr) {
         return {.to = options.replica.channel(replica(), other, stage),
                 .from = options.replica.channel(other, replica(), stage),

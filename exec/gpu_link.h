@@ -12,29 +12,52 @@
 
 namespace pipetwin::exec {
 
-/// One end of a one-way link between GPUs of different processes. Its messages have no names: the
-/// first that one end sends is the first that the other one receives. One thread at a time.
+/// What a GPU does together with those of other processes: one thing after the other, in the order
+/// in which it was asked to. Asking does not wait, neither for the others; what cannot begin yet
+/// does so when somebody looks how far it is. One thread at a time.
 ///
-/// Every function throws DeviceFailure once the link has failed, as it does when the other process
-/// dies.
-class GpuLink {
+/// Every function throws DeviceFailure once it has failed, as it does when another process dies.
+class GpuTraffic {
   public:
-    GpuLink() = default;
-    GpuLink(const GpuLink&) = delete;
-    GpuLink& operator=(const GpuLink&) = delete;
+    GpuTraffic() = default;
+    GpuTraffic(const GpuTraffic&) = delete;
+    GpuTraffic& operator=(const GpuTraffic&) = delete;
     /// Does not wait for what is under way: that never happens.
-    virtual ~GpuLink() = default;
+    virtual ~GpuTraffic() = default;
 
-    /// The next message, sent from `data` or received into it, which is used until the message is
-    /// complete. Does not wait, neither for the other end; what cannot begin yet does so when the
-    /// link is asked how far it is.
-    virtual void add(void* data, Bytes bytes) = 0;
-
-    /// Whether all that was added goes on by itself.
+    /// Whether all that was asked for goes on by itself.
     virtual bool all_begun() = 0;
 
-    /// How many messages are complete.
+    /// How much of it is complete.
     virtual std::int64_t complete() = 0;
+};
+
+/// One end of a one-way link between GPUs of different processes. Its messages have no names: the
+/// first that one end sends is the first that the other one receives.
+class GpuLink : public GpuTraffic {
+  public:
+    /// The next message, sent from `data` or received into it, which is used until the message is
+    /// complete.
+    virtual void add(void* data, Bytes bytes) = 0;
+};
+
+/// Numbers in the memory of a GPU, one after the other.
+struct GpuNumbers {
+    void* data = nullptr;
+    std::int64_t count = 0;
+};
+
+/// Sums over several processes with a GPU each. All members ask for the same things in the same
+/// order, and their lists are of the same lengths: all numbers of a list together are cut into a
+/// share for each member (share_of). What a list names is used until it is complete.
+class GpuSum : public GpuTraffic {
+  public:
+    /// Numbers of fp32 become their sums over the members, added up in the order of the members:
+    /// those of this member's share, or all. The GPU has what they are sums of.
+    virtual void add(std::span<const GpuNumbers> numbers, bool all_shares) = 0;
+
+    /// This member's share of numbers of so many bytes goes to all others, and theirs come here.
+    virtual void exchange(std::span<const GpuNumbers> numbers, std::size_t bytes_each) = 0;
 };
 
 /// Where the messages of a link lie, at both ends. What lies in host memory passes through that of
@@ -82,6 +105,8 @@ struct GpuLinks {
     std::function<std::unique_ptr<GpuGather>(std::span<const std::byte> id,
                                              const GpuMember& member)>
         make_gather;
+    std::function<std::unique_ptr<GpuSum>(std::span<const std::byte> id, const GpuMember& member)>
+        make_sum;
     /// Without an id, for processes that have nothing in common yet but "host:port", where the
     /// first of them listens until all have come. One at a time, and nothing else is made before
     /// its first round is done.

@@ -2,15 +2,11 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "exec/channel.h"
-#include "exec/device.h"
-#include "exec/number_range.h"
-#include "exec/optimizer.h"
-#include "exec/tensor.h"
+#include "exec/replica_numbers.h"
 
 namespace pipetwin::exec {
 
@@ -23,34 +19,20 @@ namespace pipetwin::exec {
 /// and receives 2 (D - 1) / D of the bytes, as in a ring (Patarasuk and Yuan, 2009), in two rounds.
 class ReplicaSum {
   public:
-    /// To another replica and from it, for nothing else.
-    struct Peer {
-        Channel* to = nullptr;
-        Channel* from = nullptr;
-        bool is_remote = false;  ///< in another process
-    };
-    /// What is sent beside the gradients.
-    struct Rounds {
-        bool sums = true;      ///< every replica needs all of them
-        bool weights = false;  ///< every replica updates its share
-        bool norm = false;     ///< ... after the norm of all gradients is known
-    };
-    /// `parameters` of one stage, the same in all replicas; [replica] `peers`, its own unused. All
-    /// outlive it.
+    /// Of a stage with so many parameters.
     ReplicaSum(Device& device,
-               std::vector<Parameter*> parameters,
-               std::vector<Peer> peers,
-               int replica,
-               Rounds rounds);
+               std::size_t parameters,
+               ReplicaMember member,
+               std::unique_ptr<ReplicaNumbers> numbers);
 
     /// A step begins.
     void expect();
 
-    /// The gradients are complete here. Does not wait.
+    /// The gradients are complete here. Does not wait for their sums.
     void begin();
 
     /// Waits for the others; then the gradients are the sums, in all replicas or in this one's
-    /// share. Returns when the last came. Throws ChannelClosed.
+    /// share. Returns when the last came; long ago where it waited for none. Throws ChannelClosed.
     TimePoint finish();
 
     /// Of a share each: adds up what the replicas have, of each parameter. Does nothing where all
@@ -70,42 +52,7 @@ class ReplicaSum {
     void abandon() { under_way_ = false; }
 
   private:
-    /// The numbers of some tensors, one after the other, as bytes in host memory.
-    struct Flat {
-        std::vector<Tensor*> tensors;
-        DType type = DType::F32;
-        std::int64_t count = 0;
-        std::vector<std::byte> bytes;
-
-        explicit Flat(std::vector<Tensor*> some);
-        Tensor place(const NumberRange& range) {
-            return Tensor::placed(host_memory(), at(range.begin), type, 1, range.size);
-        }
-        std::byte* at(std::int64_t number) {
-            return bytes.data() + static_cast<std::size_t>(number) * size_of(type);
-        }
-        void download(Device& device, const NumberRange& range);
-        void upload(Device& device, const NumberRange& range) const;
-        template <class Do>
-        void for_each_part(const NumberRange& range, const Do& act) const;
-    };
-    NumberRange share(std::size_t replica) const {
-        return share_of(
-            gradients_.count, static_cast<int>(replica), static_cast<int>(peers_.size()));
-    }
-    Tensor part_place(std::size_t replica);
-    template <class Number>
-    void add_up(const std::vector<const std::byte*>& parts);
-    void send(Flat& from);
-    TimePoint receive(Flat& to);
-    template <class Do>
-    void for_each_other(const Do& act) {
-        for (std::size_t replica = 0; replica < peers_.size(); ++replica) {
-            if (replica != own_) {
-                act(replica, peers_[replica]);
-            }
-        }
-    }
+    void expect_squares();
 
     /// One round of squares: what the others read is not written again in the same step.
     struct Squares {
@@ -114,13 +61,8 @@ class ReplicaSum {
     };
 
     Device& device_;
-    std::vector<Peer> peers_;
-    std::size_t own_;
-    Rounds rounds_;
-    Flat gradients_;
-    Flat weights_;
-    Flat sums_;                     ///< of the gradients
-    std::vector<std::byte> inbox_;  ///< [replica] its part of this replica's share
+    ReplicaMember member_;
+    std::unique_ptr<ReplicaNumbers> numbers_;
     std::array<Squares, 2> squares_;
     std::size_t squares_round_ = 0;
     bool under_way_ = false;

@@ -18,6 +18,7 @@
 #include "exec/cuda/device_rates.h"
 #include "exec/cuda/nccl_communicator.h"
 #include "exec/cuda/nccl_link.h"
+#include "exec/cuda/nccl_sum.h"
 #include "exec/cuda/self_test.h"
 
 namespace {
@@ -227,6 +228,15 @@ void pipetwin_cuda_make_gather(int index,
     *gather = (place != nullptr ? pipetwin::cuda::meet(index, place, self)
                                 : pipetwin::cuda::make_gather(index, bytes_of(*id), self))
                   .release();
+}
+
+void pipetwin_cuda_make_sum(int index,
+                            const PipetwinCudaLinkId* id,
+                            const PipetwinCudaMember* member,
+                            pipetwin::exec::GpuSum** sum) {
+    *sum = pipetwin::cuda::make_sum(
+               index, bytes_of(*id), {.index = member->index, .count = member->count})
+               .release();
 }
 
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {

@@ -9,12 +9,13 @@ namespace pipetwin::exec {
 class Device;
 class GpuGather;
 class GpuLink;
+class GpuSum;
 }  // namespace pipetwin::exec
 
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 8;
+inline constexpr int pipetwin_cuda_interface = 9;
 
 struct PipetwinCudaVersions {
     int runtime;  ///< 13000 for 13.0
@@ -103,6 +104,11 @@ void pipetwin_cuda_make_gather(int index,
                                const char* place,
                                const PipetwinCudaMember* member,
                                pipetwin::exec::GpuGather** gather);
+/// Over some processes. The caller deletes it.
+void pipetwin_cuda_make_sum(int index,
+                            const PipetwinCudaLinkId* id,
+                            const PipetwinCudaMember* member,
+                            pipetwin::exec::GpuSum** sum);
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context);
 
 }  // extern "C"

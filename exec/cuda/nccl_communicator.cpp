@@ -39,7 +39,7 @@ Communicator::Communicator(int device, std::span<const std::byte> id, const Memb
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     config.minCTAs = 1;
-    config.maxCTAs = 1;
+    config.maxCTAs = member.multiprocessors;
     config.splitShare = 0;
     ncclComm_t communicator = nullptr;
     const ncclResult_t result =
@@ -86,6 +86,13 @@ void Communicator::finish() noexcept {
     if (state == ncclSuccess) {
         static_cast<void>(ncclCommDestroy(communicator_.release()));
     }
+}
+
+GpuBytes gpu_bytes(int device, std::size_t bytes) {
+    PIPETWIN_CUDA_CHECK(cudaSetDevice(device));
+    void* memory = nullptr;
+    PIPETWIN_CUDA_CHECK(cudaMalloc(&memory, bytes));
+    return GpuBytes(static_cast<std::byte*>(memory));
 }
 
 Event make_event() {

@@ -12,7 +12,7 @@ namespace pipetwin::cuda {
 /// What all ends of a communicator are made with.
 std::vector<std::byte> make_nccl_id();
 
-/// A communicator of NCCL with a stream of its own, on one multiprocessor, so that it waits for no
+/// A communicator of NCCL with a stream of its own, on few multiprocessors, so that it waits for no
 /// other and takes little from those who compute. It does not block: what NCCL cannot do at once it
 /// goes on with on a thread of its own, and takes no other call meanwhile.
 class Communicator {
@@ -20,6 +20,7 @@ class Communicator {
     struct Member {
         int rank = 0;
         int ranks = 2;
+        int multiprocessors = 1;  ///< that one operation takes at most
     };
     /// `device` is the calling thread's current one.
     Communicator(int device, std::span<const std::byte> id, const Member& member);
@@ -51,6 +52,10 @@ class Communicator {
     Aborted communicator_;  ///< first to end, then its stream
     bool busy_ = false;     ///< NCCL has not ended its part of the last call
 };
+
+/// Memory of that GPU.
+using GpuBytes = Owned<std::byte*, cudaFree>;
+GpuBytes gpu_bytes(int device, std::size_t bytes);
 
 using Event = Owned<cudaEvent_t, cudaEventDestroy>;
 Event make_event();

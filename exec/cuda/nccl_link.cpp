@@ -21,13 +21,6 @@ Owned<std::byte*, cudaFreeHost> host_bytes(int device, std::size_t bytes) {
     return Owned<std::byte*, cudaFreeHost>(static_cast<std::byte*>(memory));
 }
 
-Owned<std::byte*, cudaFree> gpu_bytes(int device, std::size_t bytes) {
-    PIPETWIN_CUDA_CHECK(cudaSetDevice(device));
-    void* memory = nullptr;
-    PIPETWIN_CUDA_CHECK(cudaMalloc(&memory, bytes));
-    return Owned<std::byte*, cudaFree>(static_cast<std::byte*>(memory));
-}
-
 /// Where messages between host memories pass through, in pieces: NCCL reaches the GPU's memory
 /// only. While one piece is on its way the next is filled.
 class Slots {
@@ -43,7 +36,7 @@ class Slots {
 
   private:
     Owned<std::byte*, cudaFreeHost> host_;
-    Owned<std::byte*, cudaFree> gpu_;
+    GpuBytes gpu_;
 };
 
 class NcclLink final : public exec::GpuLink {
@@ -250,7 +243,7 @@ class NcclGather final : public exec::GpuGather {
 
     std::size_t count_;
     Owned<std::byte*, cudaFreeHost> host_;  ///< of all, then of this one
-    Owned<std::byte*, cudaFree> gpu_;
+    GpuBytes gpu_;
     Event done_;
     Communicator communicator_;  ///< first to end, then what it reads and writes
     State state_ = State::Done;

@@ -27,6 +27,7 @@ set(PIPETWIN_CUDA_HOST
     module.cpp
     nccl_communicator.cpp
     nccl_link.cpp
+    nccl_sum.cpp
     multiprocessor_shares.cpp
     update_table.cpp
 )

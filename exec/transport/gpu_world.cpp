@@ -20,6 +20,10 @@ class GpuWorld final : public World {
         return end.on_device ? open_gpu_channel(waits_, links_, end) : base_->open(end);
     }
 
+    std::unique_ptr<GpuSum> open_sum(std::span<const int> members) override {
+        return open_gpu_sum(*this, links_, members);
+    }
+
     std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
                                                    Lane lane) override {
         return base_->all_gather(mine, lane);

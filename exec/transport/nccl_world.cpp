@@ -117,6 +117,10 @@ class NcclWorld final : public World {
         return open_gpu_channel(waits_, links_, end);
     }
 
+    std::unique_ptr<GpuSum> open_sum(std::span<const int> members) override {
+        return open_gpu_sum(*this, links_, members);
+    }
+
     Parts all_gather(std::span<const std::byte> mine, Lane lane) override {
         GpuGather& gather = lane == Lane::Norm ? *norms_ : *control_;
         const auto heed_lane = [&] {

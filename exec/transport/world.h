@@ -8,6 +8,7 @@
 
 #include "core/units.h"
 #include "exec/channel.h"
+#include "exec/gpu_link.h"
 
 namespace pipetwin::exec {
 
@@ -41,6 +42,10 @@ class World {
     /// A receiving end has to be told where messages go (Channel::expect). A tensor that was sent
     /// stays with the channel until its bytes are on their way; one at a time.
     virtual std::unique_ptr<Channel> open(const RemoteEnd& end) = 0;
+
+    /// Sums over these processes, of which this is one, of what lies in the memory of their GPUs.
+    /// Null: nothing but messages goes between processes here.
+    virtual std::unique_ptr<GpuSum> open_sum(std::span<const int> /*members*/) { return {}; }
 
     /// What is gathered by whom at the same time as something else has a lane of its own.
     enum class Lane { Control, Norm };

@@ -56,15 +56,36 @@ INSTANTIATE_TEST_SUITE_P(
                                   "--set",
                                   "data.validation=0.5"}}));
 
-TEST_F(GpuProcesses, TrainReplicas) {
+class ReplicasOnGpus : public GpuProcesses {
+  protected:
+    void train(const std::string& out, const std::vector<std::string>& more) const {
+        const Outcome outcome = run(launch(4, out, more), gpus(4));
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+    }
+};
+
+/// Sums of gradients are made from GPU to GPU, in the order of the replicas: it makes no difference
+/// to the bits who updates what, nor when the sums set out.
+TEST_F(ReplicasOnGpus, HaveTheSameBitsWhoeverUpdatesWhat) {
     train_in_threads();  // on the CPU
-    const Outcome outcome =
-        run(launch(4,
-                   "processes",
-                   {"--set", "pipeline.data_parallel=2", "--set", "pipeline.shard_optimizer=true"}),
-            gpus(4));
-    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const std::vector<std::string> two{"--set", "pipeline.data_parallel=2"};
+    train("processes", two);
     expect_losses_of_threads("processes");
+    train("overlapped", joined(two, {"--set", "pipeline.overlap_reduction=true"}));
+    EXPECT_EQ(series("overlapped"), series("processes"));
+    EXPECT_TRUE(checkpoint("overlapped") == checkpoint("processes"));
+    train("sharded", joined(two, {"--set", "pipeline.shard_optimizer=true"}));
+    EXPECT_TRUE(checkpoint("sharded") == checkpoint("processes"));
+}
+
+TEST_F(ReplicasOnGpus, AddUpMoreThanTwoInHalfPrecision) {
+    const std::vector<std::string> half{"--set", "training.precision=bf16"};
+    train_in_threads(joined(half, {"--set", "pipeline.micro_batches=8"}));  // of one sample, each
+    const std::vector<std::string> four =
+        joined(half, {"--set", "pipeline.stages=1", "--set", "pipeline.data_parallel=4"});
+    train("processes", four);
+    train("sharded", joined(four, {"--set", "pipeline.shard_optimizer=true"}));
+    EXPECT_TRUE(checkpoint("sharded") == checkpoint("processes"));
 }
 
 TEST_F(GpuProcesses, NeedAGpuEach) {
@@ -90,9 +111,10 @@ TEST_F(GpuProcesses, HaveTheLinksThatTheyHave) {
 
 class StoppedGpuProcesses : public GpuProcesses {
   protected:
-    pid_t start_training() const {
-        train_in_threads();
-        const pid_t child = start(launch(2, "run", {"--set", "training.steps=1000000"}), gpus(2));
+    pid_t start_training(const std::vector<std::string>& more = {}) const {
+        train_in_threads(more);
+        const pid_t child =
+            start(launch(2, "run", joined({"--set", "training.steps=1000000"}, more)), gpus(2));
         const auto begin = Clock::now();
         while (content_of(path("out.log")).find("step     1") == std::string::npos &&
                Clock::now() - begin < std::chrono::seconds(60)) {
@@ -108,6 +130,23 @@ TEST_F(StoppedGpuProcesses, AllEndSoonAfterOneWasKilled) {
     ASSERT_EQ(all.size(), 2U);
     const auto begin = Clock::now();
     kill(all.back(), SIGKILL);
+    EXPECT_EQ(end(child).code, 7);
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
+    EXPECT_TRUE(processes().empty());
+}
+
+/// Who waits for a sum over GPUs of which one is gone does so as well.
+TEST_F(StoppedGpuProcesses, AllReplicasEndSoonAfterOneWasKilled) {
+    const pid_t child = start_training({"--set",
+                                        "pipeline.stages=1",
+                                        "--set",
+                                        "pipeline.data_parallel=2",
+                                        "--set",
+                                        "pipeline.shard_optimizer=true"});
+    const std::vector<pid_t> all = processes();
+    ASSERT_EQ(all.size(), 2U);
+    const auto begin = Clock::now();
+    kill(all.front(), SIGKILL);
     EXPECT_EQ(end(child).code, 7);
     EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
     EXPECT_TRUE(processes().empty());

@@ -53,6 +53,7 @@ class Net {
                     [this](std::span<const std::byte> id, const GpuMember& member) {
                         return std::make_unique<Gather>(circle(name_of(id), member), member);
                     },
+                .make_sum = {},
                 .meet =
                     [this](const std::string& place, const GpuMember& member) {
                         return std::make_unique<Gather>(circle(place, member), member);

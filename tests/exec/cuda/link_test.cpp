@@ -18,12 +18,13 @@
 #include "exec/cuda_module.h"
 #include "exec/device_failure.h"
 #include "exec/kernels.h"
+#include "exec/number_range.h"
 #include "exec/tensor.h"
 #include "exec/transport/nccl_world.h"
 
-/// A link by NCCL between two processes, which this program starts again for. On the emulation, and
-/// on a GPU: of one GPU NCCL takes two processes only where NCCL_HOSTID tells it that they are on
-/// two hosts.
+/// Links and sums by NCCL between processes, which this program starts again for. On the emulation,
+/// and on a GPU: of one GPU NCCL takes several processes only where NCCL_HOSTID tells it that they
+/// are on hosts of their own.
 namespace pipetwin::exec {
 namespace {
 
@@ -79,7 +80,72 @@ void wait_until(const Done& done) {
     }
 }
 
-/// What one of the two processes does.
+/// How many processes sum.
+constexpr int summing = 3;
+
+/// Tensors whose numbers have other sums in other orders.
+class Lists {
+  public:
+    Lists(Device& device, const std::vector<std::int64_t>& counts) : device_(device) {
+        for (const std::int64_t count : counts) {
+            Tensor& tensor =
+                tensors_.emplace_back(Tensor::detached(device.memory(), DType::F32, 1, count));
+            numbers_.push_back({.data = tensor.data(), .count = count});
+            count_ += count;
+        }
+    }
+
+    std::span<const GpuNumbers> numbers() const { return numbers_; }
+    std::int64_t count() const { return count_; }
+
+    void fill(int member) const {
+        for (std::size_t list = 0; list < tensors_.size(); ++list) {
+            std::vector<float> all(static_cast<std::size_t>(numbers_[list].count));
+            for (std::size_t i = 0; i < all.size(); ++i) {
+                all[i] = number(member, list, i);
+            }
+            device_.kernels().upload(std::span<const std::byte>(std::as_bytes(std::span(all))),
+                                     View(tensors_[list]));
+        }
+        device_.finish();
+    }
+
+    /// Those of the range, counted through all lists, are sums in the order of the members.
+    void expect_sums(const NumberRange& range) const {
+        std::int64_t passed = 0;
+        for (std::size_t list = 0; list < tensors_.size(); ++list) {
+            std::vector<float> found(static_cast<std::size_t>(numbers_[list].count));
+            device_.kernels().download(ConstView(tensors_[list]),
+                                       std::as_writable_bytes(std::span(found)));
+            std::int64_t wrong = 0;
+            for (std::size_t i = 0; i < found.size(); ++i, ++passed) {
+                if (passed < range.begin || passed >= range.end()) {
+                    continue;
+                }
+                float sum = number(0, list, i);
+                for (int member = 1; member < summing; ++member) {
+                    sum += number(member, list, i);
+                }
+                wrong += found[i] == sum ? 0 : 1;
+            }
+            EXPECT_EQ(wrong, 0) << "list " << list;
+        }
+    }
+
+  private:
+    static float number(int member, std::size_t list, std::size_t i) {
+        const auto part = static_cast<float>((i * 37 + list * 11 + 5) % 101);
+        return (member == 1 ? -1.0F : 1.0F) * (1e7F + part / 7.0F) +
+               static_cast<float>(member) * 0.3F;
+    }
+
+    Device& device_;
+    mutable std::vector<Tensor> tensors_;
+    std::vector<GpuNumbers> numbers_;
+    std::int64_t count_ = 0;
+};
+
+/// What one of several processes does.
 class Part {
   public:
     Part() : devices_(make_cuda_devices({.own_multiprocessors = false, .memory = memory})) {
@@ -118,6 +184,11 @@ class Part {
     void meet_as_first() { meet(0); }
     void meet_as_second() { meet(1); }
 
+    template <int member>
+    void sum() {
+        sum_up({.index = member, .count = summing});
+    }
+
     /// Of a sender that is gone before it has sent.
     void go_away() {
         const auto link = links_.make(new_id(), true, LinkMemory::Gpu);
@@ -148,6 +219,34 @@ class Part {
         EXPECT_TRUE(world->receive(1 - index) == content(other, 5'000'000));
         EXPECT_TRUE(world->part({}, patience).has_value());
         world->leave();
+    }
+
+    void sum_up(const GpuMember& self) {
+        const auto sum = links_.make_sum(self.index == 0 ? new_id() : id(), self);
+        // Shares and pieces of them begin and end within tensors.
+        const Lists many(device(), {1, 7, 2'100'001, 100, 1'100'003, 64});
+        many.fill(self.index);
+        sum->add(many.numbers(), true);
+        wait_until([&] { return sum->complete() == 1; });
+        EXPECT_TRUE(sum->all_begun());
+        many.expect_sums({.begin = 0, .size = many.count()});
+
+        const Lists few(device(), {5, 1, 1000, 70});
+        few.fill(self.index);
+        sum->add(few.numbers(), false);
+        wait_until([&] { return sum->complete() == 2; });
+        few.expect_sums(share_of(few.count(), self.index, summing));
+        sum->exchange(few.numbers(), sizeof(float));
+        wait_until([&] { return sum->complete() == 3; });
+        few.expect_sums({.begin = 0, .size = few.count()});
+
+        const Lists one(device(), {1});  // not enough for all
+        one.fill(self.index);
+        sum->add(one.numbers(), true);
+        sum->add({}, true);
+        sum->exchange({}, 2);
+        wait_until([&] { return sum->complete() == 6; });
+        one.expect_sums({.begin = 0, .size = 1});
     }
 
     Device& device() { return *devices_.front(); }
@@ -199,10 +298,10 @@ class GpuLinkTest : public ::testing::Test {
         void (Part::*play)();
     };
 
-    /// This test again, in two processes that play these roles; of those this one plays its own.
-    static void in_two(const Role& sender, const Role& receiver) {
+    /// This test again, in processes that play these roles; of those this one plays its own.
+    static void in_processes(const std::vector<Role>& roles) {
         const std::string own = from_environment(part_variable);
-        for (const Role& role : {sender, receiver}) {
+        for (const Role& role : roles) {
             if (role.name == own) {
                 Part part;
                 (part.*role.play)();
@@ -217,11 +316,11 @@ class GpuLinkTest : public ::testing::Test {
             std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name();
         const std::string place = std::string(place_variable) + "=127.0.0.1:" + free_port();
         std::vector<pid_t> children;
-        for (const std::string& part : {sender.name, receiver.name}) {
-            std::vector<std::string> variables{std::string(part_variable) + "=" + part,
+        for (const Role& role : roles) {
+            std::vector<std::string> variables{std::string(part_variable) + "=" + role.name,
                                                std::string(folder_variable) + "=" + folder.string(),
                                                place,
-                                               "NCCL_HOSTID=" + part,
+                                               "NCCL_HOSTID=" + role.name,
                                                "NCCL_SOCKET_IFNAME=lo"};
             for (char** variable = environ; *variable != nullptr; ++variable) {
                 variables.emplace_back(*variable);
@@ -252,23 +351,28 @@ class GpuLinkTest : public ::testing::Test {
         EXPECT_TRUE(well);
 #else
         if (!well) {
-            GTEST_SKIP() << "NCCL takes no two processes on this GPU: see what they said above";
+            GTEST_SKIP() << "NCCL takes no several processes on this GPU: see what they said above";
         }
 #endif
     }
 };
 
 TEST_F(GpuLinkTest, CarriesMessagesInOrderFromProcessToProcess) {
-    in_two({"sends", &Part::send}, {"receives", &Part::receive});
+    in_processes({{"sends", &Part::send}, {"receives", &Part::receive}});
 }
 
 TEST_F(GpuLinkTest, ProcessesMeetByItAlone) {
-    in_two({"first", &Part::meet_as_first}, {"second", &Part::meet_as_second});
+    in_processes({{"first", &Part::meet_as_first}, {"second", &Part::meet_as_second}});
+}
+
+/// The bits of a sum in the order of the members, whichever share a number is in.
+TEST_F(GpuLinkTest, SumsAreAddedUpInTheOrderOfTheMembers) {
+    in_processes({{"0", &Part::sum<0>}, {"1", &Part::sum<1>}, {"2", &Part::sum<2>}});
 }
 
 #ifdef PIPETWIN_EMULATED_MODULE_DIR
 TEST_F(GpuLinkTest, FailsWhereTheOtherEndHasGone) {
-    in_two({"goes", &Part::go_away}, {"misses", &Part::miss});
+    in_processes({{"goes", &Part::go_away}, {"misses", &Part::miss}});
 }
 #endif
 

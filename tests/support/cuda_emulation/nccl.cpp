@@ -15,8 +15,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -51,16 +54,17 @@ class Socket {
     int file_ = -1;
 };
 
+/// Whose packets stay whole.
 Socket make_socket() {
-    return Socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    return Socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-/// In the abstract namespace: gone with its socket.
+/// Where a rank waits for those after it; in the abstract namespace: gone with its socket.
 struct Address {
     sockaddr_un address{};
     socklen_t size = 0;
-    explicit Address(const ncclUniqueId& id) {
-        const std::string_view name(id.internal);
+    Address(const ncclUniqueId& id, int rank) {
+        const std::string name = std::string(id.internal) + "-" + std::to_string(rank);
         address.sun_family = AF_UNIX;
         std::copy(name.begin(), name.end(), address.sun_path + 1);
         size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -89,23 +93,129 @@ Socket listen_at(const std::string& place) {
     return ok ? std::move(socket) : Socket();
 }
 
-/// What a communicator is to its handle, and to what its streams have yet to do. Every other rank
-/// has a line to rank 0.
+/// A packet that carries a file beside its bytes.
+struct Carrier {
+    std::uint64_t size = 0;
+    iovec part{&size, sizeof size};
+    alignas(cmsghdr) char beside[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    Carrier() {
+        message.msg_iov = &part;
+        message.msg_iovlen = 1;
+        message.msg_control = beside;
+        message.msg_controllen = sizeof beside;
+    }
+};
+
+/// To another rank and from it. Messages go as files in memory.
+class Line {
+  public:
+    struct Message {
+        Socket file;
+        std::size_t size = 0;
+    };
+
+    Line() = default;
+    explicit Line(Socket socket) : socket_(std::move(socket)) {}
+    bool open() const { return socket_.open(); }
+
+    bool send_file(int file, std::size_t bytes) const {
+        Carrier carrier;
+        carrier.size = bytes;
+        cmsghdr* const head = CMSG_FIRSTHDR(&carrier.message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof file);
+        std::memcpy(CMSG_DATA(head), &file, sizeof file);
+        return ::sendmsg(socket_.get(), &carrier.message, MSG_NOSIGNAL) ==
+               static_cast<ssize_t>(sizeof carrier.size);
+    }
+    bool say_taken() const { return say(taken_word); }
+    bool say_bye() const { return say(bye_word); }
+
+    /// What has come, in its order; none where nothing has.
+    std::optional<Message> next_message() {
+        look();
+        if (messages_.empty()) {
+            return std::nullopt;
+        }
+        Message message = std::move(messages_.front());
+        messages_.pop_front();
+        return message;
+    }
+    /// Whether the other rank has one more of what was sent.
+    bool next_is_taken() {
+        look();
+        return taken_ > 0 && taken_-- > 0;
+    }
+    bool has_bye() {
+        look();
+        return bye_ || gone_;
+    }
+    /// Nothing more comes.
+    bool is_gone() const { return gone_; }
+
+  private:
+    static constexpr std::uint64_t taken_word = 1;
+    static constexpr std::uint64_t bye_word = 2;
+
+    bool say(std::uint64_t word) const {
+        return ::send(socket_.get(), &word, sizeof word, MSG_NOSIGNAL) ==
+               static_cast<ssize_t>(sizeof word);
+    }
+
+    void look() {
+        while (!gone_) {
+            Carrier carrier;
+            const ssize_t got = ::recvmsg(socket_.get(), &carrier.message, MSG_CMSG_CLOEXEC);
+            if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+                return;
+            }
+            if (got != static_cast<ssize_t>(sizeof carrier.size)) {
+                gone_ = true;
+                return;
+            }
+            if (const cmsghdr* const head = CMSG_FIRSTHDR(&carrier.message); head != nullptr) {
+                int file = -1;
+                std::memcpy(&file, CMSG_DATA(head), sizeof file);
+                messages_.push_back({Socket(file), carrier.size});
+            } else {
+                taken_ += carrier.size == taken_word ? 1 : 0;
+                bye_ = bye_ || carrier.size == bye_word;
+            }
+        }
+    }
+
+    Socket socket_;
+    std::deque<Message> messages_;
+    int taken_ = 0;
+    bool bye_ = false;
+    bool gone_ = false;
+};
+
+/// One message of a communicator, in either direction.
+struct Passage {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    int peer = 0;
+    bool sends = false;
+    bool sent = false;
+    bool done = false;
+};
+
+/// What a communicator is to its handle, and to what its streams have yet to do. Every rank has a
+/// line to every other.
 class Ends {
   public:
     Ends(const ncclUniqueId& id, int rank, int ranks, const std::string& place)
-        : address_(id), rank_(rank), ranks_(ranks) {
+        : id_(id), rank_(rank), lines_(static_cast<std::size_t>(ranks)) {
+        const Address address(id, rank);
         socket_ = make_socket();
-        if (rank_ == 0) {
-            lines_.resize(static_cast<std::size_t>(ranks) - 1);
-            ok_ = ::bind(socket_.get(), address_.get(), address_.size) == 0 &&
-                  ::listen(socket_.get(), ranks) == 0;
-            if (!place.empty()) {
-                meeting_ = listen_at(place);
-                ok_ = ok_ && meeting_.open();
-            }
-        } else {
-            lines_.resize(1);
+        ok_ = ::bind(socket_.get(), address.get(), address.size) == 0 &&
+              ::listen(socket_.get(), ranks) == 0;
+        if (rank == 0 && !place.empty()) {
+            meeting_ = listen_at(place);
+            ok_ = ok_ && meeting_.open();
         }
     }
 
@@ -125,15 +235,13 @@ class Ends {
     void finalize() {
         const std::lock_guard lock(mutex_);
         finalizes_ = true;
-        if (rank_ != 0 && lines_.front().open()) {
-            say_bye(lines_.front());
-        }
     }
 
-    /// One try at what is left of a message; true: nothing is. It goes as a file in memory, and is
-    /// there for the sender once the receiver has it: earlier than that NCCL promises nothing. What
-    /// has failed stays where it is until it is aborted.
-    bool pass(std::byte* data, std::size_t bytes, bool sends, bool& sent) {
+    /// One try at what is left of messages that go at the same time, those between two ranks in
+    /// their order; true: nothing is. A message is there for the sender once the receiver has it:
+    /// earlier than that NCCL promises nothing. What has failed stays where it is until it is
+    /// aborted.
+    bool pass(std::vector<Passage>& passages) {
         const std::lock_guard lock(mutex_);
         if (aborted_) {
             return true;
@@ -141,29 +249,27 @@ class Ends {
         if (failed_ != ncclSuccess || !connect()) {
             return false;
         }
-        const Socket& line = lines_.front();
-        if (sends && !sent) {
-            send_file(line, file_of(data, bytes).get(), bytes);
-            sent = true;
-            return false;
+        std::set<std::pair<int, bool>> waits;  // of each direction of a line, the first
+        bool all = true;
+        for (Passage& passage : passages) {
+            const std::pair direction(passage.peer, passage.sends);
+            if (passage.sends && !passage.sent) {
+                send(line_to(passage.peer), passage.data, passage.bytes);
+                passage.sent = true;
+            }
+            if (!passage.done && waits.count(direction) == 0) {
+                passage.done = passage.sends ? is_taken(line_to(passage.peer)) : take(passage);
+            }
+            if (!passage.done) {
+                waits.insert(direction);
+                all = false;
+            }
         }
-        if (!has_something(line)) {
-            return false;
-        }
-        if (sends) {
-            char taken = 0;
-            fail_unless(::recv(line.get(), &taken, 1, 0) == 1);
-            return failed_ == ncclSuccess;
-        }
-        if (fill_from(line, data, bytes)) {
-            const char taken = 1;
-            fail_unless(::send(line.get(), &taken, 1, MSG_NOSIGNAL) == 1);
-        }
-        return failed_ == ncclSuccess;
+        return all && failed_ == ncclSuccess;
     }
 
     struct Gathering {
-        std::vector<bool> has_come;  ///< [line]
+        std::vector<bool> has_come;  ///< [rank]
         bool sent = false;
     };
     /// The same for what all tell all: rank 0 gets everything and sends it to everyone.
@@ -175,114 +281,120 @@ class Ends {
         if (failed_ != ncclSuccess || !connect()) {
             return false;
         }
+        const std::size_t whole = bytes * lines_.size();
         if (rank_ != 0) {
-            const Socket& line = lines_.front();
-            if (!state.sent) {
-                send_file(line, file_of(mine, bytes).get(), bytes);
-                state.sent = true;
+            Line& line = lines_.front();
+            if (!std::exchange(state.sent, true)) {
+                send(line, mine, bytes);
             }
-            return has_something(line) &&
-                   fill_from(line, all, bytes * static_cast<std::size_t>(ranks_));
+            return fill_from(line, all, whole);
         }
         state.has_come.resize(lines_.size());
-        for (std::size_t i = 0; i < lines_.size(); ++i) {
-            if (!state.has_come[i] && has_something(lines_[i])) {
-                state.has_come[i] = fill_from(lines_[i], all + (i + 1) * bytes, bytes);
+        for (std::size_t i = 1; i < lines_.size(); ++i) {
+            if (!state.has_come[i]) {
+                state.has_come[i] = fill_from(lines_[i], all + i * bytes, bytes);
             }
             if (!state.has_come[i]) {
                 return false;
             }
         }
         with_memory_at(all, [&] { std::memcpy(all, mine, bytes); });
-        const std::size_t whole = bytes * (lines_.size() + 1);
-        for (const Socket& line : lines_) {
-            send_file(line, file_of(all, whole).get(), whole);
+        for (std::size_t i = 1; i < lines_.size(); ++i) {
+            send(lines_[i], all, whole);
         }
         return failed_ == ncclSuccess;
     }
 
   private:
+    Line& line_to(int peer) { return lines_.at(static_cast<std::size_t>(peer)); }
+
+    /// Each goes to those before it, and says who it is.
     bool connect() {
         if (connected_) {
             return true;
         }
-        if (rank_ != 0) {
-            if (::connect(socket_.get(), address_.get(), address_.size) != 0) {
+        for (int peer = 0; peer < rank_; ++peer) {
+            if (line_to(peer).open()) {
+                continue;
+            }
+            const Address address(id_, peer);
+            Socket socket = make_socket();
+            if (::connect(socket.get(), address.get(), address.size) != 0) {
                 return false;
             }
-            lines_.front() = std::move(socket_);
-            fail_unless(::send(lines_.front().get(), &rank_, sizeof rank_, MSG_NOSIGNAL) ==
-                        sizeof rank_);
-            return connected_ = true;
+            fail_unless(::send(socket.get(), &rank_, sizeof rank_, MSG_NOSIGNAL) == sizeof rank_);
+            line_to(peer) = Line(std::move(socket));
         }
         if (!newcomer_.open()) {
             newcomer_ =
                 Socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         }
-        if (newcomer_.open() && has_something(newcomer_)) {
-            int rank = 0;
-            fail_unless(::recv(newcomer_.get(), &rank, sizeof rank, 0) == sizeof rank);
-            if (failed_ == ncclSuccess) {
-                lines_[static_cast<std::size_t>(rank) - 1] = std::move(newcomer_);
+        if (newcomer_.open()) {
+            pollfd wanted{newcomer_.get(), POLLIN, 0};
+            if (::poll(&wanted, 1, 0) > 0) {
+                int rank = 0;
+                fail_unless(::recv(newcomer_.get(), &rank, sizeof rank, 0) == sizeof rank);
+                if (failed_ == ncclSuccess) {
+                    line_to(rank) = Line(std::move(newcomer_));
+                }
+                newcomer_ = {};
             }
-            newcomer_ = {};
         }
-        connected_ = std::all_of(
-            lines_.begin(), lines_.end(), [](const Socket& line) { return line.open(); });
-        if (connected_) {
-            meeting_ = {};
+        for (int peer = 0; peer < static_cast<int>(lines_.size()); ++peer) {
+            if (peer != rank_ && !line_to(peer).open()) {
+                return false;
+            }
         }
-        return connected_;
+        meeting_ = {};
+        return connected_ = true;
     }
 
-    /// Rank 0 answers when all have said so.
     bool all_finalize() {
-        if (rank_ != 0) {
-            return takes_bye(lines_.front(), 0);
-        }
-        bool all = true;
-        for (std::size_t i = 0; i < lines_.size(); ++i) {
-            all = takes_bye(lines_[i], i) && all;
-        }
-        if (all && !said_bye_) {
-            for (const Socket& line : lines_) {
-                say_bye(line);
+        for (const Line& line : lines_) {
+            if (!said_bye_ && line.open()) {
+                static_cast<void>(line.say_bye());
             }
-            said_bye_ = true;
+        }
+        said_bye_ = true;
+        bool all = true;
+        for (Line& line : lines_) {
+            all = all && (!line.open() || line.has_bye());
         }
         return all;
-    }
-
-    static void say_bye(const Socket& line) {
-        const char bye = 2;
-        static_cast<void>(::send(line.get(), &bye, 1, MSG_NOSIGNAL));
-    }
-
-    bool takes_bye(const Socket& line, std::size_t index) {
-        byes_.resize(lines_.size());
-        char bye = 0;
-        if (!byes_[index] && has_something(line)) {
-            byes_[index] = ::recv(line.get(), &bye, 1, 0) >= 0;  // or it has gone
-        }
-        return byes_[index];
-    }
-
-    static bool has_something(const Socket& line) {
-        pollfd wanted{line.get(), POLLIN, 0};
-        return ::poll(&wanted, 1, 0) > 0;
     }
 
     void fail_unless(bool ok) {
         if (!ok && failed_ == ncclSuccess) {
             const std::error_code cause(errno, std::generic_category());
             std::fprintf(stderr,
-                         "emulated NCCL, rank %d of %d, %s: %s\n",
+                         "emulated NCCL, rank %d of %zu, %s: %s\n",
                          rank_,
-                         ranks_,
-                         address_.address.sun_path + 1,
+                         lines_.size(),
+                         id_.internal,
                          cause.message().c_str());
             failed_ = ncclRemoteError;  // the other end has gone
         }
+    }
+
+    void send(const Line& line, const std::byte* data, std::size_t bytes) {
+        fail_unless(line.send_file(file_of(data, bytes).get(), bytes));
+    }
+
+    bool is_taken(Line& line) {
+        if (line.next_is_taken()) {
+            return true;
+        }
+        fail_unless(!line.is_gone());
+        return false;
+    }
+
+    bool take(const Passage& passage) {
+        Line& line = line_to(passage.peer);
+        if (!fill_from(line, passage.data, passage.bytes)) {
+            return false;
+        }
+        fail_unless(line.say_taken());
+        return failed_ == ncclSuccess;
     }
 
     Socket file_of(const std::byte* data, std::size_t bytes) {
@@ -297,50 +409,18 @@ class Ends {
         return file;
     }
 
-    /// A message of a socket that carries a file beside its bytes.
-    struct Carrier {
-        std::uint64_t size = 0;
-        iovec part{&size, sizeof size};
-        alignas(cmsghdr) char beside[CMSG_SPACE(sizeof(int))] = {};
-        msghdr message{};
-        Carrier() {
-            message.msg_iov = &part;
-            message.msg_iovlen = 1;
-            message.msg_control = beside;
-            message.msg_controllen = sizeof beside;
+    /// Takes the next message, which has that size; false: it is not there.
+    bool fill_from(Line& line, std::byte* data, std::size_t bytes) {
+        const std::optional<Line::Message> message = line.next_message();
+        if (!message) {
+            fail_unless(!line.is_gone());
+            return false;
         }
-    };
-
-    void send_file(const Socket& line, int file, std::size_t bytes) {
-        Carrier carrier;
-        carrier.size = bytes;
-        cmsghdr* const head = CMSG_FIRSTHDR(&carrier.message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof file);
-        std::memcpy(CMSG_DATA(head), &file, sizeof file);
-        fail_unless(::sendmsg(line.get(), &carrier.message, MSG_NOSIGNAL) == sizeof carrier.size);
-    }
-
-    std::pair<Socket, std::size_t> receive_file(const Socket& line) {
-        Carrier carrier;
-        fail_unless(::recvmsg(line.get(), &carrier.message, MSG_CMSG_CLOEXEC) ==
-                    sizeof carrier.size);
-        int file = -1;
-        if (const cmsghdr* const head = CMSG_FIRSTHDR(&carrier.message); head != nullptr) {
-            std::memcpy(&file, CMSG_DATA(head), sizeof file);
-        }
-        return {Socket(file), carrier.size};
-    }
-
-    /// Takes a message of that size.
-    bool fill_from(const Socket& line, std::byte* data, std::size_t bytes) {
-        const auto [file, size] = receive_file(line);
-        if (failed_ == ncclSuccess && size != bytes) {
+        if (failed_ == ncclSuccess && message->size != bytes) {
             failed_ = ncclInvalidUsage;
         }
         if (failed_ == ncclSuccess) {
-            with_memory_at(data, [&, descriptor = file.get()] {
+            with_memory_at(data, [&, descriptor = message->file.get()] {
                 for (std::size_t done = 0; done < bytes && failed_ == ncclSuccess;) {
                     const ssize_t got =
                         ::pread(descriptor, data + done, bytes - done, static_cast<off_t>(done));
@@ -353,20 +433,18 @@ class Ends {
     }
 
     std::mutex mutex_;  ///< the GPU's thread and who asks
-    Address address_;
+    ncclUniqueId id_;
     int rank_;
-    int ranks_;
     bool ok_ = true;
     bool connected_ = false;
     bool finalizes_ = false;
     bool said_bye_ = false;
     std::atomic<bool> aborted_ = false;
     ncclResult_t failed_ = ncclSuccess;
-    Socket socket_;    ///< rank 0's listens
-    Socket meeting_;   ///< at NCCL_COMM_ID, until all have come
-    Socket newcomer_;  ///< has not said which rank it is
-    std::vector<Socket> lines_;
-    std::vector<bool> byes_;
+    Socket socket_;            ///< listens
+    Socket meeting_;           ///< at NCCL_COMM_ID, until all have come
+    Socket newcomer_;          ///< has not said which rank it is
+    std::vector<Line> lines_;  ///< [rank], its own closed
 };
 
 }  // namespace
@@ -377,15 +455,35 @@ struct ncclComm {
 
 namespace {
 
-ncclResult_t pass(
-    void* data, std::size_t bytes, bool sends, ncclComm_t communicator, cudaStream_t stream) {
+/// What the calling thread has begun to say, and not ended.
+struct Group {
+    int depth = 0;
+    std::vector<Passage> passages;
+    ncclComm_t communicator = nullptr;
+    cudaStream_t stream = nullptr;
+};
+thread_local Group group;
+
+void submit(ncclComm_t communicator, cudaStream_t stream, std::vector<Passage> passages) {
     pipetwin::cuda::emulation::submit_tries(
         stream,
         [ends = communicator->ends,
-         data = static_cast<std::byte*>(data),
-         bytes,
-         sends,
-         sent = std::make_shared<bool>(false)] { return ends->pass(data, bytes, sends, *sent); });
+         shared = std::make_shared<std::vector<Passage>>(std::move(passages))] {
+            return ends->pass(*shared);
+        });
+}
+
+ncclResult_t pass(const Passage& passage, ncclComm_t communicator, cudaStream_t stream) {
+    if (group.depth == 0) {
+        submit(communicator, stream, {passage});
+        return ncclSuccess;
+    }
+    if (!group.passages.empty() && (group.communicator != communicator || group.stream != stream)) {
+        return ncclInvalidUsage;  // of what is not emulated
+    }
+    group.communicator = communicator;
+    group.stream = stream;
+    group.passages.push_back(passage);
     return ncclSuccess;
 }
 
@@ -451,22 +549,36 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
     return ncclSuccess;
 }
 
+ncclResult_t ncclGroupStart() {
+    ++group.depth;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+    if (--group.depth > 0 || group.passages.empty()) {
+        return ncclSuccess;
+    }
+    submit(group.communicator, group.stream, std::exchange(group.passages, {}));
+    return ncclInProgress;
+}
+
 ncclResult_t ncclSend(const void* data,
                       std::size_t count,
                       ncclDataType_t /*type*/,
-                      int /*peer*/,
+                      int peer,
                       ncclComm_t communicator,
                       cudaStream_t stream) {
-    return pass(const_cast<void*>(data), count, true, communicator, stream);
+    auto* const bytes = static_cast<std::byte*>(const_cast<void*>(data));
+    return pass({bytes, count, peer, true}, communicator, stream);
 }
 
 ncclResult_t ncclRecv(void* data,
                       std::size_t count,
                       ncclDataType_t /*type*/,
-                      int /*peer*/,
+                      int peer,
                       ncclComm_t communicator,
                       cudaStream_t stream) {
-    return pass(data, count, false, communicator, stream);
+    return pass({static_cast<std::byte*>(data), count, peer, false}, communicator, stream);
 }
 
 ncclResult_t ncclAllGather(const void* data,

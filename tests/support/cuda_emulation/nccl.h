@@ -4,10 +4,9 @@
 
 #include "tests/support/cuda_emulation/cuda_runtime_api.h"
 
-/// The part of NCCL's interface that exec/cuda/nccl_communicator.cpp and nccl_link.cpp use, between
-/// processes of one machine: messages in communicators of two, gathers in any. A message is told to
-/// be an error where its ends do not mean the same size: with NCCL it would hang, or fill the wrong
-/// place.
+/// The part of NCCL's interface that exec/cuda/nccl_*.cpp use, between processes of one machine:
+/// messages, alone and in groups of one communicator, and gathers. A message is told to be an error
+/// where its ends do not mean the same size: with NCCL it would hang, or fill the wrong place.
 // NOLINTBEGIN(readability-identifier-naming)
 
 enum ncclResult_t {
@@ -45,6 +44,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
 ncclResult_t ncclCommFinalize(ncclComm_t communicator);
 ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 ncclResult_t ncclCommAbort(ncclComm_t communicator);
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();
 ncclResult_t ncclAllGather(const void* data,
                            void* all,
                            std::size_t count,

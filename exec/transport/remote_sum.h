@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "exec/gpu_link.h"
+#include "exec/transport/gpu_waits.h"
+
+namespace pipetwin::exec {
+
+/// What the stages of a rank sum and exchange with the same rank of other replicas, on GPUs. They
+/// ask in the order of the rank's row, which is the same in every replica. What was asked for goes
+/// on by itself. Every function ends as a wait for other processes does (World::heed).
+class RemoteSum {
+  public:
+    /// `world` outlives it.
+    RemoteSum(World& world, std::unique_ptr<GpuSum> sum) : waits_(world), sum_(std::move(sum)) {}
+
+    /// As GpuSum's; the result is for `wait`.
+    std::int64_t add(std::span<const GpuNumbers> numbers, bool all_shares) {
+        return begin([&] { sum_->add(numbers, all_shares); });
+    }
+    std::int64_t exchange(std::span<const GpuNumbers> numbers, std::size_t bytes_each) {
+        return begin([&] { sum_->exchange(numbers, bytes_each); });
+    }
+
+    /// Returns when that is complete; false if it was before.
+    bool wait(std::int64_t begun) {
+        const auto is_complete = [&] { return sum_->complete() >= begun; };
+        if (waits_.explained(is_complete)) {
+            return false;
+        }
+        waits_.wait(is_complete);
+        return true;
+    }
+
+  private:
+    template <class Ask>
+    std::int64_t begin(const Ask& ask) {
+        waits_.explained(ask);
+        waits_.wait([this] { return sum_->all_begun(); });  // nobody looks any more after it
+        return ++asked_;
+    }
+
+    GpuWaits waits_;
+    std::unique_ptr<GpuSum> sum_;
+    std::int64_t asked_ = 0;
+};
+
+}  // namespace pipetwin::exec
