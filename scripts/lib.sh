@@ -11,6 +11,7 @@ use_fast_tools() {
         export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
         export CCACHE_SLOPPINESS=pch_defines,time_macros  # what precompiled headers need
         export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=true  # another checkout finds the same, too
+        export CCACHE_IGNOREOPTIONS='-DQT_TESTCASE_*'  # of Qt's test library; nobody reads them here
     fi
     if [ -z "${LDFLAGS:-}" ] && command -v mold >/dev/null; then
         export LDFLAGS=-fuse-ld=mold

@@ -38,11 +38,10 @@ class NcclSum final : public exec::GpuSum {
           most_(piece_numbers(member.count)),
           slots_(gpu_bytes(device,
                            static_cast<std::size_t>((member.count - 1) * most_) * sizeof(float))),
-          communicator_(device,
-                        id,
-                        {.rank = member.index,
-                         .ranks = member.count,
-                         .multiprocessors = multiprocessors}) {}
+          communicator_(
+              device,
+              id,
+              {.rank = member.index, .ranks = member.count, .multiprocessors = multiprocessors}) {}
 
     void add(std::span<const GpuNumbers> numbers, bool all_shares) override {
         const std::int64_t count = count_of(numbers);
@@ -182,15 +181,14 @@ class NcclSum final : public exec::GpuSum {
             step.additions.push_back({.x = slot(member), .y = slot(0), .count = own.size});
         }
         const auto add_slot = [&](int member) {
-            for_each_part(
-                numbers,
-                own,
-                sizeof(float),
-                [&](std::byte* data, std::int64_t size, std::int64_t before) {
-                    step.additions.push_back({.x = slot(member) + before,
-                                              .y = reinterpret_cast<float*>(data),
-                                              .count = size});
-                });
+            for_each_part(numbers,
+                          own,
+                          sizeof(float),
+                          [&](std::byte* data, std::int64_t size, std::int64_t before) {
+                              step.additions.push_back({.x = slot(member) + before,
+                                                        .y = reinterpret_cast<float*>(data),
+                                                        .count = size});
+                          });
         };
         if (self_ > 0) {
             add_slot(0);
@@ -204,16 +202,16 @@ class NcclSum final : public exec::GpuSum {
         Step& step = steps_.emplace_back();
         const std::int64_t count = count_of(numbers);
         const auto take = [&](int member, int of, bool is_sent) {
-            for_each_part(numbers,
-                          exec::share_of(count, of, members_),
-                          bytes_each,
-                          [&](std::byte* data, std::int64_t size, std::int64_t) {
-                              step.messages.push_back(
-                                  {.data = data,
-                                   .bytes = static_cast<std::size_t>(size) * bytes_each,
-                                   .member = member,
-                                   .is_sent = is_sent});
-                          });
+            for_each_part(
+                numbers,
+                exec::share_of(count, of, members_),
+                bytes_each,
+                [&](std::byte* data, std::int64_t size, std::int64_t) {
+                    step.messages.push_back({.data = data,
+                                             .bytes = static_cast<std::size_t>(size) * bytes_each,
+                                             .member = member,
+                                             .is_sent = is_sent});
+                });
         };
         for_each_other([&](int member) {
             take(member, self_, true);
@@ -258,16 +256,18 @@ class NcclSum final : public exec::GpuSum {
         for (const Message& message : messages) {
             ncclComm_t const communicator = communicator_.get();
             cudaStream_t const stream = communicator_.stream();
-            check_nccl_in_group(
-                message.is_sent
-                    ? ncclSend(
-                          message.data, message.bytes, ncclUint8, message.member, communicator, stream)
-                    : ncclRecv(message.data,
-                               message.bytes,
-                               ncclUint8,
-                               message.member,
-                               communicator,
-                               stream));
+            check_nccl_in_group(message.is_sent ? ncclSend(message.data,
+                                                           message.bytes,
+                                                           ncclUint8,
+                                                           message.member,
+                                                           communicator,
+                                                           stream)
+                                                : ncclRecv(message.data,
+                                                           message.bytes,
+                                                           ncclUint8,
+                                                           message.member,
+                                                           communicator,
+                                                           stream));
         }
         communicator_.take("ncclGroupEnd", ncclGroupEnd());
     }
@@ -281,12 +281,10 @@ class NcclSum final : public exec::GpuSum {
 
     void add_up(const std::vector<Addition>& additions) {
         for (const Addition& addition : additions) {
-            check_runtime("add",
-                          cuda::add(Real::F32,
-                                    addition.count,
-                                    addition.x,
-                                    addition.y,
-                                    communicator_.stream()));
+            check_runtime(
+                "add",
+                cuda::add(
+                    Real::F32, addition.count, addition.x, addition.y, communicator_.stream()));
         }
     }
 
@@ -301,10 +299,11 @@ class NcclSum final : public exec::GpuSum {
 
     int self_;
     int members_;
-    std::int64_t most_;        ///< numbers in a slot
-    GpuBytes slots_;           ///< one for each other member
-    std::deque<Step> steps_;   ///< that the stream does not have, but perhaps the first one's messages
-    std::deque<Event> ends_;   ///< of what was asked for, on the stream
+    std::int64_t most_;  ///< numbers in a slot
+    GpuBytes slots_;     ///< one for each other member
+    std::deque<Step>
+        steps_;  ///< that the stream does not have, but perhaps the first one's messages
+    std::deque<Event> ends_;  ///< of what was asked for, on the stream
     std::vector<Event> spare_;
     Communicator communicator_;  ///< first to end, then what it reads and writes
     std::int64_t complete_ = 0;

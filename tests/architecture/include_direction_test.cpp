@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/places.h"
 #include "tests/support/scratch_folder.h"
 
 // Which folder may know which, read from the include lines:
@@ -216,7 +217,7 @@ std::vector<std::string> violations_in_tree(const fs::path& root) {
 }
 
 TEST(IncludeDirection, EveryFolderKnowsOnlyWhatThePictureAllows) {
-    EXPECT_THAT(violations_in_tree(PIPETWIN_SOURCE_DIR), IsEmpty());
+    EXPECT_THAT(violations_in_tree(pipetwin::places::source_folder()), IsEmpty());
 }
 
 // The checker itself: one example of each kind of violation, and its nearest allowed neighbour.

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/cli/support.h"
+#include "tests/support/places.h"
 
 /// Scenarios that describe clusters: what is said of them, and what is refused.
 namespace pipetwin::cli {
@@ -260,8 +261,11 @@ TEST_F(Cluster, OffloadSaysWhatItMovesAndSaves) {
 // embedding of 0.24 ms for each of 8 micro-batches, and forwards once more with recompute.
 TEST_F(Cluster, TheExampleOfOffloadTradesMemoryForTime) {
     const auto run = [](const std::string& change) {
-        return pipetwin(
-            {"simulate", PIPETWIN_SOURCE_DIR "/scenarios/offload.toml", "--json", "--set", change});
+        return pipetwin({"simulate",
+                         places::source_folder() + "/scenarios/offload.toml",
+                         "--json",
+                         "--set",
+                         change});
     };
     const double forward = 13 * 14.88 + 17.88 + 0.08;
     const auto offloaded = run("pipeline.offload=stash").json();

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/several_processes.h"
+#include "tests/support/places.h"
 
 /// Trainings of several processes with a GPU each, which is emulated, as NCCL is.
 namespace pipetwin::cli {
@@ -28,7 +29,9 @@ inline void PrintTo(const PipelineSettings& settings, std::ostream* out) {
 
 class GpuProcesses : public SeveralProcesses {
   protected:
-    GpuProcesses() { ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_EMULATED_MODULE_DIR, 1); }
+    GpuProcesses() {
+        ::setenv("PIPETWIN_MODULE_PATH", places::emulated_module_folder().c_str(), 1);
+    }
     ~GpuProcesses() override { ::unsetenv("PIPETWIN_MODULE_PATH"); }
 
     static inline const std::vector<std::string> on_gpus{"--set", "cluster.backend=cuda"};

@@ -7,6 +7,7 @@
 
 #include "tests/cli/support.h"
 #include "tests/support/cuda_emulation/injection.h"
+#include "tests/support/places.h"
 
 /// What a user with a GPU reads, on the emulated one.
 namespace pipetwin::cli {
@@ -20,14 +21,14 @@ using ::testing::Not;
 
 class Gpu : public InFolder {
   protected:
-    Gpu() { ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_EMULATED_MODULE_DIR, 1); }
+    Gpu() { ::setenv("PIPETWIN_MODULE_PATH", places::emulated_module_folder().c_str(), 1); }
     ~Gpu() override {
         inject(nullptr);
         ::unsetenv("PIPETWIN_MODULE_PATH");
     }
 
     static void inject(const Injection* injection) {
-        void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+        void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
         reinterpret_cast<decltype(&pipetwin_emulated_inject)>(
             ::dlsym(module, "pipetwin_emulated_inject"))(injection);
     }

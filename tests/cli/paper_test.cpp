@@ -8,6 +8,7 @@
 #include "core/formats/profile_json.h"
 #include "tests/cli/support.h"
 #include "tests/support/code_blocks.h"
+#include "tests/support/places.h"
 
 /// Published results of pipeline-parallel training, from the command lines of docs/validation.md.
 namespace pipetwin::cli {
@@ -15,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string source = PIPETWIN_SOURCE_DIR "/";
+const std::string source = places::source_folder() + "/";
 
 /// What `simulate` says about a scenario of scenarios/papers.
 nlohmann::json simulated(const std::string& name, const std::vector<std::string>& settings = {}) {

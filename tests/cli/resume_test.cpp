@@ -17,6 +17,7 @@
 #include "cli/command_line.h"
 #include "cli/run_folder.h"
 #include "tests/cli/support.h"
+#include "tests/support/places.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin::cli {
@@ -170,7 +171,7 @@ TEST_F(Resume, ForceRemovesOldCheckpoints) {
 /// Runs the program as a process of its own; killed after `patience`. Its exit code, or nothing.
 std::optional<int> run_and_kill(const std::vector<std::string>& args,
                                 std::chrono::milliseconds patience) {
-    const std::string program = PIPETWIN_PROGRAM_DIR "/pipetwin";
+    const std::string program = places::program_folder() + "/pipetwin";
     std::vector<std::string> words = joined({program}, args);
     std::vector<char*> pointers;
     for (std::string& word : words) {

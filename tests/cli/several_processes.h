@@ -18,12 +18,13 @@
 
 #include "cli/run_folder.h"
 #include "tests/cli/support.h"
+#include "tests/support/places.h"
 
 /// Trainings of several processes, started by the program as a user would. They need MPI.
 namespace pipetwin::cli {
 
 inline const std::filesystem::path program =
-    std::filesystem::path(PIPETWIN_PROGRAM_DIR) / "pipetwin";
+    std::filesystem::path(places::program_folder()) / "pipetwin";
 
 inline constexpr std::string_view gpt = R"([model]
 kind = "gpt"

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/places.h"
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {
@@ -29,7 +30,7 @@ class CudaModule : public testing::Test {
         }
     }
     static void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
-    static void use_fake_module() { set("PIPETWIN_MODULE_PATH", PIPETWIN_FAKE_MODULE_DIR); }
+    static void use_fake_module() { set("PIPETWIN_MODULE_PATH", places::fake_module_folder()); }
     const std::filesystem::path& folder() const { return folder_.path(); }
 
   private:

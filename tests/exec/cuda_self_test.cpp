@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "exec/cuda_module.h"
+#include "tests/support/places.h"
 
 // With the real module, and a GPU where there is one.
 
@@ -12,7 +13,9 @@ namespace {
 
 class CudaSelfTest : public testing::Test {
   protected:
-    static void SetUpTestSuite() { setenv("PIPETWIN_MODULE_PATH", PIPETWIN_PROGRAM_DIR, 0); }
+    static void SetUpTestSuite() {
+        setenv("PIPETWIN_MODULE_PATH", places::program_folder().c_str(), 0);
+    }
 };
 
 TEST_F(CudaSelfTest, TheModuleLoadsAndAnswersOnEveryMachine) {

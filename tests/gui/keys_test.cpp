@@ -26,6 +26,7 @@
 #include "gui/timeline_view.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/what_if_runs.h"
+#include "tests/support/places.h"
 
 /// Every key that docs/gui.md names, pressed in the window.
 namespace pipetwin::gui {
@@ -171,7 +172,7 @@ TEST_F(KeysTest, EveryKeyReachesItsCommand) {
 
 /// The first column of the tables of docs/gui.md whose heading is "Input".
 QString inputs_of_the_manual() {
-    QFile file(QStringLiteral(PIPETWIN_SOURCE_DIR "/docs/gui.md"));
+    QFile file(QString::fromStdString(places::source_folder() + "/docs/gui.md"));
     EXPECT_TRUE(file.open(QIODevice::ReadOnly));
     QString inputs;
     bool inside = false;

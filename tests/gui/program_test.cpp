@@ -3,6 +3,8 @@
 #include <QTemporaryDir>
 #include <gtest/gtest.h>
 
+#include "tests/support/places.h"
+
 /// The program itself, started as a user would.
 namespace {
 
@@ -20,7 +22,8 @@ Ended run_gui(const QStringList& arguments) {
     }
     QProcess process;
     process.setProcessEnvironment(environment);
-    process.start(PIPETWIN_PROGRAM_DIR "/pipetwin-gui", arguments);
+    process.start(QString::fromStdString(pipetwin::places::program_folder() + "/pipetwin-gui"),
+                  arguments);
     if (!process.waitForFinished() || process.exitStatus() != QProcess::NormalExit) {
         return {};
     }

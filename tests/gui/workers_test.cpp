@@ -11,6 +11,8 @@
 #include <QThreadPool>
 #include <gtest/gtest.h>
 
+#include "tests/support/places.h"
+
 namespace pipetwin::gui {
 namespace {
 
@@ -32,7 +34,8 @@ TEST(Workers, MayBeBusyWhileTheWindowIsPainted) {
 }
 
 TEST(Workers, AreWhereEverythingIsComputed) {
-    for (const auto& entry : std::filesystem::directory_iterator(PIPETWIN_SOURCE_DIR "/gui")) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(places::source_folder() + "/gui")) {
         std::ifstream stream(entry.path());
         std::string text{std::istreambuf_iterator<char>(stream), {}};
         std::erase_if(text, [](char letter) { return letter == ' ' || letter == '\n'; });

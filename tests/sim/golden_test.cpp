@@ -10,6 +10,7 @@
 #include "core/metrics.h"
 #include "core/render_text.h"
 #include "sim/simulate.h"
+#include "tests/support/places.h"
 #include "tests/support/plain_plan.h"
 
 /// A schedule in, its timeline as text out. Each file of tests/golden begins with lines `key =
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path folder = fs::path(PIPETWIN_SOURCE_DIR) / "tests" / "golden";
+const fs::path folder = fs::path(places::source_folder()) / "tests" / "golden";
 
 struct Golden {
     std::string head;     ///< the `key = value` lines as they stand

@@ -5,11 +5,13 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/places.h"
+
 namespace pipetwin::testing {
 
 /// The fenced blocks of one language in a Markdown file of the source tree.
 inline std::vector<std::string> code_blocks(const std::string& file, std::string_view language) {
-    std::ifstream stream(PIPETWIN_SOURCE_DIR "/" + file);
+    std::ifstream stream(places::source_folder() + "/" + file);
     const std::string begin = "```" + std::string(language);
     std::vector<std::string> blocks;
     bool inside = false;  // any block

@@ -19,10 +19,11 @@
 #include "exec/cuda_module.h"
 #include "exec/profiler.h"
 #include "exec/random_batch.h"
+#include "tests/support/places.h"
 #include "tests/support/small_training.h"
 
 /// The CUDA backend against the CPU's: the module that the program loads, with its kernels, streams
-/// and graphs. Compiled twice: for the module on a GPU, and, with PIPETWIN_EMULATED_MODULE_DIR, for
+/// and graphs. Compiled twice: for the module on a GPU, and, with PIPETWIN_EMULATED, for
 /// the one whose CUDA is tests/support/cuda_emulation.
 namespace pipetwin::exec {
 namespace {
@@ -104,13 +105,14 @@ Model gpt_with_heads_of_8(double dropout = 0, bool tied = false) {
 class CudaExecutor : public ::testing::Test {
   protected:
     void SetUp() override {
-#ifdef PIPETWIN_EMULATED_MODULE_DIR
-        ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_EMULATED_MODULE_DIR, 1);
+#ifdef PIPETWIN_EMULATED
+        ::setenv("PIPETWIN_MODULE_PATH", places::emulated_module_folder().c_str(), 1);
         const CudaProbe probe = probe_cuda();
         ASSERT_EQ(probe.state, CudaState::Available) << probe.detail;
 #else
-        ::setenv(
-            "PIPETWIN_MODULE_PATH", PIPETWIN_PROGRAM_DIR, 0);  // not in the place of the user's
+        ::setenv("PIPETWIN_MODULE_PATH",
+                 places::program_folder().c_str(),
+                 0);  // not in the place of the user's
         if (const CudaProbe probe = probe_cuda(); probe.state != CudaState::Available) {
             GTEST_SKIP() << probe.detail;
         }
@@ -156,10 +158,10 @@ TEST_F(CudaExecutor, StaysWithTheCpuOverManySteps) {
     }
 }
 
-#ifdef PIPETWIN_EMULATED_MODULE_DIR
+#ifdef PIPETWIN_EMULATED
 /// How many graphs the emulated module has launched so far.
 std::int64_t graph_launches() {
-    void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+    void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
     const auto count =
         reinterpret_cast<std::int64_t (*)()>(::dlsym(module, "pipetwin_emulated_graph_launches"));
     return count();
@@ -175,7 +177,7 @@ class EmulatedGpus {
 
   private:
     static void set(int count) {
-        void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+        void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
         reinterpret_cast<void (*)(int)>(::dlsym(module, "pipetwin_emulated_set_gpus"))(count);
     }
 };
@@ -306,8 +308,8 @@ TEST_F(CudaExecutor, GivesTheSameBitsWhereStashesGoToHostMemory) {
 
 /// That the emulated module counts; it has none where cuDNN's headers are not.
 bool has_fake_cudnn() {
-#ifdef PIPETWIN_EMULATED_MODULE_DIR
-    void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+#ifdef PIPETWIN_EMULATED
+    void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
     return ::dlsym(module, "pipetwin_emulated_cudnn_calls") != nullptr;
 #else
     return false;
@@ -315,9 +317,9 @@ bool has_fake_cudnn() {
 }
 
 int cudnn_calls() {
-#ifdef PIPETWIN_EMULATED_MODULE_DIR
+#ifdef PIPETWIN_EMULATED
     if (has_fake_cudnn()) {
-        void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+        void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
         return reinterpret_cast<int (*)()>(::dlsym(module, "pipetwin_emulated_cudnn_calls"))();
     }
 #endif

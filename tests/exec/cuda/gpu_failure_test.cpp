@@ -21,6 +21,7 @@
 #include "exec/random_batch.h"
 #include "exec/trainer.h"
 #include "tests/support/cuda_emulation/injection.h"
+#include "tests/support/places.h"
 #include "tests/support/small_training.h"
 
 /// Trouble with a GPU, on the emulated one: every call of a step fails once.
@@ -44,7 +45,7 @@ constexpr int not_supported = 801;
 
 template <class Function>
 Function* in_module(const char* name) {
-    void* const module = ::dlopen(PIPETWIN_EMULATED_MODULE_DIR "/pipetwin_cuda.so", RTLD_NOW);
+    void* const module = ::dlopen(places::emulated_module().c_str(), RTLD_NOW);
     return reinterpret_cast<Function*>(::dlsym(module, name));
 }
 
@@ -100,7 +101,7 @@ class Whereabouts {
 
 class GpuFailure : public ::testing::Test {
   protected:
-    GpuFailure() { ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_EMULATED_MODULE_DIR, 1); }
+    GpuFailure() { ::setenv("PIPETWIN_MODULE_PATH", places::emulated_module_folder().c_str(), 1); }
     ~GpuFailure() override { recover(); }
 
     static ExecutorOptions options() { return test::options_of(shape()); }

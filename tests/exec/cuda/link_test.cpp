@@ -21,6 +21,7 @@
 #include "exec/number_range.h"
 #include "exec/tensor.h"
 #include "exec/transport/nccl_world.h"
+#include "tests/support/places.h"
 
 /// Links and sums by NCCL between processes, which this program starts again for. On the emulation,
 /// and on a GPU: of one GPU NCCL takes several processes only where NCCL_HOSTID tells it that they
@@ -283,10 +284,10 @@ class Part {
 class GpuLinkTest : public ::testing::Test {
   protected:
     void SetUp() override {
-#ifdef PIPETWIN_EMULATED_MODULE_DIR
-        ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_EMULATED_MODULE_DIR, 1);
+#ifdef PIPETWIN_EMULATED
+        ::setenv("PIPETWIN_MODULE_PATH", places::emulated_module_folder().c_str(), 1);
 #else
-        ::setenv("PIPETWIN_MODULE_PATH", PIPETWIN_PROGRAM_DIR, 0);
+        ::setenv("PIPETWIN_MODULE_PATH", places::program_folder().c_str(), 0);
 #endif
         if (const CudaProbe probe = probe_cuda(); probe.state != CudaState::Available) {
             GTEST_SKIP() << "needs a GPU: " << probe.detail;
@@ -347,7 +348,7 @@ class GpuLinkTest : public ::testing::Test {
             well = well && WIFEXITED(status) && WEXITSTATUS(status) == 0;
         }
         fs::remove_all(folder);
-#ifdef PIPETWIN_EMULATED_MODULE_DIR
+#ifdef PIPETWIN_EMULATED
         EXPECT_TRUE(well);
 #else
         if (!well) {
@@ -370,7 +371,7 @@ TEST_F(GpuLinkTest, SumsAreAddedUpInTheOrderOfTheMembers) {
     in_processes({{"0", &Part::sum<0>}, {"1", &Part::sum<1>}, {"2", &Part::sum<2>}});
 }
 
-#ifdef PIPETWIN_EMULATED_MODULE_DIR
+#ifdef PIPETWIN_EMULATED
 TEST_F(GpuLinkTest, FailsWhereTheOtherEndHasGone) {
     in_processes({{"goes", &Part::go_away}, {"misses", &Part::miss}});
 }

@@ -1,0 +1,21 @@
+#include "tests/support/places.h"
+
+namespace pipetwin::places {
+
+std::string source_folder() {
+    return PIPETWIN_SOURCE_DIR;
+}
+std::string program_folder() {
+    return PIPETWIN_PROGRAM_DIR;
+}
+std::string emulated_module_folder() {
+    return PIPETWIN_TESTS_DIR "/exec/cuda/emulated_module";
+}
+std::string emulated_module() {
+    return emulated_module_folder() + "/pipetwin_cuda.so";
+}
+std::string fake_module_folder() {
+    return PIPETWIN_TESTS_DIR "/exec/fake_module";
+}
+
+}  // namespace pipetwin::places
