@@ -6,6 +6,7 @@
 #include <QFile>
 #include <QFileDialog>
 #include <QKeySequenceEdit>
+#include <QLabel>
 #include <QLineEdit>
 #include <QRegularExpression>
 #include <QSettings>
@@ -329,6 +330,28 @@ TEST_F(KeysTest, UndoRedoAndAsTheRunWas) {
     EXPECT_EQ(after(Qt::Key_Z, Qt::ControlModifier | Qt::ShiftModifier), 8);
     EXPECT_EQ(after(Qt::Key_R, Qt::ControlModifier), 4);
     EXPECT_EQ(after(Qt::Key_Z, Qt::ControlModifier), 8) << "that can be undone, too";
+}
+
+TEST_F(KeysTest, TheHeadOfTheWindowNamesTheWhatIf) {
+    show_planned();
+    const auto named = [&](const QString& text) {
+        const auto labels = window_.findChildren<QLabel*>();
+        return std::ranges::any_of(labels, [&](const QLabel* label) {
+            return label->isVisible() && label->text() == text;
+        });
+    };
+    EXPECT_TRUE(named("gpipe, 2 ranks, 4 micro-batches"));
+    QSpinBox* stages = nullptr;
+    for (QSpinBox* const box : window_.findChildren<QSpinBox*>()) {
+        stages = box->accessibleName() == "Stages (K)" ? box : stages;
+    }
+    ASSERT_NE(stages, nullptr);
+    stages->setValue(3);
+    window_.wait_for_workers();
+    EXPECT_TRUE(named("What if: gpipe, 3 ranks, 4 micro-batches"));
+    key(Qt::Key_Z, Qt::ControlModifier);
+    window_.wait_for_workers();
+    EXPECT_TRUE(named("gpipe, 2 ranks, 4 micro-batches"));
 }
 
 TEST_F(KeysTest, ControlBMakesTheShownRunTheBaseline) {

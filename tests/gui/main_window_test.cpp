@@ -487,6 +487,15 @@ TEST_F(MainWindowTest, TheStepInNumbersIsTheOneThatIsLookedAt) {
     EXPECT_TRUE(says(main));
 }
 
+TEST_F(MainWindowTest, TheHeadNamesAllThatIsLaidOverEachOther) {
+    RunData run = canned_run();
+    run.path = "/runs/a";
+    run.over = {"/runs/b/"};
+    window_.show_run(std::move(run));
+    EXPECT_TRUE(visible_text(window_).contains("a + b"));
+    EXPECT_EQ(window_.windowTitle(), "a + b - pipetwin");
+}
+
 TEST_F(MainWindowTest, CallsASideEmulatedThatIs) {
     const auto* const mode = window_.findChild<QAction*>("measured");
     show_canned();
