@@ -175,6 +175,27 @@ TEST_F(MainWindowTest, SelectingFillsTheDetails) {
     EXPECT_TRUE(text.contains("duration"));
 }
 
+TEST_F(MainWindowTest, WhatWasClickedOnIsSeenInALowWindow) {
+    show_canned();
+    window_.timeline().go_to(find(window_.run(), Side::Measured, f1_of_0));
+    QApplication::processEvents();
+    for (const QLabel* const label : window_.findChild<DetailsPanel*>()->findChildren<QLabel*>()) {
+        if (label->text() == "duration") {
+            EXPECT_EQ(label->visibleRegion(), QRegion(label->rect()));
+            return;
+        }
+    }
+    FAIL() << "no line of the action";
+}
+
+TEST_F(MainWindowTest, ADifferenceOfTimesIsNotCalledAnError) {
+    RunData run = canned_run();
+    run.comparison->predicted_breakdown = Breakdown{.forward = std::chrono::milliseconds(3)};
+    run.comparison->measured_breakdown = Breakdown{.forward = std::chrono::milliseconds(4)};
+    window_.show_run(std::move(run));
+    EXPECT_TRUE(visible_text(*window_.findChild<DetailsPanel*>()).contains("difference"));
+}
+
 TEST_F(MainWindowTest, ABrokenFileBecomesABannerAndTheWindowLives) {
     show_canned();
     open_and_wait(file_with("broken.json", "{\"traceEvents\": [oops"));
