@@ -17,9 +17,12 @@
 #include <QLineEdit>
 #include <QMenu>
 #include <QMimeData>
+#include <QScrollBar>
 #include <QSettings>
 #include <QSignalSpy>
+#include <QSpinBox>
 #include <QStatusBar>
+#include <QStyleOptionSpinBox>
 #include <QTemporaryDir>
 #include <QTest>
 #include <QTextBrowser>
@@ -748,6 +751,46 @@ TEST_P(MainWindowInEveryTheme, WhatStandsLastAtTheFootKeepsFromTheEdge) {
     ASSERT_TRUE(visible_text(*window_.statusBar()).contains("LIVE"));
     const QImage foot = window_.statusBar()->grab().toImage().convertToFormat(QImage::Format_RGB32);
     EXPECT_EQ(colours_of(foot.copy(foot.width() - 8, 4, 8, foot.height() - 8)).size(), 1U);
+}
+
+/// The largest contrast of a pixel with the ground around it.
+double contrast_in(const QImage& image, const QColor& ground) {
+    double largest = 1;
+    for (int y = 0; y < image.height(); ++y) {
+        for (int x = 0; x < image.width(); ++x) {
+            largest = std::max(largest, contrast_ratio(image.pixelColor(x, y), ground));
+        }
+    }
+    return largest;
+}
+
+// In the light theme the groove of a scroll bar was taken for its handle; in high contrast boxes
+// had no arrows.
+TEST_P(MainWindowInEveryTheme, HandlesAndArrowsStandOut) {
+    constexpr double seen = 3;  // WCAG 2.1, 1.4.11
+    window_.set_theme(GetParam());
+    const QColor ground = palette_of(GetParam()).window;
+    QScrollBar bar(Qt::Vertical, &window_);
+    bar.setRange(0, 100);
+    bar.setPageStep(50);
+    bar.resize(bar.sizeHint().width(), 200);
+    const QImage image = bar.grab().toImage();
+    const int middle = image.width() / 2;
+    EXPECT_GE(contrast_ratio(image.pixelColor(middle, image.height() / 4), ground), seen);
+    EXPECT_LT(contrast_ratio(image.pixelColor(middle, image.height() - 4), ground), 1.5);
+
+    QSpinBox box(&window_);
+    box.setRange(0, 9);
+    box.setValue(5);
+    box.resize(box.sizeHint());
+    QStyleOptionSpinBox option;
+    option.initFrom(&box);
+    option.subControls = QStyle::SC_All;
+    for (const auto button : {QStyle::SC_SpinBoxUp, QStyle::SC_SpinBoxDown}) {
+        const QRect place = box.style()->subControlRect(QStyle::CC_SpinBox, &option, button, &box);
+        const QRect inside = place.adjusted(3, 2, -3, -2);  // without the edge
+        EXPECT_GE(contrast_in(box.grab(inside).toImage(), ground), seen);
+    }
 }
 
 TEST_P(MainWindowInEveryTheme, ShowsEveryPanelAndClipsNoText) {
