@@ -9,6 +9,7 @@
 #include <QMenuBar>
 #include <QScrollArea>
 #include <QSettings>
+#include <QTabBar>
 #include <QTabWidget>
 #include <QTextBrowser>
 #include <QUndoStack>
@@ -186,7 +187,23 @@ void MainWindow::build_view_menu() {
     only_in_timeline(add_action(
         menu, "fold", tr("&Fold rank"), {Qt::Key_Space}, [this] { timeline_->toggle_fold(); }));
     menu->addSeparator();
+    build_panel_menu(menu);
     build_theme_menu(menu);
+}
+
+/// Each panel by its name, so that the commands lead there, too. Its tab gets the keys.
+void MainWindow::build_panel_menu(QMenu* view_menu) {
+    auto* const menu = view_menu->addMenu(tr("Pa&nel"));
+    for (QTabWidget* const tabs : {right_, below_}) {
+        for (int i = 0; i < tabs->count(); ++i) {
+            const QByteArray name =
+                QByteArrayLiteral("panel_") + tabs->widget(i)->objectName().toLatin1();
+            add_action(menu, name.constData(), tabs->tabText(i), {}, [tabs, i] {
+                tabs->setCurrentIndex(i);
+                tabs->tabBar()->setFocus();
+            });
+        }
+    }
 }
 
 void MainWindow::build_theme_menu(QMenu* view_menu) {

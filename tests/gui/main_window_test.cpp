@@ -541,6 +541,21 @@ TEST_F(MainWindowTest, TheCommandFinderDoesWhatItIsTold) {
     EXPECT_TRUE(window_.timeline().shows_bubbles());
 }
 
+TEST_F(MainWindowTest, TheCommandFinderLeadsToEveryPanel) {
+    show_canned();
+    for (const auto& [name, typed] : {std::pair{"heat-map", "heat"},
+                                      std::pair{"ranks", "panel: ranks"},
+                                      std::pair{"run", "panel: train"}}) {
+        QTest::keyClick(&window_, Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+        auto* const line = window_.findChild<Finder*>()->findChild<QLineEdit*>();
+        QTest::keyClicks(line, typed);
+        QTest::keyClick(line, Qt::Key_Return);
+        EXPECT_TRUE(window_.findChild<QWidget*>(name)->isVisible()) << name;
+        key(Qt::Key_Escape);
+        EXPECT_TRUE(window_.timeline().hasFocus());
+    }
+}
+
 TEST_F(MainWindowTest, TheRankFinderGoesToARankAndShowsItWhereItWasHidden) {
     show_canned();
     Tracks tracks = window_.timeline().tracks();
