@@ -34,7 +34,7 @@ QString duration_text(const std::optional<Duration>& duration) {
 }
 
 QString share_text(const std::optional<double>& share) {
-    return share ? QStringLiteral("%1 %").arg(100 * *share, 0, 'f', 2) : QString();
+    return share ? QStringLiteral("%1 %").arg(100 * *share, 0, 'f', 1) : QString();
 }
 
 /// What a comparison of runs is about: the measured step, or where none was the predicted one.
