@@ -7,6 +7,7 @@
 #include <QFormLayout>
 #include <QKeySequenceEdit>
 #include <QMenuBar>
+#include <QPushButton>
 #include <QScrollArea>
 #include <QSettings>
 #include <QTabBar>
@@ -505,6 +506,8 @@ void MainWindow::rebind_keys() {
     auto* const column = new QVBoxLayout(dialog);
     column->addWidget(area);
     column->addWidget(buttons);
+    // A line takes every key that it gets, Esc too: nobody begins in one by chance.
+    buttons->button(QDialogButtonBox::Close)->setFocus();
     dialog->open();
 }
 

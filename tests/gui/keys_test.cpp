@@ -450,6 +450,18 @@ TEST_F(KeysTest, AfterAFinderTheTimelineHasTheKeys) {
     EXPECT_EQ(QApplication::focusWidget(), &window_.timeline());
 }
 
+// The first line had the focus, and Esc became the key of its command.
+TEST_F(KeysTest, EscLeavesTheListOfKeysAsItIs) {
+    action("rebind")->trigger();
+    auto* const dialog = window_.findChild<QKeySequenceEdit*>()->window();
+    QApplication::setActiveWindow(dialog);
+    ASSERT_NE(QApplication::focusWidget(), nullptr);
+    QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
+    EXPECT_FALSE(dialog->isVisible());
+    EXPECT_EQ(action("open_folder")->shortcut(), QKeySequence(Qt::CTRL | Qt::Key_O));
+    EXPECT_EQ(action("clear")->shortcut(), QKeySequence(Qt::Key_Escape));
+}
+
 TEST_F(KeysTest, ChangeKeysBindsAnewAndTakesTheKeyFromWhoHadIt) {
     show_canned();
     action("rebind")->trigger();
