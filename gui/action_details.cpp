@@ -206,7 +206,7 @@ DetailLine bubble_line(const OnSides<double>& bubbles) {
         text_of(line, both_sides[side]) = bubbles[side] ? percent_of_share(*bubbles[side]) : "";
     }
     if (bubbles[0] && bubbles[1]) {
-        line.error = signed_text(100 * (*bubbles[0] - *bubbles[1])) + " points";
+        line.error = points_text(100 * (*bubbles[0] - *bubbles[1]));
     }
     return line;
 }
@@ -311,6 +311,10 @@ std::string plan_line(const RunData& run) {
 
 std::string percent_text(double percent) {
     return std::isfinite(percent) ? signed_text(percent) + " %" : "";
+}
+
+std::string points_text(double points) {
+    return signed_text(points) + " points";
 }
 
 }  // namespace pipetwin::gui

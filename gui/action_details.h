@@ -50,4 +50,7 @@ std::string plan_line(const RunData& run);
 /// "+2.8 %"; "" if it is not finite.
 std::string percent_text(double percent);
 
+/// "+0.1 points", of shares in percent.
+std::string points_text(double points);
+
 }  // namespace pipetwin::gui

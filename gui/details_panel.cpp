@@ -74,7 +74,9 @@ void DetailTable::set_heading(const QString& heading, const QString& subtitle) {
     setAccessibleDescription(subtitle);
 }
 
-void DetailTable::set_lines(const RunData& run, const std::vector<DetailLine>& lines) {
+void DetailTable::set_lines(const RunData& run,
+                            const std::vector<DetailLine>& lines,
+                            const char* last) {
     while (const QLayoutItem* const item = grid_->takeAt(0)) {
         delete item->widget();
         delete item;
@@ -83,8 +85,8 @@ void DetailTable::set_lines(const RunData& run, const std::vector<DetailLine>& l
     if (lines.empty()) {
         return;
     }
-    const std::string error = run.predicted && run.measured ? "error" : "";
-    add_row(0, {"", side_name(run, Side::Predicted), side_name(run, Side::Measured), error}, true);
+    const std::string both = run.predicted && run.measured ? last : "";
+    add_row(0, {"", side_name(run, Side::Predicted), side_name(run, Side::Measured), both}, true);
     int row = 1;
     for (const DetailLine& line : lines) {
         add_row(row++, {line.name, line.predicted, line.measured, line.error}, false);
@@ -125,10 +127,12 @@ DetailsPanel::DetailsPanel(QWidget* parent)
     auto* const column = new QVBoxLayout(content);
     column->setContentsMargins(margin, margin, margin, margin);
     column->setSpacing(0);
-    for (DetailTable* const table : {step_, ops_, breakdown_, whole_, selection_}) {
+    column->addWidget(selection_);  // what was just clicked on is seen without scrolling
+    note_->setContentsMargins(0, 0, 0, margin);
+    column->addWidget(note_);
+    for (DetailTable* const table : {step_, ops_, breakdown_, whole_}) {
         column->addWidget(table);
     }
-    column->addWidget(note_);
     column->addStretch(1);
     setWidget(content);
     ops_->set_heading(tr("By action"), tr("sums over all ranks"));
@@ -141,7 +145,7 @@ void DetailsPanel::show_run(const RunData& run) {
         tr("Where the step went"),
         steps > 1 ? tr("of step %1, the nearest to the median; %2").arg(run.main_step()).arg(means)
                   : means);
-    breakdown_->set_lines(run, breakdown_lines(run));
+    breakdown_->set_lines(run, breakdown_lines(run), "difference");
     whole_->set_heading(tr("All steps"), tr("medians of %1 steps").arg(steps));
     whole_->set_lines(run, run_lines(run));
     show_step(run, run.main_step());
@@ -166,6 +170,10 @@ void DetailsPanel::show_selection(const RunData& run, const std::optional<SpanRe
     const bool invite = !selection && !run.empty();
     note_->setText(invite ? tr("Click an action to see its times.")
                           : QString::fromStdString(details.note));
+    note_->setVisible(!note_->text().isEmpty());
+    if (selection) {
+        verticalScrollBar()->setValue(0);
+    }
 }
 
 }  // namespace pipetwin::gui

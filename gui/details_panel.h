@@ -23,7 +23,10 @@ class DetailTable : public QWidget {
     explicit DetailTable(const QString& heading, QWidget* parent = nullptr);
 
     void set_heading(const QString& heading, const QString& subtitle);
-    void set_lines(const RunData& run, const std::vector<DetailLine>& lines);
+    /// `last`: what the last column is, of a run with two sides.
+    void set_lines(const RunData& run,
+                   const std::vector<DetailLine>& lines,
+                   const char* last = "error");
 
   private:
     void add_row(int row, const std::array<std::string, 4>& texts, bool is_header);

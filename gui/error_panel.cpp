@@ -33,6 +33,17 @@ QString unsigned_percent(double percent) {
     return QString::number(percent, 'f', 1) + QStringLiteral(" %");
 }
 
+/// "1,270", as the list of actions counts.
+QString counted(std::int64_t count) {
+    return QStringLiteral("%L1").arg(count);
+}
+
+/// "50 %", where the bins of a histogram end.
+QString end_text(const ErrorHistogram& histogram) {
+    const auto bins = static_cast<double>(histogram.counts.size());
+    return QString::number(histogram.bin_percent * bins / 2) + QStringLiteral(" %");
+}
+
 QString signed_time(Duration time) {
     return (time > Duration{} ? QStringLiteral("+") : QString()) + text_of(format_duration(time));
 }
@@ -56,7 +67,7 @@ QString cost_text(const CostError& cost, int column) {
         case 7:
             return signed_time(cost.per_step);
         default:
-            return QString::number(cost.count);
+            return counted(cost.count);
     }
 }
 
@@ -91,8 +102,14 @@ void HistogramView::show_errors(const QString& title, const ErrorHistogram& hist
     for (std::size_t bin = 0; bin < histogram.counts.size(); ++bin) {
         (bin < middle ? slower : faster) += histogram.counts[bin];
     }
-    setAccessibleDescription(tr("%1: %2 as fast as predicted or faster, %3 slower")
-                                 .arg(title, QString::number(faster), QString::number(slower)));
+    QString text = tr("%1: %2 as fast as predicted or faster, %3 slower")
+                       .arg(title, counted(faster), counted(slower));
+    if (histogram.outside > 0) {
+        text += tr("; %1 by more than %2, in the outermost bins")
+                    .arg(counted(histogram.outside), end_text(histogram));
+    }
+    setAccessibleDescription(text);
+    setToolTip(histogram.outside > 0 ? text : QString());
     update();
 }
 
@@ -135,19 +152,23 @@ void HistogramView::paintEvent(QPaintEvent* /*event*/) {
     painter.drawLine(x_of(bins / 2), area.top(), x_of(bins / 2), area.bottom() + 1);
     painter.drawText(rect().adjusted(margin, 3, -margin, 0), Qt::AlignTop | Qt::AlignLeft, title_);
     painter.setPen(palette_.faint_text);
-    const QString highest = tr("highest: %1").arg(most);
+    const QString highest = tr("highest: %1").arg(counted(most));
     if (fontMetrics().horizontalAdvance(title_ + QLatin1String("  ") + highest) <= area.width()) {
         painter.drawText(
             rect().adjusted(margin, 3, -margin, 0), Qt::AlignTop | Qt::AlignRight, highest);
     }
     const QRect axis = rect().adjusted(margin, 0, -margin, -2);
-    const QString end = QString::number(histogram_.bin_percent * bins / 2) + QStringLiteral(" %");
-    QString left = tr("-%1, slower").arg(end);
-    QString right = tr("faster, +%1").arg(end);
+    const bool goes_on = histogram_.outside > 0;
+    const QString least =
+        (goes_on ? QStringLiteral("\u2264 -") : QStringLiteral("-")) + end_text(histogram_);
+    const QString greatest =
+        (goes_on ? QStringLiteral("\u2265 +") : QStringLiteral("+")) + end_text(histogram_);
+    QString left = tr("%1, slower").arg(least);
+    QString right = tr("faster, %1").arg(greatest);
     const QString zero = QStringLiteral(" 0 ");
     if (fontMetrics().horizontalAdvance(left + zero + right) > axis.width()) {
-        left = QStringLiteral("-") + end;
-        right = QStringLiteral("+") + end;
+        left = least;
+        right = greatest;
     }
     painter.drawText(axis, Qt::AlignBottom | Qt::AlignLeft, left);
     painter.drawText(axis, Qt::AlignBottom | Qt::AlignHCenter, zero);

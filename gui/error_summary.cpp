@@ -123,6 +123,7 @@ class Collector {
             for (std::size_t bin = 0; bin < counts.size(); ++bin) {
                 result_.histogram.counts[bin] += counts[bin];
             }
+            result_.histogram.outside += result_.costs.back().histogram.outside;
         }
         std::ranges::stable_sort(result_.costs, std::ranges::greater{}, [](const CostError& cost) {
             return magnitude(cost.per_step);
@@ -158,8 +159,9 @@ class Collector {
         for (const double percent : seen.percents) {
             error.mean_percent += percent / static_cast<double>(count);
             error.mape += std::abs(percent) / static_cast<double>(count);
-            const double bin = std::clamp(
-                std::floor(percent / bin_percent_), -1.0 * bins_per_side, bins_per_side - 1.0);
+            const double place = std::floor(percent / bin_percent_);
+            const double bin = std::clamp(place, -1.0 * bins_per_side, bins_per_side - 1.0);
+            error.histogram.outside += place == bin ? 0 : 1;
             ++error.histogram.counts[static_cast<std::size_t>(bin + bins_per_side)];
         }
         error.p95_percent = quantile(magnitudes(seen.percents), 0.95);

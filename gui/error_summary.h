@@ -14,6 +14,7 @@ namespace pipetwin::gui {
 struct ErrorHistogram {
     double bin_percent = 1;
     std::vector<std::int64_t> counts;
+    std::int64_t outside = 0;  ///< how many these are
 };
 
 /// The errors of one cost: of all actions of a kind on a stage, in all steps. Durations are from

@@ -109,13 +109,20 @@ int Finder::count() const {
     return list_->count();
 }
 
+/// What holds the text as it was typed before what only holds its letters.
 void Finder::fill() {
     list_->clear();
+    std::vector<std::size_t> found;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
-        const Entry& entry = entries_[i];
-        if (!fits(entry.text, line_->text())) {
-            continue;
+        if (fits(entries_[i].text, line_->text())) {
+            found.push_back(i);
         }
+    }
+    std::ranges::stable_partition(found, [this](std::size_t i) {
+        return entries_[i].text.contains(line_->text().trimmed(), Qt::CaseInsensitive);
+    });
+    for (const std::size_t i : found) {
+        const Entry& entry = entries_[i];
         auto* const item = new QListWidgetItem(entry.text, list_);
         item->setData(Qt::UserRole, static_cast<int>(i));
         item->setData(detail_role, entry.detail);

@@ -25,10 +25,20 @@ namespace {
 
 constexpr int margin = 10;
 constexpr int legend_width = 14;
+constexpr double most_digits = 9999.5;  ///< from here on four digits round to a power of ten
 constexpr int gap = 6;
 
 QString per_second(const HeatMap& map) {
     return map.counts_samples ? HeatMapView::tr("samples/s") : HeatMapView::tr("micro-batches/s");
+}
+
+QString stages_text(int stages) {
+    return stages == 1 ? HeatMapView::tr("1 stage") : HeatMapView::tr("%1 stages").arg(stages);
+}
+
+QString micro_batches_text(int micro_batches) {
+    return micro_batches == 1 ? HeatMapView::tr("1 micro-batch")
+                              : HeatMapView::tr("%1 micro-batches").arg(micro_batches);
 }
 
 /// A map shows every number of stages and micro-batches, so it is the same for all of them, unless
@@ -153,7 +163,8 @@ std::optional<HeatMapView::Cell> HeatMapView::cell_at(QPoint position) const {
 QString HeatMapView::number_of(double value) const {
     switch (value_) {
         case HeatValue::Throughput:
-            return QString::number(value, 'g', 4);
+            return value < most_digits ? QString::number(value, 'g', 4)
+                                       : QString::number(value, 'f', 0);  // no "1.2e+04"
         case HeatValue::Bubble:
             return tr("%1 %").arg(100 * value, 0, 'f', 1);
         case HeatValue::PeakMemory:
@@ -164,9 +175,8 @@ QString HeatMapView::number_of(double value) const {
 
 QString HeatMapView::sentence_of(const Cell& at) const {
     const HeatCell& cell = map_.at(at.row, at.column);
-    const QString where = tr("%1 stages, %2 micro-batches")
-                              .arg(map_.stages[at.row])
-                              .arg(map_.micro_batches[at.column]);
+    const QString where = stages_text(map_.stages[at.row]) + QStringLiteral(", ") +
+                          micro_batches_text(map_.micro_batches[at.column]);
     QString text = cell.fits() ? tr("%1: %2 %3, bubble %4 %")
                                      .arg(where)
                                      .arg(cell.per_second, 0, 'f', 1)
@@ -200,10 +210,11 @@ QString HeatMapView::summary() const {
                 const QString number = value_ == HeatValue::Throughput
                                            ? number_of(best) + ' ' + per_second(map_)
                                            : number_of(best);
-                text = tr("%1: %2 with %3 stages and %4 micro-batches.")
-                           .arg(lowest ? tr("Lowest") : tr("Highest"), number)
-                           .arg(map_.stages[row])
-                           .arg(map_.micro_batches[column]);
+                text = tr("%1: %2 with %3 and %4.")
+                           .arg(lowest ? tr("Lowest") : tr("Highest"),
+                                number,
+                                stages_text(map_.stages[row]),
+                                micro_batches_text(map_.micro_batches[column]));
             }
         }
     }
@@ -297,6 +308,13 @@ void HeatMapView::paint_legend(QPainter& painter) const {
         painter.drawText(QRect(left, y, width() - left, height),
                          Qt::AlignLeft | Qt::AlignVCenter,
                          number_of(range_->first + share * (range_->second - range_->first)));
+    }
+    if (value_ == HeatValue::Throughput) {
+        painter.setPen(palette_.faint_text);
+        painter.drawText(
+            QRect(all.right(), all.bottom() + height, width() - all.right() - gap, height + gap),
+            Qt::AlignRight | Qt::AlignVCenter,
+            per_second(map_));
     }
 }
 

@@ -60,12 +60,6 @@ QString to_text(const fs::path& path) {
     return QFile::decodeName(QByteArray::fromStdString(path.string()));
 }
 
-/// What the user would call the run: the folder's or the file's name.
-QString name_of(const fs::path& path) {
-    const fs::path last = path.has_filename() ? path.filename() : path.parent_path().filename();
-    return to_text(last);
-}
-
 /// The local files of a drop; none if there is anything else among them.
 std::vector<fs::path> dropped_paths(const QMimeData& data) {
     std::vector<fs::path> paths;
@@ -302,11 +296,10 @@ void MainWindow::exchange_run(RunData run) {
 }
 
 void MainWindow::name_run() {
-    const QString name = name_of(run_->path);
+    const QString name = name_of(paths_of(*run_));
     title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
-    title_->setToolTip(to_text(run_->path));
-    plan_->setText(QString::fromStdString(plan_line(*run_)));
-    setWindowTitle(tr("%1 - pipetwin").arg(name_of(run_->path)));
+    title_->setToolTip(whole_paths(paths_of(*run_)));
+    setWindowTitle(tr("%1 - pipetwin").arg(name));
     const bool emulated = run_->measured && run_->measured->origin == Origin::Emulated;
     measured_mode_->setText(emulated ? tr("E&mulated") : tr("&Measured"));
     fill_replica_menu();
@@ -315,6 +308,7 @@ void MainWindow::name_run() {
 /// Tells every panel but the timeline.
 void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     run_ = std::move(run);
+    plan_->setText(QString::fromStdString(plan_line(*run_)));
     details_->show_run(*run_);
     step_in_words_ = run_->main_step();
     details_->show_selection(*run_, selection_->span());
@@ -634,7 +628,7 @@ void MainWindow::choose_export() {
     const QString chosen =
         QFileDialog::getSaveFileName(this,
                                      tr("Export what the timeline shows"),
-                                     name_of(run_->path) + QStringLiteral(".svg"),
+                                     name_of(paths_of(*run_)) + QStringLiteral(".svg"),
                                      tr("Pictures (*.png *.svg *.pdf)"));
     if (!chosen.isEmpty()) {
         show_banner(QString::fromStdString(

@@ -111,6 +111,7 @@ class MainWindow : public QMainWindow {
     void build_alignment_menu(QMenu* view_menu);
     void build_replica_menu(QMenu* view_menu);
     void build_theme_menu(QMenu* view_menu);
+    void build_panel_menu(QMenu* view_menu);
     void build_chain_entries(QMenu* menu);
     void build_marks(QMenu* menu);
     void build_go_menu();

@@ -7,8 +7,10 @@
 #include <QFormLayout>
 #include <QKeySequenceEdit>
 #include <QMenuBar>
+#include <QPushButton>
 #include <QScrollArea>
 #include <QSettings>
+#include <QTabBar>
 #include <QTabWidget>
 #include <QTextBrowser>
 #include <QUndoStack>
@@ -186,7 +188,23 @@ void MainWindow::build_view_menu() {
     only_in_timeline(add_action(
         menu, "fold", tr("&Fold rank"), {Qt::Key_Space}, [this] { timeline_->toggle_fold(); }));
     menu->addSeparator();
+    build_panel_menu(menu);
     build_theme_menu(menu);
+}
+
+/// Each panel by its name, so that the commands lead there, too. Its tab gets the keys.
+void MainWindow::build_panel_menu(QMenu* view_menu) {
+    auto* const menu = view_menu->addMenu(tr("Pa&nel"));
+    for (QTabWidget* const tabs : {right_, below_}) {
+        for (int i = 0; i < tabs->count(); ++i) {
+            const QByteArray name =
+                QByteArrayLiteral("panel_") + tabs->widget(i)->objectName().toLatin1();
+            add_action(menu, name.constData(), tabs->tabText(i), {}, [tabs, i] {
+                tabs->setCurrentIndex(i);
+                tabs->tabBar()->setFocus();
+            });
+        }
+    }
 }
 
 void MainWindow::build_theme_menu(QMenu* view_menu) {
@@ -488,6 +506,8 @@ void MainWindow::rebind_keys() {
     auto* const column = new QVBoxLayout(dialog);
     column->addWidget(area);
     column->addWidget(buttons);
+    // A line takes every key that it gets, Esc too: nobody begins in one by chance.
+    buttons->button(QDialogButtonBox::Close)->setFocus();
     dialog->open();
 }
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
 namespace pipetwin::gui {
 
@@ -71,7 +72,10 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.add_option("--theme", theme, "colours of the window")
         ->option_text("light|dark|high-contrast|print")
         ->check(CLI::IsMember({"light", "dark", "high-contrast", "print"}));
-    app.add_option("--view", parsed_view, "what --screenshot shows: the timeline with this panel")
+    app.add_option("--view",
+                   parsed_view,
+                   fmt::format("what --screenshot shows: the timeline with this panel, one of {}",
+                               fmt::join(view_names(), ", ")))
         ->option_text("NAME")
         ->check(CLI::IsMember(view_names()));
     app.add_option("--replica",

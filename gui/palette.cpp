@@ -227,32 +227,65 @@ QPalette widget_palette(const Palette& palette) {
     return colors;
 }
 
+QColor edge_color(const QPalette& colors) {
+    constexpr double wanted = 3.05;  // what is painted is rounded
+    constexpr int lighter = 110;     // as Fusion paints those of boxes
+    const QColor window = colors.color(QPalette::Window);
+    const QColor text = colors.color(QPalette::WindowText);
+    if (window == QColor(Qt::black)) {
+        return text;  // high contrast: as bold as can be
+    }
+    const auto stands_out = [&](const QColor& edge) {
+        return std::min(contrast_ratio(edge, window),
+                        contrast_ratio(edge, colors.color(QPalette::Base))) >= wanted;
+    };
+    QColor edge = text;
+    for (int percent = 100; percent > 0; --percent) {
+        const QColor paler = mixed(window, text, percent / 100.0);
+        if (!stands_out(paler) || !stands_out(paler.lighter(lighter))) {
+            break;
+        }
+        edge = paler;
+    }
+    return edge;
+}
+
 QString style_sheet(const Palette& palette) {
     const QString roomy =
         QStringLiteral(
             "QTreeView::item, QTableView::item { padding: 2px 6px; border: none; }"
+            "QListWidget::item { padding: 3px 6px; }"
             "QHeaderView::section { padding: 2px 2px 2px 9px; border: none;"
             "border-bottom: 1px solid %1; background: %2; color: %3; }"
             "QHeaderView::up-arrow, QHeaderView::down-arrow { subcontrol-position: top center;"
             "width: 7px; height: 7px; }"
             "QFrame#Banner { background: %4; }"
             "QFrame#Banner > QLabel, QFrame#Banner > QToolButton { color: %5; border: none;"
-            "background: transparent; }")
+            "background: transparent; }"
+            // Fusion's handle is as light as its groove is dark: one is taken for the other.
+            "QScrollBar:vertical { background: %2; border: none; width: 12px; }"
+            "QScrollBar:horizontal { background: %2; border: none; height: 12px; }"
+            "QScrollBar::handle { background: %6; border-radius: 4px; margin: 2px; }"
+            "QScrollBar::handle:vertical { min-height: 24px; }"
+            "QScrollBar::handle:horizontal { min-width: 24px; }"
+            "QScrollBar::handle:hover, QScrollBar::handle:pressed { background: %3; }"
+            "QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }"
+            "QScrollBar::add-page, QScrollBar::sub-page { background: none; }")
             .arg(palette.grid.name(),
                  palette.window.name(),
                  palette.faint_text.name(),
                  palette.banner.name(),
-                 palette.banner_text.name());
+                 palette.banner_text.name(),
+                 edge_color(widget_palette(palette)).name());
     if (palette.theme != Theme::HighContrast) {
         return roomy;
     }
     return roomy +
            QStringLiteral(
-               "QPushButton, QToolButton, QComboBox, QLineEdit, QSpinBox, QDoubleSpinBox, "
-               "QFrame#Finder,"
+               // Not boxes with arrows: a border of ours would leave these out.
+               "QPushButton, QToolButton, QLineEdit, QFrame#Finder,"
                "QFrame#SearchLine { border: 1px solid white; padding: 3px 8px; }"
-               "QPushButton:focus, QComboBox:focus, QLineEdit:focus, QSpinBox:focus,"
-               "QDoubleSpinBox:focus, QSlider:focus { border: 2px solid yellow; }"
+               "QPushButton:focus, QLineEdit:focus, QSlider:focus { border: 2px solid yellow; }"
                "QAbstractItemView::indicator, QCheckBox::indicator { width: 12px; height: 12px;"
                "border: 1px solid white; background: black; }"
                "QAbstractItemView::indicator:checked, QCheckBox::indicator:checked { background: "

@@ -72,7 +72,12 @@ std::vector<Op> legend_ops();
 /// The colours of Qt's own widgets.
 QPalette widget_palette(const Palette& palette);
 
-/// What a palette of Qt's widgets cannot say: room in lists, and in high contrast white borders.
+/// Of these colours the edge that stands out by 3:1 (WCAG 2.1, 1.4.11) from window and ground; on
+/// a black window, in high contrast, the colour of text.
+QColor edge_color(const QPalette& colors);
+
+/// What a palette of Qt's widgets cannot say: room in lists, scroll bars whose handle is seen, and
+/// in high contrast white borders.
 QString style_sheet(const Palette& palette);
 
 /// WCAG 2.1, from 1 (the same) to 21 (black on white).

@@ -34,6 +34,15 @@ int digits_of(int number) {
     return digits;
 }
 
+/// Whole pixels of an action without its wait. Its box may have one more, as boxes are rounded to
+/// the pixels between their neighbours: what is equally long would have different labels.
+int room_in(const RowIndex& row, int cell, const ViewTransform& view) {
+    const Duration begin =
+        is_receive(row.op(cell)) || is_send(row.op(cell)) ? row.ready(cell) : row.begin(cell);
+    const auto length = static_cast<double>((row.end(cell) - begin).count());
+    return static_cast<int>(std::min(length / view.ns_per_pixel, 1e6));
+}
+
 }  // namespace
 
 RowPainter::RowPainter(QPainter& painter, const TimelineScene& scene, std::vector<QRgb> ground)
@@ -52,6 +61,15 @@ ViewTransform RowPainter::view_of(Side side, int step) const {
     return scene_.places.of(side, step).inside(scene_.view);
 }
 
+RowPainter::WideBox RowPainter::wide_box(const Box& box,
+                                         const RowIndex& spans,
+                                         const ViewTransform& view) {
+    if (box.kind != BoxKind::Action) {
+        return {.box = box, .action = {}, .room = 0};
+    }
+    return {.box = box, .action = spans.action(box.cell), .room = room_in(spans, box.cell, view)};
+}
+
 void RowPainter::paint_row(const Row& row) {
     const QRect rect = scene_.rect_at(row.y, row.height);
     const TimelineScene::Steps steps = scene_.steps_in_sight();
@@ -63,12 +81,12 @@ void RowPainter::paint_row(const Row& row) {
             continue;
         }
         paint_ground(row, step, canvas);
-        boxes_of(*spans, view_of(row.side, step), scene_.time_width(), boxes_);
+        const ViewTransform view = view_of(row.side, step);
+        boxes_of(*spans, view, scene_.time_width(), boxes_);
         for (const Box& box : boxes_) {
             fill_box(box, rect.x(), canvas);
             if (box.width >= narrowest_hatching) {
-                const bool one = box.kind == BoxKind::Action;
-                wide_.push_back({.box = box, .action = one ? spans->action(box.cell) : Action{}});
+                wide_.push_back(wide_box(box, *spans, view));
             }
         }
     }
@@ -80,10 +98,10 @@ void RowPainter::paint_row(const Row& row) {
     }
     canvas.finish();
     if (rect.height() >= painter_.fontMetrics().ascent()) {
-        for (const auto& [box, action] : wide_) {
+        for (const auto& [box, action, room] : wide_) {
             if (box.kind == BoxKind::Action) {
                 const QRect whole(rect.x() + box.x, rect.y(), box.width, rect.height());
-                paint_label(action, whole.intersected(rect));
+                paint_label(action, whole.intersected(rect), room);
             }
         }
     }
@@ -201,9 +219,9 @@ QString RowPainter::label_for(const Action& action, const OpStyle& style, int wi
     return style.letter;
 }
 
-void RowPainter::paint_label(const Action& action, const QRect& seen) {
+void RowPainter::paint_label(const Action& action, const QRect& seen, int room) {
     const OpStyle& style = this->style(action.op);
-    const QString text = label_for(action, style, seen.width());
+    const QString text = label_for(action, style, std::min(seen.width(), room));
     if (!text.isEmpty()) {
         painter_.setPen(style.text);
         painter_.drawText(seen, Qt::AlignCenter, text);

@@ -27,11 +27,13 @@ class RowPainter {
     struct WideBox {
         Box box;
         Action action;
+        int room;  ///< for the label; boxes that are equally long have the same
     };
 
     const Palette& palette() const { return scene_.palette; }
     const OpStyle& style(Op op) const { return styles_[static_cast<std::size_t>(op)]; }
     ViewTransform view_of(Side side, int step) const;
+    static WideBox wide_box(const Box& box, const RowIndex& spans, const ViewTransform& view);
     const QColor& ground() const;
     QRgb faded(Op op, double compute);
     QRgb fill_of(const Box& box);
@@ -40,7 +42,7 @@ class RowPainter {
     void hatch_box(const Box& box, int left, PixelCanvas& canvas);
     void paint_parting(const Box& box, int left, PixelCanvas& canvas);
     QString label_for(const Action& action, const OpStyle& style, int width) const;
-    void paint_label(const Action& action, const QRect& seen);
+    void paint_label(const Action& action, const QRect& seen, int room);
     void paint_ghosts(const Row& row, int step);
     void paint_curve(const Band& band, Side side, double pixels_per_byte, PixelCanvas& canvas);
     Bytes highest(int rank) const;

@@ -86,6 +86,8 @@ void read_ours(const fs::path& file, Sides& sides, std::vector<std::string>& pro
     TraceSoFar read = read_chrome_trace_so_far(file);
     if (!read.problem.empty()) {
         problems.push_back(std::move(read.problem));
+        read.trace.timelines.replayed_step.reset();  // what the head says, it says of all steps
+        read.trace.timelines.breakdown.reset();
     }
     if (!read.trace.timelines.steps.empty()) {
         put(sides, std::move(read.trace));
@@ -313,8 +315,17 @@ void choose_replica(RunData& run, Trace& trace, int replica) {
     trace.timelines.peak_bytes.clear();
     trace.timelines.replayed_step.reset();
     trace.timelines.breakdown.reset();
-    if (run.planned && run.planned->plan.hash() == trace.plan_hash) {
+}
+
+/// Where the step went, of a trace that does not say it of the step that is drawn.
+void break_down(RunData& run, Trace& trace) {
+    if (trace.timelines.breakdown || !run.planned || run.planned->plan.hash() != trace.plan_hash) {
+        return;
+    }
+    try {
         trace.timelines.breakdown = sim::breakdown(run.planned->plan, median_step(trace.timelines));
+    } catch (const std::exception& error) {
+        run.problems.push_back(fmt::format("where the step went is not known: {}", error.what()));
     }
 }
 
@@ -351,6 +362,7 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     }
     if (sides.measured) {
         choose_replica(run, *sides.measured, replica);
+        break_down(run, *sides.measured);
     }
     const auto& [predicted, measured, ranks] = sides;
     const bool has_predicted = predicted && take_side(run, *predicted, Side::Predicted);

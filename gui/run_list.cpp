@@ -34,7 +34,7 @@ QString duration_text(const std::optional<Duration>& duration) {
 }
 
 QString share_text(const std::optional<double>& share) {
-    return share ? QStringLiteral("%1 %").arg(100 * *share, 0, 'f', 2) : QString();
+    return share ? QStringLiteral("%1 %").arg(100 * *share, 0, 'f', 1) : QString();
 }
 
 /// What a comparison of runs is about: the measured step, or where none was the predicted one.
@@ -42,9 +42,11 @@ std::optional<Duration> step_of(const RunHeadline& run) {
     return run.measured_step ? run.measured_step : run.predicted_step;
 }
 
-QString name_of(const RunHeadline& run) {
+}  // namespace
+
+QString name_of(const std::vector<std::filesystem::path>& paths) {
     QStringList names;
-    for (const std::filesystem::path& path : run.paths) {
+    for (const std::filesystem::path& path : paths) {
         const std::filesystem::path last =
             path.has_filename() ? path.filename() : path.parent_path().filename();
         names += QFile::decodeName(QByteArray::fromStdString(last.string()));
@@ -52,16 +54,13 @@ QString name_of(const RunHeadline& run) {
     return names.join(QStringLiteral(" + "));
 }
 
-/// A line each.
-QString whole_paths(const RunHeadline& run) {
-    QStringList paths;
-    for (const std::filesystem::path& path : run.paths) {
-        paths += QFile::decodeName(QByteArray::fromStdString(path.string()));
+QString whole_paths(const std::vector<std::filesystem::path>& paths) {
+    QStringList lines;
+    for (const std::filesystem::path& path : paths) {
+        lines += QFile::decodeName(QByteArray::fromStdString(path.string()));
     }
-    return paths.join('\n');
+    return lines.join('\n');
 }
-
-}  // namespace
 
 RunHeadline headline_of(const RunData& run) {
     RunHeadline headline{.paths = paths_of(run), .plan = plan_line(run)};
@@ -146,7 +145,7 @@ QString RunListModel::difference(const RunHeadline& run) const {
 QString RunListModel::text(const RunHeadline& run, int column) const {
     switch (column) {
         case Name:
-            return name_of(run);
+            return name_of(run.paths);
         case Plan:
             return qt(run.plan);
         case PredictedStep:
@@ -182,7 +181,7 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
         case Qt::DisplayRole:
             return text(run, index.column());
         case Qt::ToolTipRole:
-            return whole_paths(run);
+            return whole_paths(run.paths);
         case Qt::TextAlignmentRole:
             return alignment(index.column());
         default:

@@ -29,6 +29,12 @@ RunHeadline headline_of(const RunData& run);
 /// What the run was read from.
 std::vector<std::filesystem::path> paths_of(const RunData& run);
 
+/// What the user would call the run: the names of its folders and files, "a + b".
+QString name_of(const std::vector<std::filesystem::path>& paths);
+
+/// A line each.
+QString whole_paths(const std::vector<std::filesystem::path>& paths);
+
 /// The runs that were opened, a row each, with what they differ by from the baseline.
 class RunListModel : public QAbstractTableModel {
     Q_OBJECT

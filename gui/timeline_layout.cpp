@@ -192,10 +192,12 @@ class RowStack {
         if (predicted && (!measured || shows(mode_, Side::Predicted))) {
             add_row(track, Side::Predicted);
         }
-        if (both && (mode_ == Mode::Both || mode_ == Mode::Error) && !track.folded) {
-            const double height =
-                mode_ == Mode::Error ? metrics_.row_height : metrics_.strip_height;
-            add_band(layout_.strips, track, height);
+        if (both && mode_ == Mode::Error) {  // all that there is of the rank, folded or not
+            add_band(layout_.strips,
+                     track,
+                     track.folded ? 2 * metrics_.folded_height : metrics_.row_height);
+        } else if (both && mode_ == Mode::Both && !track.folded) {
+            add_band(layout_.strips, track, metrics_.strip_height);
         }
         if (measured && (!predicted || shows(mode_, Side::Measured))) {
             add_row(track, Side::Measured);

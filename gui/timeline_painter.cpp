@@ -221,7 +221,7 @@ class ScenePainter {
         for (const Band& strip : scene_.layout.strips) {
             if (strip.rank == track.rank) {
                 const QRect rect = add(strip.y, strip.height);
-                if (scene_.mode == Mode::Error) {
+                if (scene_.mode == Mode::Error && !track.folded) {
                     paint_name(QStringLiteral("error"), rect);
                 }
             }

@@ -299,17 +299,27 @@ std::vector<int> same_in(const RowIndex& other, const RowIndex& row) {
     return found;
 }
 
+/// Of a rank that the other side does not have.
+std::vector<int> none_in(const RowIndex* row) {
+    return std::vector<int>(row == nullptr ? 0 : static_cast<std::size_t>(row->size()), -1);
+}
+
 }  // namespace
 
 void Twin::match() {
     apart.clear();
     for (int step_number = 0; step_number < step_count(); ++step_number) {
+        const bool both = step(Side::Predicted, step_number) != nullptr &&
+                          step(Side::Measured, step_number) != nullptr;
         for (int rank = 0; rank < rank_count(); ++rank) {
             const RowIndex* const here = row(Side::Predicted, step_number, rank);
             const RowIndex* const there = row(Side::Measured, step_number, rank);
             if (here != nullptr && there != nullptr && !here->same_actions(*there)) {
                 apart[{step_number, rank}] = {.of_predicted = same_in(*there, *here),
                                               .of_measured = same_in(*here, *there)};
+            } else if (both && (here == nullptr) != (there == nullptr)) {
+                apart[{step_number, rank}] = {.of_predicted = none_in(here),
+                                              .of_measured = none_in(there)};
             }
         }
     }
@@ -326,11 +336,11 @@ std::vector<SpanRef> alone(const Twin& twin, int step) {
     for (auto at = twin.apart.lower_bound({step, 0}); at != end; ++at) {
         for (const Side side : {Side::Predicted, Side::Measured}) {
             SpanRef ref{.side = side, .step = step, .rank = at->first.second};
-            const RowIndex& row = *twin.row(ref);
+            const RowIndex* const row = twin.row(ref);
             const std::vector<int>& twins = at->second.of(side);
-            for (; ref.cell < row.size(); ++ref.cell) {
-                if (twins[static_cast<std::size_t>(ref.cell)] < 0 && is_compute(row.op(ref.cell)) &&
-                    row.takes_time(ref.cell)) {
+            for (; row != nullptr && ref.cell < row->size(); ++ref.cell) {
+                if (twins[static_cast<std::size_t>(ref.cell)] < 0 &&
+                    is_compute(row->op(ref.cell)) && row->takes_time(ref.cell)) {
                     result.push_back(ref);
                 }
             }

@@ -81,8 +81,8 @@ struct StepRows {
 /// of the measured side any number. Timelines of different plans, or of which one was cut short,
 /// have rows that differ.
 struct Twin {
-    /// Two rows with different actions, or in another order: which cell of the other side has the
-    /// same action; -1 where none has.
+    /// Two rows with different actions, or in another order, or a row that the other side does not
+    /// have: which cell of the other side has the same action; -1 where none has.
     struct RowPair {
         std::vector<int> of_predicted;
         std::vector<int> of_measured;
@@ -100,7 +100,7 @@ struct Twin {
     /// are there. O(actions).
     void match();
 
-    /// Null where both rows have the same actions, or one is missing.
+    /// Null where both rows have the same actions.
     const RowPair* pair(int step, int rank) const;
 
     bool has(Side side) const;

@@ -19,6 +19,7 @@
 #include <QUndoStack>
 #include <QVBoxLayout>
 
+#include "gui/action_details.h"
 #include "gui/partition_editor.h"
 
 namespace pipetwin::gui {
@@ -47,10 +48,7 @@ double to_value(int step, double least, double most) {
 
 /// "-1.2 %", "+3.4 %".
 QString change_text(double now, double before) {
-    const double percent = before > 0 ? 100 * (now / before - 1) : 0;
-    return QStringLiteral("%1%2 %")
-        .arg(percent < 0 ? QStringLiteral("\u2212") : QStringLiteral("+"))
-        .arg(std::abs(percent), 0, 'f', 1);
+    return text_of(percent_text(before > 0 ? 100 * (now / before - 1) : 0));
 }
 
 QLabel* line_of_text(QWidget* parent) {
@@ -576,10 +574,7 @@ void WhatIfPanel::show_step(const WhatIfStep& step) {
     pipeline_.value->setText(text_of(format_duration(now.makespan)));
     pipeline_.change->setText(change_text(to_seconds(now.makespan), to_seconds(before.makespan)));
     bubble_.value->setText(tr("%1 %").arg(100 * now.bubble.total, 0, 'f', 1));
-    const double points = 100 * (now.bubble.total - before.bubble.total);
-    bubble_.change->setText(tr("%1%2 points")
-                                .arg(points < 0 ? QStringLiteral("\u2212") : QStringLiteral("+"))
-                                .arg(std::abs(points), 0, 'f', 1));
+    bubble_.change->setText(text_of(points_text(100 * (now.bubble.total - before.bubble.total))));
     const bool has_samples = now.samples_per_second.has_value();
     samples_.value->setText(has_samples ? QString::number(*now.samples_per_second, 'f', 1)
                                         : QStringLiteral("\u2013"));

@@ -1,7 +1,5 @@
 #include "gui/widget_style.h"
 
-#include <algorithm>
-
 #include <QPalette>
 #include <QProxyStyle>
 #include <QStyleFactory>
@@ -69,26 +67,6 @@ class WidgetStyle final : public QProxyStyle {
 
 QStyle* make_widget_style() {
     return new WidgetStyle;  // NOLINT(cppcoreguidelines-owning-memory): Qt's way
-}
-
-QColor edge_color(const QPalette& colors) {
-    constexpr double wanted = 3.05;  // what is painted is rounded
-    constexpr int lighter = 110;     // as Fusion paints those of boxes
-    const QColor window = colors.color(QPalette::Window);
-    const QColor text = colors.color(QPalette::WindowText);
-    const auto stands_out = [&](const QColor& edge) {
-        return std::min(contrast_ratio(edge, window),
-                        contrast_ratio(edge, colors.color(QPalette::Base))) >= wanted;
-    };
-    QColor edge = text;
-    for (int percent = 100; percent > 0; --percent) {
-        const QColor paler = mixed(window, text, percent / 100.0);
-        if (!stands_out(paler) || !stands_out(paler.lighter(lighter))) {
-            break;
-        }
-        edge = paler;
-    }
-    return edge;
 }
 
 }  // namespace pipetwin::gui

@@ -143,6 +143,11 @@ TEST(PlanLine, CountsInWords) {
               "gpipe, 1 rank, 1 micro-batch");
 }
 
+TEST(PointsText, HasASignUnlessItIsZero) {
+    EXPECT_EQ(points_text(-1.94), "-1.9 points");
+    EXPECT_EQ(points_text(0.01), "0.0 points");
+}
+
 TEST(PercentText, LeavesOutWhatIsNoNumber) {
     EXPECT_EQ(percent_text(2.84), "+2.8 %");
     EXPECT_EQ(percent_text(-0.04), "0.0 %");

@@ -113,6 +113,20 @@ TEST(ErrorSummary, ItsHistogramHoldsEveryError) {
     EXPECT_EQ(in_costs, 3 * 4 * 2);  // F and B of four micro-batches on three stages
 }
 
+TEST(ErrorSummary, ItsHistogramSaysHowManyLieOutside) {
+    const Plan plan = small_plan();
+    std::vector<Timeline> steps(2, sim::simulate(plan));
+    for (Timeline& step : steps) {
+        step.origin = Origin::Measured;
+    }
+    Span& last = steps[0].ranks[0].back();
+    last.end += 3 * (last.end - last.ready);  // a quarter of it was predicted
+    const ErrorSummary summary = error_summary(*planned_run(plan, steps));
+    EXPECT_LT(summary.histogram.bin_percent, 1);
+    EXPECT_EQ(summary.histogram.outside, 1);
+    EXPECT_EQ(summary.histogram.counts.front(), 1);
+}
+
 TEST(ErrorSummary, OfOneSideSaysWhatIsMissing) {
     const ErrorSummary summary = error_summary(*planned_run(small_plan()));
     EXPECT_TRUE(summary.costs.empty());

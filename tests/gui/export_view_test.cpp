@@ -61,6 +61,27 @@ TEST_F(ExportTest, AnSvgIsTextThatCanBeRead) {
     EXPECT_LT(svg.size(), 1'000'000U);
 }
 
+// Boxes are rounded to pixels, so those of equally long actions may differ by one.
+TEST_F(ExportTest, ActionsThatAreEquallyLongHaveTheSameLabel) {
+    timeline_.show_run(
+        std::make_shared<const RunData>(canned_run({.ranks = 1, .micro_batches = 9})));
+    int whole = 0;
+    int short_ones = 0;
+    for (int width = 500; width < 1300; width += 7) {
+        timeline_.resize(width, 400);
+        EXPECT_THAT(write("labels.svg"), IsEmpty());
+        const std::string svg = content("labels.svg");
+        int labelled = 0;
+        for (int micro_batch = 0; micro_batch < 9; ++micro_batch) {
+            labelled += svg.find(">F" + std::to_string(micro_batch) + "<") != std::string::npos;
+        }
+        EXPECT_THAT(labelled, testing::AnyOf(0, 9)) << width;
+        ++(labelled == 9 ? whole : short_ones);
+    }
+    EXPECT_GT(whole, 0);
+    EXPECT_GT(short_ones, 0);
+}
+
 TEST_F(ExportTest, APdfIsOne) {
     EXPECT_THAT(write("a.pdf"), IsEmpty());
     EXPECT_THAT(content("a.pdf"), StartsWith("%PDF-"));

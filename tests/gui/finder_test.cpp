@@ -43,6 +43,16 @@ TEST_F(FinderTest, TypingLeavesWhatFits) {
     EXPECT_EQ(finder_.count(), 0);
 }
 
+TEST_F(FinderTest, WhatHoldsTheTextComesBeforeWhatHoldsItsLetters) {
+    finder_.ask("What?",
+                {{.text = "What was seen after", .detail = "", .take = [this] { taken_ = 1; }},
+                 {.text = "Panel: Heat map", .detail = "", .take = [this] { taken_ = 2; }}});
+    QTest::keyClicks(line_, "heat");
+    EXPECT_EQ(finder_.count(), 2);
+    QTest::keyClick(line_, Qt::Key_Return);
+    EXPECT_EQ(taken_, 2);
+}
+
 TEST_F(FinderTest, EnterTakesTheOneThatDownWentTo) {
     QTest::keyClick(line_, Qt::Key_Down);
     QTest::keyClick(line_, Qt::Key_Return);

@@ -68,6 +68,16 @@ TEST_F(HeatMapPanelTest, ACellSaysItsNumbersOrWhyItHasNone) {
     EXPECT_TRUE(view.sentence_of(*view.cell_of(2, 4)).contains("(measured)"));
 }
 
+TEST_F(HeatMapPanelTest, CountsInWordsAndWritesLargeNumbersOut) {
+    HeatMapView& view = panel.view();
+    EXPECT_TRUE(view.sentence_of(*view.cell_of(1, 8)).startsWith("1 stage, 8 micro-batches"));
+    HeatMap map = view.map();
+    map.cells.front().reason.clear();
+    map.cells.front().per_second = 23456.7;
+    view.show_map(map);
+    EXPECT_TRUE(view.summary().contains("23457 samples/s")) << view.summary().toStdString();
+}
+
 TEST_F(HeatMapPanelTest, SaysWhichCellIsTheBest) {
     const HeatMap& map = panel.view().map();
     auto* const value = panel.findChild<QComboBox*>();

@@ -6,6 +6,7 @@
 #include <QFile>
 #include <QFileDialog>
 #include <QKeySequenceEdit>
+#include <QLabel>
 #include <QLineEdit>
 #include <QRegularExpression>
 #include <QSettings>
@@ -332,6 +333,28 @@ TEST_F(KeysTest, UndoRedoAndAsTheRunWas) {
     EXPECT_EQ(after(Qt::Key_Z, Qt::ControlModifier), 8) << "that can be undone, too";
 }
 
+TEST_F(KeysTest, TheHeadOfTheWindowNamesTheWhatIf) {
+    show_planned();
+    const auto named = [&](const QString& text) {
+        const auto labels = window_.findChildren<QLabel*>();
+        return std::ranges::any_of(labels, [&](const QLabel* label) {
+            return label->isVisible() && label->text() == text;
+        });
+    };
+    EXPECT_TRUE(named("gpipe, 2 ranks, 4 micro-batches"));
+    QSpinBox* stages = nullptr;
+    for (QSpinBox* const box : window_.findChildren<QSpinBox*>()) {
+        stages = box->accessibleName() == "Stages (K)" ? box : stages;
+    }
+    ASSERT_NE(stages, nullptr);
+    stages->setValue(3);
+    window_.wait_for_workers();
+    EXPECT_TRUE(named("What if: gpipe, 3 ranks, 4 micro-batches"));
+    key(Qt::Key_Z, Qt::ControlModifier);
+    window_.wait_for_workers();
+    EXPECT_TRUE(named("gpipe, 2 ranks, 4 micro-batches"));
+}
+
 TEST_F(KeysTest, ControlBMakesTheShownRunTheBaseline) {
     for (const char* const path : {"/runs/a", "/runs/b"}) {
         RunData run = canned_run();
@@ -426,6 +449,18 @@ TEST_F(KeysTest, AfterAFinderTheTimelineHasTheKeys) {
     QTest::keyClicks(line, "1");
     QTest::keyClick(line, Qt::Key_Return);
     EXPECT_EQ(QApplication::focusWidget(), &window_.timeline());
+}
+
+// The first line had the focus, and Esc became the key of its command.
+TEST_F(KeysTest, EscLeavesTheListOfKeysAsItIs) {
+    action("rebind")->trigger();
+    auto* const dialog = window_.findChild<QKeySequenceEdit*>()->window();
+    QApplication::setActiveWindow(dialog);
+    ASSERT_NE(QApplication::focusWidget(), nullptr);
+    QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
+    EXPECT_FALSE(dialog->isVisible());
+    EXPECT_EQ(action("open_folder")->shortcut(), QKeySequence(Qt::CTRL | Qt::Key_O));
+    EXPECT_EQ(action("clear")->shortcut(), QKeySequence(Qt::Key_Escape));
 }
 
 TEST_F(KeysTest, ChangeKeysBindsAnewAndTakesTheKeyFromWhoHadIt) {

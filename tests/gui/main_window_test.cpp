@@ -17,9 +17,12 @@
 #include <QLineEdit>
 #include <QMenu>
 #include <QMimeData>
+#include <QScrollBar>
 #include <QSettings>
 #include <QSignalSpy>
+#include <QSpinBox>
 #include <QStatusBar>
+#include <QStyleOptionSpinBox>
 #include <QTemporaryDir>
 #include <QTest>
 #include <QTextBrowser>
@@ -173,6 +176,27 @@ TEST_F(MainWindowTest, SelectingFillsTheDetails) {
     EXPECT_TRUE(text.contains("Action 0F1"));
     EXPECT_TRUE(text.contains("rank 0, stage 0, micro-batch 1"));
     EXPECT_TRUE(text.contains("duration"));
+}
+
+TEST_F(MainWindowTest, WhatWasClickedOnIsSeenInALowWindow) {
+    show_canned();
+    window_.timeline().go_to(find(window_.run(), Side::Measured, f1_of_0));
+    QApplication::processEvents();
+    for (const QLabel* const label : window_.findChild<DetailsPanel*>()->findChildren<QLabel*>()) {
+        if (label->text() == "duration") {
+            EXPECT_EQ(label->visibleRegion(), QRegion(label->rect()));
+            return;
+        }
+    }
+    FAIL() << "no line of the action";
+}
+
+TEST_F(MainWindowTest, ADifferenceOfTimesIsNotCalledAnError) {
+    RunData run = canned_run();
+    run.comparison->predicted_breakdown = Breakdown{.forward = std::chrono::milliseconds(3)};
+    run.comparison->measured_breakdown = Breakdown{.forward = std::chrono::milliseconds(4)};
+    window_.show_run(std::move(run));
+    EXPECT_TRUE(visible_text(*window_.findChild<DetailsPanel*>()).contains("difference"));
 }
 
 TEST_F(MainWindowTest, ABrokenFileBecomesABannerAndTheWindowLives) {
@@ -487,6 +511,15 @@ TEST_F(MainWindowTest, TheStepInNumbersIsTheOneThatIsLookedAt) {
     EXPECT_TRUE(says(main));
 }
 
+TEST_F(MainWindowTest, TheHeadNamesAllThatIsLaidOverEachOther) {
+    RunData run = canned_run();
+    run.path = "/runs/a";
+    run.over = {"/runs/b/"};
+    window_.show_run(std::move(run));
+    EXPECT_TRUE(visible_text(window_).contains("a + b"));
+    EXPECT_EQ(window_.windowTitle(), "a + b - pipetwin");
+}
+
 TEST_F(MainWindowTest, CallsASideEmulatedThatIs) {
     const auto* const mode = window_.findChild<QAction*>("measured");
     show_canned();
@@ -506,6 +539,21 @@ TEST_F(MainWindowTest, TheCommandFinderDoesWhatItIsTold) {
     QTest::keyClicks(line, "idle time");
     QTest::keyClick(line, Qt::Key_Return);
     EXPECT_TRUE(window_.timeline().shows_bubbles());
+}
+
+TEST_F(MainWindowTest, TheCommandFinderLeadsToEveryPanel) {
+    show_canned();
+    for (const auto& [name, typed] : {std::pair{"heat-map", "heat"},
+                                      std::pair{"ranks", "panel: ranks"},
+                                      std::pair{"run", "panel: train"}}) {
+        QTest::keyClick(&window_, Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+        auto* const line = window_.findChild<Finder*>()->findChild<QLineEdit*>();
+        QTest::keyClicks(line, typed);
+        QTest::keyClick(line, Qt::Key_Return);
+        EXPECT_TRUE(window_.findChild<QWidget*>(name)->isVisible()) << name;
+        key(Qt::Key_Escape);
+        EXPECT_TRUE(window_.timeline().hasFocus());
+    }
 }
 
 TEST_F(MainWindowTest, TheRankFinderGoesToARankAndShowsItWhereItWasHidden) {
@@ -718,6 +766,46 @@ TEST_P(MainWindowInEveryTheme, WhatStandsLastAtTheFootKeepsFromTheEdge) {
     ASSERT_TRUE(visible_text(*window_.statusBar()).contains("LIVE"));
     const QImage foot = window_.statusBar()->grab().toImage().convertToFormat(QImage::Format_RGB32);
     EXPECT_EQ(colours_of(foot.copy(foot.width() - 8, 4, 8, foot.height() - 8)).size(), 1U);
+}
+
+/// The largest contrast of a pixel with the ground around it.
+double contrast_in(const QImage& image, const QColor& ground) {
+    double largest = 1;
+    for (int y = 0; y < image.height(); ++y) {
+        for (int x = 0; x < image.width(); ++x) {
+            largest = std::max(largest, contrast_ratio(image.pixelColor(x, y), ground));
+        }
+    }
+    return largest;
+}
+
+// In the light theme the groove of a scroll bar was taken for its handle; in high contrast boxes
+// had no arrows.
+TEST_P(MainWindowInEveryTheme, HandlesAndArrowsStandOut) {
+    constexpr double seen = 3;  // WCAG 2.1, 1.4.11
+    window_.set_theme(GetParam());
+    const QColor ground = palette_of(GetParam()).window;
+    QScrollBar bar(Qt::Vertical, &window_);
+    bar.setRange(0, 100);
+    bar.setPageStep(50);
+    bar.resize(bar.sizeHint().width(), 200);
+    const QImage image = bar.grab().toImage();
+    const int middle = image.width() / 2;
+    EXPECT_GE(contrast_ratio(image.pixelColor(middle, image.height() / 4), ground), seen);
+    EXPECT_LT(contrast_ratio(image.pixelColor(middle, image.height() - 4), ground), 1.5);
+
+    QSpinBox box(&window_);
+    box.setRange(0, 9);
+    box.setValue(5);
+    box.resize(box.sizeHint());
+    QStyleOptionSpinBox option;
+    option.initFrom(&box);
+    option.subControls = QStyle::SC_All;
+    for (const auto button : {QStyle::SC_SpinBoxUp, QStyle::SC_SpinBoxDown}) {
+        const QRect place = box.style()->subControlRect(QStyle::CC_SpinBox, &option, button, &box);
+        const QRect inside = place.adjusted(3, 2, -3, -2);  // without the edge
+        EXPECT_GE(contrast_in(box.grab(inside).toImage(), ground), seen);
+    }
 }
 
 TEST_P(MainWindowInEveryTheme, ShowsEveryPanelAndClipsNoText) {

@@ -44,6 +44,9 @@ TEST(Options, HelpEndsWellAndNamesEveryOption) {
          {"RUN or FILE", "--screenshot", "--size", "--theme", "--view", "--replica"}) {
         EXPECT_THAT(parsed.end->text, HasSubstr(option));
     }
+    for (const std::string& view : view_names()) {
+        EXPECT_THAT(parsed.end->text, HasSubstr(view));
+    }
 }
 
 class BadSize : public testing::TestWithParam<const char*> {};

@@ -194,6 +194,21 @@ TEST_F(RunFolder, OfARunThatStillWritesShowsTheWholeStepsAndNamesTheByte) {
                 ElementsAre(testing::AllOf(HasSubstr("only 2 of 3 steps"), HasSubstr("at byte"))));
 }
 
+// The head of a trace says where the median of all its steps went: a step that may not be there.
+TEST_F(RunFolder, WhatIsLeftOfATraceHasNotTheBreakdownOfTheWhole) {
+    write_both();
+    const Timeline step = slower(sim::simulate(plan()), 10, {});
+    Trace measured = trace(Origin::Measured, {step, step, step});
+    measured.timelines.breakdown = Breakdown{.forward = std::chrono::milliseconds(7)};
+    const std::string whole = print_chrome_trace(measured);
+    write("measured.trace.json", whole);
+    EXPECT_TRUE(load_run(folder()).comparison->measured_breakdown);
+    write("measured.trace.json", whole.substr(0, whole.rfind("\"step\":2")));
+    const RunData run = load_run(folder());
+    EXPECT_EQ(run.measured->steps, 2);
+    EXPECT_FALSE(run.comparison->measured_breakdown);
+}
+
 TEST_F(RunFolder, ATraceWhoseTimesCannotBeSaysWhichAndIsNotDrawn) {
     Timeline step = sim::simulate(plan());
     std::swap(step.ranks[1][4].begin, step.ranks[1][5].begin);

@@ -164,6 +164,26 @@ TEST(Rows, LinksStandBelowTheMemoryOfTheirRank) {
     EXPECT_EQ(layout.rank_at(layout.links[0].y + 4), 0);
 }
 
+// A folded rank had nothing at all among the errors, no name either to unfold it by.
+TEST(Rows, AFoldedRankIsThereInEveryMode) {
+    const RunData run = canned_run();
+    Tracks tracks = tracks_of(2);
+    tracks[0].folded = true;
+    for (Mode mode = Mode::Both;; mode = next(mode)) {
+        const RowLayout layout =
+            layout_rows(run.twin, mode, tracks, {.row_height = 40, .folded_height = 8});
+        EXPECT_EQ(layout.rank_at(layout.rows.empty() ? layout.strips.at(0).y : layout.rows[0].y), 0)
+            << static_cast<int>(mode);
+        if (next(mode) == Mode::Both) {
+            break;
+        }
+    }
+    const RowLayout errors =
+        layout_rows(run.twin, Mode::Error, tracks, {.row_height = 40, .folded_height = 8});
+    ASSERT_EQ(errors.strips.size(), 2U);
+    EXPECT_LT(errors.strips[0].height, errors.strips[1].height);
+}
+
 TEST(Rows, OneSideNeedsNoStrip) {
     const RunData run = canned_run();
     for (const Mode mode : {Mode::Predicted, Mode::Measured}) {

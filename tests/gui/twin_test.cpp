@@ -95,6 +95,19 @@ TEST(Match, NamesWhatOnlyOneSideHas) {
     EXPECT_EQ(to_string(run.twin.span(found[0])->action), "0F1");
 }
 
+TEST(Match, OfARankThatOneSideHasAloneNamesAllItComputes) {
+    RunData run = canned_run({.ranks = 2, .micro_batches = 3});
+    run.twin.measured[0].ranks.pop_back();
+    run.twin.match();
+    const std::vector<SpanRef> found = alone(run.twin, 0);
+    EXPECT_EQ(found.size(), 6U);  // F and B of three micro-batches
+    for (const SpanRef& ref : found) {
+        EXPECT_EQ(ref.side, Side::Predicted);
+        EXPECT_EQ(ref.rank, 1);
+        EXPECT_EQ(twin_of(run.twin, ref), std::nullopt);
+    }
+}
+
 TEST(Navigation, StepsThroughTheRowPassingOverWhatTakesNoTime) {
     const RunData run = canned_run();
     std::optional<SpanRef> at = first_action(run.twin, Mode::Both, 0);
