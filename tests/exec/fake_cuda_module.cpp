@@ -75,6 +75,13 @@ void pipetwin_cuda_make_gather(int /*index*/,
     *gather = nullptr;
 }
 
+void pipetwin_cuda_make_sum(int /*index*/,
+                            const PipetwinCudaLinkId* /*id*/,
+                            const PipetwinCudaMember* /*member*/,
+                            pipetwin::exec::GpuSum** sum) {
+    *sum = nullptr;
+}
+
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {
     report(context, "first", 1, "fine");
     report(context, "second", 0, index == 0 ? "broken on 0" : "broken elsewhere");
