@@ -220,25 +220,33 @@ bool PartitionEditor::event(QEvent* event) {
     return QWidget::event(event);
 }
 
-std::vector<QString> PartitionEditor::time_labels() const {
+Duration PartitionEditor::longest_piece() const {
     Duration longest{};
     for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
         longest = std::max(longest, time_of_piece(piece));
     }
-    const bool seconds = longest >= std::chrono::seconds(1);
-    const bool milliseconds = longest >= std::chrono::milliseconds(1);
-    const double unit = seconds ? 1e9 : milliseconds ? 1e6 : 1e3;
-    const QString name = seconds ? tr(" s") : milliseconds ? tr(" ms") : tr(" us");
-    for (const auto& [decimals, ending] : {std::pair(3, name),
-                                           std::pair(1, name),
-                                           std::pair(1, QString()),
-                                           std::pair(0, QString())}) {
+    return longest;
+}
+
+QString PartitionEditor::unit() const {
+    const Duration longest = longest_piece();
+    return longest >= std::chrono::seconds(1)        ? tr("s")
+           : longest >= std::chrono::milliseconds(1) ? tr("ms")
+                                                     : tr("us");
+}
+
+std::vector<QString> PartitionEditor::time_labels() const {
+    const Duration longest = longest_piece();
+    const double unit = longest >= std::chrono::seconds(1)        ? 1e9
+                        : longest >= std::chrono::milliseconds(1) ? 1e6
+                                                                  : 1e3;
+    for (const int decimals : {3, 1, 0}) {
         std::vector<QString> labels;
         bool fit = true;
         int layer = 0;
         for (std::size_t piece = 0; piece < pieces_.size() && fit; ++piece) {
             const double time = static_cast<double>(time_of_piece(piece).count()) / unit;
-            labels.push_back(QString::number(time, 'f', decimals) + ending);
+            labels.push_back(QString::number(time, 'f', decimals));
             const int left = x_of_layer(layer);
             layer += pieces_[piece];
             fit = fontMetrics().horizontalAdvance(labels.back()) + 4 <= x_of_layer(layer) - left;

@@ -35,9 +35,10 @@ class PartitionEditor : public QWidget {
     /// mean.
     QString summary() const;
 
-    /// The times of the pieces in one unit and with as many decimals as fit below every piece; none
+    /// The times of the pieces in `unit` and with as many decimals as fit below every piece; none
     /// where not even whole ones do.
     std::vector<QString> time_labels() const;
+    QString unit() const;
 
     QSize sizeHint() const override;
 
@@ -55,6 +56,7 @@ class PartitionEditor : public QWidget {
     bool event(QEvent* event) override;
 
   private:
+    Duration longest_piece() const;
     Duration time_before(int layer) const;
     int x_of_layer(int layer) const;
     int layer_before_cut(int cut) const;

@@ -304,10 +304,10 @@ void WhatIfPanel::build_partition(QGridLayout* grid) {
     partition_text_ = line_of_text(nullptr);
     balance_ = new QPushButton(tr("Bala&nce"));
     reset_ = new QPushButton(tr("R&eset"));
-    auto* const label = new QLabel(tr("&Partition"));
-    label->setBuddy(partition_);
+    partition_label_ = new QLabel(tr("&Partition"));
+    partition_label_->setBuddy(partition_);
     int row = grid->rowCount();
-    grid->addWidget(label, row, label_column, 1, 3);
+    grid->addWidget(partition_label_, row, label_column, 1, 3);
     grid->addWidget(partition_, ++row, label_column, 1, 3);
     grid->addWidget(partition_text_, ++row, label_column, 1, 3);
     auto* const buttons = new QHBoxLayout;
@@ -519,6 +519,7 @@ void WhatIfPanel::show_partition() {
     if (!partition_->is_dragging()) {
         partition_->show_partition(source()->layer_times(settings_), pieces);
     }
+    partition_label_->setText(tr("&Partition (times in %1)").arg(partition_->unit()));
     partition_text_->setText(partition_->summary());
     controls_->layout()->activate();
     area_->updateGeometry();

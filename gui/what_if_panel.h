@@ -138,6 +138,7 @@ class WhatIfPanel : public QWidget {
     QSpinBox* scaled_stage_ = nullptr;
     QDoubleSpinBox* scale_ = nullptr;
     PartitionEditor* partition_ = nullptr;
+    QLabel* partition_label_ = nullptr;
     QLabel* partition_text_ = nullptr;
     QPushButton* balance_ = nullptr;
     QPushButton* reset_ = nullptr;
