@@ -122,6 +122,7 @@ class MainWindow : public QMainWindow {
     void show_keys();
     void show_words();
     void rebind_keys();
+    void restore_keys();
     void bind_key(QAction* action, const QKeySequence& key);
     /// "Rows: Ghost of the prediction": by itself, what stands in a menu of a menu says too little.
     static QString words_of(const QAction& action);

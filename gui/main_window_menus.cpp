@@ -32,6 +32,7 @@ namespace {
 constexpr double zoom_step = 1.5;
 constexpr double pan_step = 0.15;
 const QString keys_group = QStringLiteral("keys/");
+const char* const usual_keys = "usual_keys";  ///< of an action: what it has unless it is bound anew
 const QString table_row =
     QStringLiteral("<tr><td><b>%1</b>&nbsp;&nbsp;&nbsp;</td><td>%2</td></tr>");
 
@@ -53,6 +54,7 @@ QAction* MainWindow::add_action(QMenu* menu,
                                 const std::function<void()>& act) {
     auto* const action = menu->addAction(text);
     action->setObjectName(QString::fromLatin1(name));
+    action->setProperty(usual_keys, QKeySequence::listToString(keys));
     const QString bound = keys_group + action->objectName();
     const bool rebound = settings_ != nullptr && settings_->contains(bound);
     action->setShortcuts(rebound ? QKeySequence::listFromString(settings_->value(bound).toString())
@@ -486,14 +488,21 @@ void MainWindow::rebind_keys() {
     dialog->resize(480, 560);
     auto* const lines = new QWidget(dialog);
     auto* const form = new QFormLayout(lines);
+    const auto show_keys = [lines, all = commands()] {
+        const QList<QKeySequenceEdit*> shown = lines->findChildren<QKeySequenceEdit*>();
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            shown[static_cast<qsizetype>(i)]->setKeySequence(all[i]->shortcut());
+        }
+    };
     for (QAction* const action : commands()) {
         auto* const line = new QKeySequenceEdit(action->shortcut(), lines);
         const QString text = words_of(*action);
         line->setAccessibleName(text);
         form->addRow(text, line);
-        connect(line, &QKeySequenceEdit::editingFinished, this, [this, action, line] {
+        connect(line, &QKeySequenceEdit::editingFinished, this, [this, action, line, show_keys] {
             if (line->keySequence() != action->shortcut()) {  // else it would lose its other keys
                 bind_key(action, line->keySequence());
+                show_keys();
             }
         });
     }
@@ -501,14 +510,31 @@ void MainWindow::rebind_keys() {
     area->setWidget(lines);
     area->setWidgetResizable(true);
     area->setFrameShape(QFrame::NoFrame);
-    auto* const buttons = new QDialogButtonBox(QDialogButtonBox::Close, dialog);
+    auto* const buttons =
+        new QDialogButtonBox(QDialogButtonBox::RestoreDefaults | QDialogButtonBox::Close, dialog);
     connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::close);
+    connect(buttons->button(QDialogButtonBox::RestoreDefaults),
+            &QPushButton::clicked,
+            this,
+            [this, show_keys] {
+                restore_keys();
+                show_keys();
+            });
     auto* const column = new QVBoxLayout(dialog);
     column->addWidget(area);
     column->addWidget(buttons);
     // A line takes every key that it gets, Esc too: nobody begins in one by chance.
     buttons->button(QDialogButtonBox::Close)->setFocus();
     dialog->open();
+}
+
+void MainWindow::restore_keys() {
+    for (QAction* const action : commands()) {
+        action->setShortcuts(QKeySequence::listFromString(action->property(usual_keys).toString()));
+        if (settings_ != nullptr) {
+            settings_->remove(keys_group + action->objectName());
+        }
+    }
 }
 
 void MainWindow::bind_key(QAction* action, const QKeySequence& key) {

@@ -3,11 +3,13 @@
 #include <QAction>
 #include <QApplication>
 #include <QDialog>
+#include <QDialogButtonBox>
 #include <QFile>
 #include <QFileDialog>
 #include <QKeySequenceEdit>
 #include <QLabel>
 #include <QLineEdit>
+#include <QPushButton>
 #include <QRegularExpression>
 #include <QSettings>
 #include <QSignalSpy>
@@ -488,6 +490,30 @@ TEST_F(KeysTest, ChangeKeysBindsAnewAndTakesTheKeyFromWhoHadIt) {
     EXPECT_EQ(window_.timeline().transform().ns_per_pixel, before.ns_per_pixel);
     EXPECT_EQ(settings_.value("keys/earlier").toString(), "W");
     EXPECT_EQ(settings_.value("keys/zoom_in").toString(), "+");
+}
+
+TEST_F(KeysTest, ChangeKeysShowsWhoLostAKeyAndGivesAllBack) {
+    show_canned();
+    action("rebind")->trigger();
+    QKeySequenceEdit* zoom = nullptr;
+    QKeySequenceEdit* earlier = nullptr;
+    for (QKeySequenceEdit* const line : window_.findChildren<QKeySequenceEdit*>()) {
+        zoom = line->accessibleName() == "Zoom in" ? line : zoom;
+        earlier = line->accessibleName() == "Earlier" ? line : earlier;
+    }
+    ASSERT_TRUE(zoom != nullptr && earlier != nullptr);
+    QTest::keyClick(earlier, Qt::Key_W);
+    QSignalSpy finished(earlier, &QKeySequenceEdit::editingFinished);
+    ASSERT_TRUE(finished.wait());
+    EXPECT_EQ(zoom->keySequence(), QKeySequence(Qt::Key_Plus));
+    auto* const buttons = earlier->window()->findChild<QDialogButtonBox*>();
+    buttons->button(QDialogButtonBox::RestoreDefaults)->click();
+    EXPECT_EQ(zoom->keySequence(), QKeySequence(Qt::Key_W));
+    EXPECT_EQ(earlier->keySequence(), QKeySequence(Qt::Key_A));
+    EXPECT_THAT(action("zoom_in")->shortcuts(),
+                UnorderedElementsAre(QKeySequence(Qt::Key_W), QKeySequence(Qt::Key_Plus)));
+    EXPECT_FALSE(settings_.contains("keys/earlier"));
+    EXPECT_FALSE(settings_.contains("keys/zoom_in"));
 }
 
 }  // namespace
