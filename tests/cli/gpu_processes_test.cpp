@@ -122,34 +122,31 @@ class StoppedGpuProcesses : public GpuProcesses {
         }
         return child;
     }
+
+    void expect_end_after_a_kill(const std::vector<std::string>& settings) const {
+        const pid_t child = start_training(settings);
+        const std::vector<pid_t> all = processes();
+        ASSERT_EQ(all.size(), 2U);
+        const auto begin = Clock::now();
+        kill(all.back(), SIGKILL);
+        EXPECT_EQ(end(child).code, 7);
+        EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
+        EXPECT_TRUE(processes().empty());
+    }
 };
 
 TEST_F(StoppedGpuProcesses, AllEndSoonAfterOneWasKilled) {
-    const pid_t child = start_training();
-    const std::vector<pid_t> all = processes();
-    ASSERT_EQ(all.size(), 2U);
-    const auto begin = Clock::now();
-    kill(all.back(), SIGKILL);
-    EXPECT_EQ(end(child).code, 7);
-    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
-    EXPECT_TRUE(processes().empty());
+    expect_end_after_a_kill({});
 }
 
 /// Who waits for a sum over GPUs of which one is gone does so as well.
 TEST_F(StoppedGpuProcesses, AllReplicasEndSoonAfterOneWasKilled) {
-    const pid_t child = start_training({"--set",
-                                        "pipeline.stages=1",
-                                        "--set",
-                                        "pipeline.data_parallel=2",
-                                        "--set",
-                                        "pipeline.shard_optimizer=true"});
-    const std::vector<pid_t> all = processes();
-    ASSERT_EQ(all.size(), 2U);
-    const auto begin = Clock::now();
-    kill(all.front(), SIGKILL);
-    EXPECT_EQ(end(child).code, 7);
-    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
-    EXPECT_TRUE(processes().empty());
+    expect_end_after_a_kill({"--set",
+                             "pipeline.stages=1",
+                             "--set",
+                             "pipeline.data_parallel=2",
+                             "--set",
+                             "pipeline.shard_optimizer=true"});
 }
 
 /// Who waits for a message of a GPU still hears the alarm.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 
 #include <QAction>
@@ -67,6 +68,13 @@ class KeysTest : public testing::Test {
     std::string selected() {
         const auto ref = window_.selection().span();
         return ref ? to_string(window_.run().twin.span(*ref)->action) : "";
+    }
+
+    /// Of the list of keys; null: it has no such command.
+    QKeySequenceEdit* key_line(const QString& command) {
+        const QList<QKeySequenceEdit*> lines = window_.findChildren<QKeySequenceEdit*>();
+        const auto found = std::ranges::find(lines, command, &QKeySequenceEdit::accessibleName);
+        return found == lines.end() ? nullptr : *found;
     }
 
     /// The next dialog for a file is answered with `path`; "" leaves it.
@@ -468,12 +476,8 @@ TEST_F(KeysTest, EscLeavesTheListOfKeysAsItIs) {
 TEST_F(KeysTest, ChangeKeysBindsAnewAndTakesTheKeyFromWhoHadIt) {
     show_canned();
     action("rebind")->trigger();
-    QKeySequenceEdit* zoom = nullptr;
-    QKeySequenceEdit* earlier = nullptr;
-    for (QKeySequenceEdit* const line : window_.findChildren<QKeySequenceEdit*>()) {
-        zoom = line->accessibleName() == "Zoom in" ? line : zoom;
-        earlier = line->accessibleName() == "Earlier" ? line : earlier;
-    }
+    QKeySequenceEdit* const zoom = key_line("Zoom in");
+    QKeySequenceEdit* const earlier = key_line("Earlier");
     ASSERT_TRUE(zoom != nullptr && earlier != nullptr);
     emit zoom->editingFinished();  // as it is
     EXPECT_THAT(action("zoom_in")->shortcuts(),
@@ -495,12 +499,8 @@ TEST_F(KeysTest, ChangeKeysBindsAnewAndTakesTheKeyFromWhoHadIt) {
 TEST_F(KeysTest, ChangeKeysShowsWhoLostAKeyAndGivesAllBack) {
     show_canned();
     action("rebind")->trigger();
-    QKeySequenceEdit* zoom = nullptr;
-    QKeySequenceEdit* earlier = nullptr;
-    for (QKeySequenceEdit* const line : window_.findChildren<QKeySequenceEdit*>()) {
-        zoom = line->accessibleName() == "Zoom in" ? line : zoom;
-        earlier = line->accessibleName() == "Earlier" ? line : earlier;
-    }
+    QKeySequenceEdit* const zoom = key_line("Zoom in");
+    QKeySequenceEdit* const earlier = key_line("Earlier");
     ASSERT_TRUE(zoom != nullptr && earlier != nullptr);
     QTest::keyClick(earlier, Qt::Key_W);
     QSignalSpy finished(earlier, &QKeySequenceEdit::editingFinished);
