@@ -18,6 +18,7 @@
 #include "exec/cuda/module.h"
 #include "exec/device_failure.h"
 #include "exec/run_time_module.h"
+#include "exec/transport/launch_environment.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -51,8 +52,19 @@ struct Module {
     decltype(&pipetwin_cuda_make_link_id) make_link_id = nullptr;
     decltype(&pipetwin_cuda_make_link) make_link = nullptr;
     decltype(&pipetwin_cuda_make_sum) make_sum = nullptr;
+    decltype(&pipetwin_cuda_abort) abort = nullptr;
     decltype(&pipetwin_cuda_make_gather) make_gather = nullptr;
 };
+
+/// As far as the environment says so; whoever trains refuses what is wrong with it.
+bool is_one_of_several() {
+    try {
+        const auto launched = launched_process(environment_variables());
+        return launched && launched->count > 1;
+    } catch (const Error&) {
+        return false;
+    }
+}
 
 /// Throws std::runtime_error with the loader's message.
 Module load_module(const fs::path& file) {
@@ -60,6 +72,12 @@ Module load_module(const fs::path& file) {
     // the GPU they belong to. Read when CUDA starts.
     // NOLINTNEXTLINE(concurrency-mt-unsafe): before there are threads
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    // A kernel that is loaded when it is first called may wait for all that runs. Where processes
+    // exchange messages, that may be a receive which waits for what the kernel makes.
+    if (is_one_of_several()) {
+        // NOLINTNEXTLINE(concurrency-mt-unsafe): as above
+        ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    }
     void* const library = load_library(file);
     Module module;
     look_up(library, "pipetwin_cuda_interface_version", module.interface_version);
@@ -75,6 +93,7 @@ Module load_module(const fs::path& file) {
     look_up(library, "pipetwin_cuda_make_link_id", module.make_link_id);
     look_up(library, "pipetwin_cuda_make_link", module.make_link);
     look_up(library, "pipetwin_cuda_make_sum", module.make_sum);
+    look_up(library, "pipetwin_cuda_abort", module.abort);
     look_up(library, "pipetwin_cuda_make_gather", module.make_gather);
     return module;
 }
@@ -324,6 +343,11 @@ GpuLinks cuda_links(int device) {
                     module.make_sum(device, &id, &self, &sum);
                     return std::unique_ptr<GpuSum>(sum);
                 });
+            },
+        .abort =
+            [](std::span<GpuTraffic* const> traffic) {
+                load_module(find_module(module_file).value())
+                    .abort(traffic.data(), static_cast<int>(traffic.size()));
             },
         .meet = [gathered](
                     const std::string& place,

@@ -113,6 +113,9 @@ Executor::Impl::Impl(Plan plan_to_walk,
     connect_memories();
     connect_twins();
     connect_replicas();
+    if (options.world != nullptr) {
+        options.world->await_ends();
+    }
     plan_memory();
     order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
     if (options.monitor != nullptr) {
@@ -130,6 +133,9 @@ Executor::Impl::~Impl() {
 /// Channels to other processes end before the memories that they read and write, which are those of
 /// the workers.
 void Executor::Impl::end_remote() {
+    if (options.world != nullptr) {
+        options.world->abort_traffic();
+    }
     for (std::vector<Edge>* const direction : {&edges.forward, &edges.backward}) {
         for (Edge& edge : *direction) {
             if (edge.is_remote) {
@@ -248,7 +254,7 @@ void Executor::Impl::connect_replicas() {
                        .weights = shards,
                        .norm = has_gradient_norms(plan->schedule)}};
         for (int other = 0; other < replicas; ++other) {
-            if (other != replica()) {
+            if (other != replica() && (gpu_sum == nullptr || shards)) {
                 member.peers[static_cast<std::size_t>(other)] = replica_peer(stage, other);
             }
         }

@@ -117,9 +117,7 @@ void Executor::Impl::open_gpu_sum() {
     for (int of = 0; of < plan->replicas; ++of) {
         members.push_back(of * plan.rank_count() + here.front());
     }
-    if (std::unique_ptr<GpuSum> sum = options.world->open_sum(members)) {
-        gpu_sum = std::make_unique<RemoteSum>(*options.world, std::move(sum));
-    }
+    gpu_sum = options.world->open_sum(members);
 }
 
 ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {

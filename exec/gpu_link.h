@@ -30,6 +30,13 @@ class GpuTraffic {
 
     /// How much of it is complete.
     virtual std::int64_t complete() = 0;
+
+    /// Whether it has reached the others once: only then does it need nothing more of the driver,
+    /// which may wait for all that a GPU has under way.
+    virtual bool is_connected() = 0;
+
+    /// Ends what is under way; only its destruction follows. Of several use GpuLinks::abort.
+    virtual void abort() noexcept = 0;
 };
 
 /// One end of a one-way link between GPUs of different processes. Its messages have no names: the
@@ -107,6 +114,8 @@ struct GpuLinks {
         make_gather;
     std::function<std::unique_ptr<GpuSum>(std::span<const std::byte> id, const GpuMember& member)>
         make_sum;
+    /// Ends several at once: one alone might wait for what the others have under way.
+    std::function<void(std::span<GpuTraffic* const>)> abort;
     /// Without an id, for processes that have nothing in common yet but "host:port", where the
     /// first of them listens until all have come. One at a time, and nothing else is made before
     /// its first round is done.

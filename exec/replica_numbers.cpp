@@ -151,6 +151,8 @@ class HostNumbers final : public ReplicaNumbers {
         return last;
     }
 
+    void close() override {}  // what the peers' channels do
+
     void exchange_weights() override {
         weights_.download(device_, share(member_.own));
         send(weights_);
@@ -240,6 +242,7 @@ class GpuReplicaNumbers final : public ReplicaNumbers {
 
     void expect_sums() override {}
     void expect_weights() override {}
+    void close() override { sum_.close(); }
     void begin_sums() override { begun_ = sum_.add(numbers_of(gradients_), all_sums_); }
 
     TimePoint finish_sums() override {

@@ -14,7 +14,7 @@ class RemoteSum;
 
 /// One replica of a stage among the others.
 struct ReplicaMember {
-    /// To another replica and from it, for nothing else.
+    /// To another replica and from it, for nothing else; null where nothing is sent so.
     struct Peer {
         Channel* to = nullptr;
         Channel* from = nullptr;
@@ -57,6 +57,9 @@ class ReplicaNumbers {
     virtual void begin_sums() = 0;
     /// Returns when the last one came; long ago where it waited for none.
     virtual TimePoint finish_sums() = 0;
+
+    /// This replica goes on no more.
+    virtual void close() = 0;
 
     /// This replica's share of the weights goes to all others, and theirs come here.
     virtual void exchange_weights() = 0;

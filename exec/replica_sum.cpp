@@ -97,9 +97,12 @@ void ReplicaSum::share_weights() {
 }
 
 void ReplicaSum::close() {
+    numbers_->close();
     member_.for_each_other([](std::size_t, const ReplicaMember::Peer& peer) {
-        peer.to->close();
-        peer.from->close();
+        if (peer.to != nullptr) {
+            peer.to->close();
+            peer.from->close();
+        }
     });
 }
 

@@ -164,7 +164,31 @@ __global__ void __launch_bounds__(column_threads* row_threads)
     }
 }
 
+__global__ void __launch_bounds__(block_size) sum_members_kernel(MemberSum o) {
+    for (std::int64_t i = thread_of_grid(); i < o.size; i += threads_of_grid()) {
+        const float own = o.y[i];
+        const float* other = o.x + i;
+        float sum = 0.0F;
+        for (int member = 0; member < o.members; ++member) {
+            float next = own;
+            if (member != o.own) {
+                next = *other;
+                other += o.stride;
+            }
+            sum = member == 0 ? next : sum + next;
+        }
+        o.y[i] = sum;
+    }
+}
+
 }  // namespace
+
+cudaError_t sum_members(const MemberSum& sum, cudaStream_t stream) {
+    if (sum.size == 0) {
+        return cudaSuccess;
+    }
+    return launch<sum_members_kernel>(grid_for(sum.size, block_size), block_size, 0, stream, sum);
+}
 
 cudaError_t add(Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream) {
     return elementwise<Sum>(real, size, x, y, y, stream);

@@ -26,6 +26,18 @@ enum class Real : std::uint8_t { F32, BF16 };
 /// y += x.
 cudaError_t add(Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream);
 
+/// y = x_0 + x_1 + ... added up in this order, of `members` operands. That number `own` is y
+/// itself; the others lie in x in their order, each `stride` numbers behind the one before.
+struct MemberSum {
+    std::int64_t size = 0;
+    int members = 0;
+    int own = 0;
+    std::int64_t stride = 0;
+    const float* x = nullptr;
+    float* y = nullptr;
+};
+cudaError_t sum_members(const MemberSum& sum, cudaStream_t stream);
+
 /// y = scale x, rounded to the nearest, ties to even.
 cudaError_t convert_from_float(
     Real real, std::int64_t size, float scale, const float* x, void* y, cudaStream_t stream);

@@ -239,6 +239,10 @@ void pipetwin_cuda_make_sum(int index,
                .release();
 }
 
+void pipetwin_cuda_abort(pipetwin::exec::GpuTraffic* const* traffic, int count) {
+    pipetwin::cuda::abort_together(std::span(traffic, static_cast<std::size_t>(count)));
+}
+
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {
     for (const NamedCheck& check : checks) {
         try {

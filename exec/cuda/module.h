@@ -10,6 +10,7 @@ class Device;
 class GpuGather;
 class GpuLink;
 class GpuSum;
+class GpuTraffic;
 }  // namespace pipetwin::exec
 
 extern "C" {
@@ -109,6 +110,8 @@ void pipetwin_cuda_make_sum(int index,
                             const PipetwinCudaLinkId* id,
                             const PipetwinCudaMember* member,
                             pipetwin::exec::GpuSum** sum);
+/// Ends so many at once.
+void pipetwin_cuda_abort(pipetwin::exec::GpuTraffic* const* traffic, int count);
 void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context);
 
 }  // extern "C"

@@ -9,8 +9,11 @@
 namespace pipetwin::cuda {
 namespace {
 
-/// Of the highest priority: a message is short, and somebody waits for it.
-Stream make_urgent_stream() {
+/// Of the highest priority where a message is short, and somebody waits for it.
+Stream make_stream(bool is_urgent) {
+    if (!is_urgent) {
+        return cuda::make_stream();
+    }
     int least = 0;
     int greatest = 0;
     PIPETWIN_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
@@ -32,7 +35,7 @@ std::vector<std::byte> make_nccl_id() {
 Communicator::Communicator(int device, std::span<const std::byte> id, const Member& member)
     : device_(device) {
     enter();
-    stream_ = make_urgent_stream();
+    stream_ = make_stream(member.is_urgent);
     ncclUniqueId known{};
     PIPETWIN_EXPECT(id.size() == sizeof known, "an id of NCCL");
     std::memcpy(&known, id.data(), sizeof known);

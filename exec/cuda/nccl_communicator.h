@@ -21,6 +21,7 @@ class Communicator {
         int rank = 0;
         int ranks = 2;
         int multiprocessors = 1;  ///< that one operation takes at most
+        bool is_urgent = true;    ///< goes before what computes
     };
     /// `device` is the calling thread's current one.
     Communicator(int device, std::span<const std::byte> id, const Member& member);
@@ -38,6 +39,9 @@ class Communicator {
     ncclComm_t get() const { return communicator_.get(); }
     cudaStream_t stream() const { return stream_.get(); }
     void enter() const { PIPETWIN_CUDA_CHECK(cudaSetDevice(device_)); }
+
+    /// Ends what is under way. Only its destruction follows.
+    void abort() noexcept { static_cast<void>(ncclCommAbort(communicator_.release())); }
 
     /// The end of all members, to which each comes: waits until no other needs this one, but not
     /// for long.

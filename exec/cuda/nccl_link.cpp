@@ -45,7 +45,11 @@ class NcclLink final : public exec::GpuLink {
         : sends_(sends),
           slots_(memory == exec::LinkMemory::Host ? std::make_optional<Slots>(device)
                                                   : std::nullopt),
-          communicator_(device, id, {.rank = sends ? sending_end : receiving_end, .ranks = 2}) {}
+          hello_(gpu_bytes(device, hello_size)),
+          communicator_(device, id, {.rank = sends ? sending_end : receiving_end, .ranks = 2}) {
+        waiting_.push_back(
+            {.data = hello_.get(), .bytes = hello_size, .ends_message = false, .is_hello = true});
+    }
 
     void add(void* data, Bytes bytes) override {
         auto* const begin = static_cast<std::byte*>(data);
@@ -70,7 +74,8 @@ class NcclLink final : public exec::GpuLink {
         go_on();
         while (!under_way_.empty() && under_way_.front().done && is_done(under_way_.front().done)) {
             Piece& first = under_way_.front();
-            if (slots_ && !sends_) {
+            is_connected_ = is_connected_ || first.is_hello;
+            if (passes_through(first) && !sends_) {
                 std::memcpy(first.data, slots_->host(first.slot), first.bytes);
             }
             complete_ += first.ends_message ? 1 : 0;
@@ -80,7 +85,15 @@ class NcclLink final : public exec::GpuLink {
         return complete_;
     }
 
+    bool is_connected() override {
+        complete();
+        return is_connected_;
+    }
+
+    void abort() noexcept override { communicator_.abort(); }
+
   private:
+    static constexpr std::size_t hello_size = 16;
     static constexpr int sending_end = 0;
     static constexpr int receiving_end = 1;
 
@@ -89,9 +102,13 @@ class NcclLink final : public exec::GpuLink {
         std::byte* data = nullptr;
         std::size_t bytes = 0;
         bool ends_message = true;
+        bool is_hello = false;  ///< the first of a link: NCCL connects the ends with it
         std::size_t slot = 0;
         Event done{};  ///< null until NCCL has it
     };
+
+    /// It is in host memory.
+    bool passes_through(const Piece& piece) const { return slots_ && !piece.is_hello; }
 
     bool has_room() const { return !slots_ || under_way_.size() < Slots::count; }
 
@@ -120,7 +137,7 @@ class NcclLink final : public exec::GpuLink {
     void begin(Piece& piece) {
         void* memory = piece.data;
         std::size_t bytes = piece.bytes;
-        if (slots_) {
+        if (passes_through(piece)) {
             piece.slot = next_slot_++ % Slots::count;
             memory = slots_->gpu(piece.slot);
             bytes = std::max<std::size_t>(bytes, 1);  // what is empty is a message, too
@@ -143,7 +160,7 @@ class NcclLink final : public exec::GpuLink {
 
     /// The stream has NCCL's part of it.
     void finish_beginning(Piece& piece) {
-        if (slots_ && !sends_ && piece.bytes > 0) {
+        if (passes_through(piece) && !sends_ && piece.bytes > 0) {
             copy(slots_->host(piece.slot),
                  slots_->gpu(piece.slot),
                  piece.bytes,
@@ -170,8 +187,10 @@ class NcclLink final : public exec::GpuLink {
     std::optional<Slots> slots_;   ///< of messages between host memories
     std::deque<Piece> under_way_;  ///< of those the stream has, but perhaps the last
     std::vector<Event> spare_;
+    GpuBytes hello_;
     Communicator communicator_;  ///< first to end, then what it reads and writes
     std::deque<Piece> waiting_;
+    bool is_connected_ = false;
     std::size_t next_slot_ = 0;
     std::int64_t complete_ = 0;
 };
@@ -295,6 +314,14 @@ std::unique_ptr<exec::GpuLink> make_link(int device,
                                          bool sends,
                                          exec::LinkMemory memory) {
     return std::make_unique<NcclLink>(device, id, sends, memory);
+}
+
+void abort_together(std::span<exec::GpuTraffic* const> traffic) noexcept {
+    static_cast<void>(ncclGroupStart());
+    for (exec::GpuTraffic* const one : traffic) {
+        one->abort();
+    }
+    static_cast<void>(ncclGroupEnd());
 }
 
 std::unique_ptr<exec::GpuGather> make_gather(int device,

@@ -23,9 +23,7 @@ using exec::NumberRange;
 ///
 ///   send to member r its piece  -.  one group    slot of r <- its numbers of my piece
 ///   receive my piece from each  -'
-///   slot 0 += slot 1 += ...        of the members before me, in their order
-///   my piece += slot 0             x + y = y + x, so these are the bits of a sum in their order
-///   my piece += slot of r          of the members after me, in their order
+///   my piece = the sum over all members, in their order
 ///   ... and the next piece; then, where all want all sums, my share to each and theirs here
 ///
 /// NCCL's own sums have an order that is its own, and another one for each number of members, size
@@ -36,27 +34,38 @@ class NcclSum final : public exec::GpuSum {
         : self_(member.index),
           members_(member.count),
           most_(piece_numbers(member.count)),
-          slots_(gpu_bytes(device,
-                           static_cast<std::size_t>((member.count - 1) * most_) * sizeof(float))),
-          communicator_(
-              device,
-              id,
-              {.rank = member.index, .ranks = member.count, .multiprocessors = multiprocessors}) {}
+          slots_(gpu_bytes(
+              device, static_cast<std::size_t>((member.count - 1) * slot_size()) * sizeof(float))),
+          communicator_(device,
+                        id,
+                        {.rank = member.index,
+                         .ranks = member.count,
+                         .multiprocessors = multiprocessors,
+                         .is_urgent = false}) {
+        list_hello();
+    }
 
     void add(std::span<const GpuNumbers> numbers, bool all_shares) override {
         const std::int64_t count = count_of(numbers);
-        const std::int64_t longest = exec::share_of(count, 0, members_).size;
+        const auto share = [&](int member) {
+            return all_shares ? even_share(count, member) : exec::share_of(count, member, members_);
+        };
+        const std::int64_t longest = share(0).size;
         for (std::int64_t begin = 0; begin < longest; begin += most_) {
-            list_piece(numbers, count, begin);
+            list_piece(numbers, share, begin);
         }
         if (all_shares) {
-            list_shares(numbers, sizeof(float));
+            list_shares(numbers, share, sizeof(float));
         }
         end_list();
     }
 
     void exchange(std::span<const GpuNumbers> numbers, std::size_t bytes_each) override {
-        list_shares(numbers, bytes_each);
+        const std::int64_t count = count_of(numbers);
+        list_shares(
+            numbers,
+            [&](int member) { return exec::share_of(count, member, members_); },
+            bytes_each);
         end_list();
     }
 
@@ -67,23 +76,33 @@ class NcclSum final : public exec::GpuSum {
 
     std::int64_t complete() override {
         go_on();
-        while (!ends_.empty() && is_done(ends_.front())) {
-            spare_.push_back(std::move(ends_.front()));
-            ends_.pop_front();
-            ++complete_;
-        }
         return complete_;
     }
+
+    bool is_connected() override {
+        go_on();
+        return is_connected_;
+    }
+
+    void abort() noexcept override { communicator_.abort(); }
 
   private:
     /// Gradients are large, and somebody waits for them; not measured on a GPU yet.
     static constexpr int multiprocessors = 8;
+    /// Addresses that are no multiples of 16 bytes make NCCL copy byte by byte.
+    static constexpr std::int64_t aligned = 4;
+    /// A piece begins at a multiple of it.
+    static constexpr std::int64_t grain = 64;
+    /// Beside the numbers of a slot: parts of tensors begin there as they do in their tensors.
+    static constexpr std::int64_t room_to_align = 4096;
+    /// A stream that has much more makes who gives it something wait where nobody can end that.
+    static constexpr std::size_t most_under_way = 64;
 
     /// Of one share.
     static std::int64_t piece_numbers(int members) {
-        constexpr std::int64_t all_slots = std::int64_t{2} << 20;
+        constexpr std::int64_t all_slots = std::int64_t{8} << 20;
         constexpr std::int64_t least = std::int64_t{64} << 10;
-        return std::max(least, all_slots / (members - 1));
+        return std::max(least, all_slots / (members - 1) / grain * grain);
     }
 
     struct Message {
@@ -92,18 +111,17 @@ class NcclSum final : public exec::GpuSum {
         int member = 0;
         bool is_sent = false;
     };
-    /// y += x.
-    struct Addition {
-        const float* x = nullptr;
-        float* y = nullptr;
-        std::int64_t count = 0;
-    };
+    enum class Ends { Hello, Nothing, List };
     /// Messages that go together, and what follows them.
     struct Step {
         std::vector<Message> messages;
-        std::vector<Addition> additions;
-        bool is_last = false;  ///< of what was asked for
+        std::vector<MemberSum> sums;
+        Ends ends = Ends::Nothing;
         bool is_begun = false;
+    };
+    struct UnderWay {
+        Event done;
+        Ends ends = Ends::Nothing;
     };
 
     static std::int64_t count_of(std::span<const GpuNumbers> numbers) {
@@ -126,16 +144,21 @@ class NcclSum final : public exec::GpuSum {
             if (part.size > 0) {
                 act(static_cast<std::byte*>(some.data) +
                         static_cast<std::size_t>(part.begin - passed) * bytes_each,
-                    part.size,
-                    part.begin - range.begin);
+                    part.size);
             }
             passed += some.count;
         }
     }
 
-    /// What begins so far behind the begin of a member's share.
-    NumberRange piece_of(int member, std::int64_t count, std::int64_t begin) const {
-        const NumberRange share = exec::share_of(count, member, members_);
+    /// Where nobody minds who has which: cut where addresses are aligned.
+    NumberRange even_share(std::int64_t count, int member) const {
+        const NumberRange grains = exec::share_of((count + grain - 1) / grain, member, members_);
+        const std::int64_t begin = std::min(count, grains.begin * grain);
+        return {.begin = begin, .size = std::min(count, grains.end() * grain) - begin};
+    }
+
+    /// What begins so far behind the begin of a share.
+    NumberRange piece_of(const NumberRange& share, std::int64_t begin) const {
         return {.begin = share.begin + begin,
                 .size = std::clamp<std::int64_t>(share.size - begin, 0, most_)};
     }
@@ -149,69 +172,81 @@ class NcclSum final : public exec::GpuSum {
         }
     }
 
+    std::int64_t slot_size() const { return most_ + room_to_align; }
     float* slot(int member) {
         return reinterpret_cast<float*>(slots_.get()) +
-               (member < self_ ? member : member - 1) * most_;
+               (member < self_ ? member : member - 1) * slot_size();
     }
 
-    void list_piece(std::span<const GpuNumbers> numbers, std::int64_t count, std::int64_t begin) {
+    /// NCCL connects all members with it.
+    void list_hello() {
         Step& step = steps_.emplace_back();
-        const NumberRange own = piece_of(self_, count, begin);
-        const auto take = [&](int member, const NumberRange& range, bool is_sent) {
-            for_each_part(
-                numbers,
-                range,
-                sizeof(float),
-                [&](std::byte* data, std::int64_t size, std::int64_t before) {
-                    step.messages.push_back(
-                        {.data = is_sent ? static_cast<void*>(data) : slot(member) + before,
-                         .bytes = static_cast<std::size_t>(size) * sizeof(float),
-                         .member = member,
-                         .is_sent = is_sent});
-                });
-        };
+        step.ends = Ends::Hello;
+        constexpr std::size_t bytes = aligned * sizeof(float);
         for_each_other([&](int member) {
-            take(member, piece_of(member, count, begin), true);
-            take(member, own, false);
+            step.messages.push_back(
+                {.data = slot(member), .bytes = bytes, .member = member, .is_sent = true});
+            step.messages.push_back({.data = slot(member) + aligned,
+                                     .bytes = bytes,
+                                     .member = member,
+                                     .is_sent = false});
         });
-        if (own.size == 0) {
-            return;
-        }
-        for (int member = 1; member < self_; ++member) {
-            step.additions.push_back({.x = slot(member), .y = slot(0), .count = own.size});
-        }
-        const auto add_slot = [&](int member) {
-            for_each_part(numbers,
-                          own,
-                          sizeof(float),
-                          [&](std::byte* data, std::int64_t size, std::int64_t before) {
-                              step.additions.push_back({.x = slot(member) + before,
-                                                        .y = reinterpret_cast<float*>(data),
-                                                        .count = size});
-                          });
-        };
-        if (self_ > 0) {
-            add_slot(0);
-        }
-        for (int member = self_ + 1; member < members_; ++member) {
-            add_slot(member);
-        }
     }
 
-    void list_shares(std::span<const GpuNumbers> numbers, std::size_t bytes_each) {
+    template <class Share>
+    void list_piece(std::span<const GpuNumbers> numbers, const Share& share, std::int64_t begin) {
         Step& step = steps_.emplace_back();
-        const std::int64_t count = count_of(numbers);
+        for_each_other([&](int member) {
+            for_each_part(numbers,
+                          piece_of(share(member), begin),
+                          sizeof(float),
+                          [&](std::byte* data, std::int64_t size) {
+                              step.messages.push_back(
+                                  {.data = data,
+                                   .bytes = static_cast<std::size_t>(size) * sizeof(float),
+                                   .member = member,
+                                   .is_sent = true});
+                          });
+        });
+        const NumberRange own = piece_of(share(self_), begin);
+        std::int64_t place = 0;  // in a slot
+        std::int64_t room = room_to_align;
+        for_each_part(numbers, own, sizeof(float), [&](std::byte* data, std::int64_t size) {
+            const auto number =
+                static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(data) / sizeof(float));
+            const std::int64_t gap = ((number - place) % aligned + aligned) % aligned;
+            if (gap <= room) {
+                place += gap;
+                room -= gap;
+            }
+            for_each_other([&](int member) {
+                step.messages.push_back({.data = slot(member) + place,
+                                         .bytes = static_cast<std::size_t>(size) * sizeof(float),
+                                         .member = member,
+                                         .is_sent = false});
+            });
+            step.sums.push_back({.size = size,
+                                 .members = members_,
+                                 .own = self_,
+                                 .stride = slot_size(),
+                                 .x = reinterpret_cast<float*>(slots_.get()) + place,
+                                 .y = reinterpret_cast<float*>(data)});
+            place += size;
+        });
+    }
+
+    template <class Share>
+    void list_shares(std::span<const GpuNumbers> numbers,
+                     const Share& share,
+                     std::size_t bytes_each) {
+        Step& step = steps_.emplace_back();
         const auto take = [&](int member, int of, bool is_sent) {
-            for_each_part(
-                numbers,
-                exec::share_of(count, of, members_),
-                bytes_each,
-                [&](std::byte* data, std::int64_t size, std::int64_t) {
-                    step.messages.push_back({.data = data,
-                                             .bytes = static_cast<std::size_t>(size) * bytes_each,
-                                             .member = member,
-                                             .is_sent = is_sent});
-                });
+            for_each_part(numbers, share(of), bytes_each, [&](std::byte* data, std::int64_t size) {
+                step.messages.push_back({.data = data,
+                                         .bytes = static_cast<std::size_t>(size) * bytes_each,
+                                         .member = member,
+                                         .is_sent = is_sent});
+            });
         };
         for_each_other([&](int member) {
             take(member, self_, true);
@@ -220,92 +255,90 @@ class NcclSum final : public exec::GpuSum {
     }
 
     void end_list() {
-        if (steps_.empty() || steps_.back().is_last) {
+        if (steps_.empty() || steps_.back().ends != Ends::Nothing) {
             steps_.emplace_back();  // of no numbers
         }
-        steps_.back().is_last = true;
+        steps_.back().ends = Ends::List;
         go_on();
     }
 
-    /// Gives NCCL what it takes.
+    /// Gives NCCL what it takes, and looks what is done.
     void go_on() {
-        if (!communicator_.is_free() || steps_.empty()) {
+        if (!communicator_.is_free()) {
+            return;
+        }
+        look();
+        if (steps_.empty()) {
             return;
         }
         communicator_.enter();
-        while (!steps_.empty() && communicator_.is_free()) {
+        while (!steps_.empty() && under_way_.size() < most_under_way && communicator_.is_free()) {
             Step& first = steps_.front();
             if (!std::exchange(first.is_begun, true)) {
                 pass(first.messages);
                 continue;
             }
-            add_up(first.additions);
-            if (first.is_last) {
-                end_step();
+            for (const MemberSum& sum : first.sums) {
+                check_runtime("sum_members", sum_members(sum, communicator_.stream()));
             }
+            end_step(first.ends);
             steps_.pop_front();
         }
     }
 
-    /// All at once, so it does not matter which of them comes first.
+    /// All at once, so it does not matter which of them comes first; those between two members
+    /// come in the order in which both list them. A group that was begun has to end whatever
+    /// happens.
     void pass(const std::vector<Message>& messages) {
         if (messages.empty()) {
             return;
         }
+        ncclComm_t const communicator = communicator_.get();
+        cudaStream_t const stream = communicator_.stream();
         PIPETWIN_NCCL_CHECK(ncclGroupStart());
-        for (const Message& message : messages) {
-            ncclComm_t const communicator = communicator_.get();
-            cudaStream_t const stream = communicator_.stream();
-            check_nccl_in_group(message.is_sent ? ncclSend(message.data,
-                                                           message.bytes,
-                                                           ncclUint8,
-                                                           message.member,
-                                                           communicator,
-                                                           stream)
-                                                : ncclRecv(message.data,
-                                                           message.bytes,
-                                                           ncclUint8,
-                                                           message.member,
-                                                           communicator,
-                                                           stream));
+        ncclResult_t worst = ncclSuccess;
+        for (const auto& [data, bytes, member, is_sent] : messages) {
+            const ncclResult_t result =
+                is_sent ? ncclSend(data, bytes, ncclUint8, member, communicator, stream)
+                        : ncclRecv(data, bytes, ncclUint8, member, communicator, stream);
+            if (result != ncclSuccess && result != ncclInProgress) {
+                worst = result;
+                break;
+            }
         }
-        communicator_.take("ncclGroupEnd", ncclGroupEnd());
+        const ncclResult_t end = ncclGroupEnd();
+        check_nccl("a message of a group", worst);
+        communicator_.take("ncclGroupEnd", end);
     }
 
-    /// What is not done yet is not done before the group ends.
-    static void check_nccl_in_group(ncclResult_t result) {
-        if (result != ncclInProgress) {
-            check_nccl("a message of a group", result);
-        }
-    }
-
-    void add_up(const std::vector<Addition>& additions) {
-        for (const Addition& addition : additions) {
-            check_runtime(
-                "add",
-                cuda::add(
-                    Real::F32, addition.count, addition.x, addition.y, communicator_.stream()));
-        }
-    }
-
-    void end_step() {
+    void end_step(Ends ends) {
         if (spare_.empty()) {
             spare_.push_back(make_event());
         }
         PIPETWIN_CUDA_CHECK(cudaEventRecord(spare_.back().get(), communicator_.stream()));
-        ends_.push_back(std::move(spare_.back()));
+        under_way_.push_back({.done = std::move(spare_.back()), .ends = ends});
         spare_.pop_back();
+    }
+
+    void look() {
+        while (!under_way_.empty() && is_done(under_way_.front().done)) {
+            const Ends ends = under_way_.front().ends;
+            is_connected_ = is_connected_ || ends == Ends::Hello;
+            complete_ += ends == Ends::List ? 1 : 0;
+            spare_.push_back(std::move(under_way_.front().done));
+            under_way_.pop_front();
+        }
     }
 
     int self_;
     int members_;
-    std::int64_t most_;  ///< numbers in a slot
-    GpuBytes slots_;     ///< one for each other member
-    std::deque<Step>
-        steps_;  ///< that the stream does not have, but perhaps the first one's messages
-    std::deque<Event> ends_;  ///< of what was asked for, on the stream
+    std::int64_t most_;       ///< numbers in a piece
+    GpuBytes slots_;          ///< one for each other member
+    std::deque<Step> steps_;  ///< that the stream does not have, but perhaps the first's messages
+    std::deque<UnderWay> under_way_;  ///< that it has
     std::vector<Event> spare_;
     Communicator communicator_;  ///< first to end, then what it reads and writes
+    bool is_connected_ = false;
     std::int64_t complete_ = 0;
 };
 

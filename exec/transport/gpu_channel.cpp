@@ -158,21 +158,24 @@ std::unique_ptr<Channel> open_gpu_channel(GpuWaits& waits,
     return std::make_unique<GpuReceiveEnd>(waits, links.make(id, false, memory), end);
 }
 
-std::unique_ptr<GpuSum> open_gpu_sum(World& world,
-                                     const GpuLinks& links,
-                                     std::span<const int> members) {
+std::unique_ptr<RemoteSum> open_gpu_sum(GpuWaits& waits,
+                                        const GpuLinks& links,
+                                        std::span<const int> members) {
+    World& world = waits.world();
     const auto own = std::ranges::find(members, world.index());
     PIPETWIN_EXPECT(own != members.end(), "who opens a sum is one of its members");
     const GpuMember self{.index = static_cast<int>(own - members.begin()),
                          .count = static_cast<int>(members.size())};
-    if (self.index > 0) {
-        return links.make_sum(world.receive(members.front()), self);
+    std::vector<std::byte> id;
+    if (self.index == 0) {
+        id = links.make_id();
+        for (const int other : members.subspan(1)) {
+            world.send(other, id);
+        }
+    } else {
+        id = world.receive(members.front());
     }
-    const std::vector<std::byte> id = links.make_id();
-    for (const int other : members.subspan(1)) {
-        world.send(other, id);
-    }
-    return links.make_sum(id, self);
+    return std::make_unique<RemoteSum>(waits, links.make_sum(id, self));
 }
 
 }  // namespace pipetwin::exec

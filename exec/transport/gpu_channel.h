@@ -5,6 +5,7 @@
 
 #include "exec/gpu_link.h"
 #include "exec/transport/gpu_waits.h"
+#include "exec/transport/remote_sum.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {
@@ -18,8 +19,8 @@ std::unique_ptr<Channel> open_gpu_channel(GpuWaits& waits,
                                           const RemoteEnd& end);
 
 /// Of the world's process among these members. The first makes the id and tells the others.
-std::unique_ptr<GpuSum> open_gpu_sum(World& world,
-                                     const GpuLinks& links,
-                                     std::span<const int> members);
+std::unique_ptr<RemoteSum> open_gpu_sum(GpuWaits& waits,
+                                        const GpuLinks& links,
+                                        std::span<const int> members);
 
 }  // namespace pipetwin::exec

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "exec/device_failure.h"
@@ -18,19 +20,37 @@ class GpuWaits {
     /// `world` outlives it.
     explicit GpuWaits(World& world) : world_(world) {}
 
+    /// Of channels and sums, and what is told beside them.
     void add(GpuTraffic& traffic) { traffic_.push_back(&traffic); }
-    void remove(const GpuTraffic& traffic) { std::erase(traffic_, &traffic); }
+    void add_mail(GpuTraffic& mail) { mail_.push_back(&mail); }
+    void remove(const GpuTraffic& traffic) {
+        std::erase(traffic_, &traffic);
+        std::erase(mail_, &traffic);
+    }
+
+    /// Until all channels and sums have reached their other ends (GpuTraffic::is_connected).
+    void wait_for_ends() {
+        wait([this] {
+            return std::ranges::all_of(traffic_,
+                                       [](GpuTraffic* one) { return one->is_connected(); });
+        });
+    }
+
+    /// Ends what channels and sums have under way, all at once. Only their destruction follows.
+    void abort_traffic(const GpuLinks& links) noexcept {
+        const std::vector<GpuTraffic*> all = std::exchange(traffic_, {});
+        try {
+            links.abort(all);
+        } catch (const std::exception&) {  // no more than their destruction
+            return;
+        }
+    }
 
     /// What waits for NCCL to take it is begun when somebody looks. What has failed says so to
     /// whoever needs it.
     void progress() noexcept {
-        for (GpuTraffic* const traffic : traffic_) {
-            try {
-                traffic->complete();
-            } catch (const std::exception&) {
-                continue;
-            }
-        }
+        look_at(traffic_);
+        look_at(mail_);
     }
 
     /// Calls `done` until it is true, and now and then `heed`, which throws where it never will be.
@@ -82,8 +102,19 @@ class GpuWaits {
     World& world() { return world_; }
 
   private:
+    static void look_at(const std::vector<GpuTraffic*>& some) noexcept {
+        for (GpuTraffic* const one : some) {
+            try {
+                one->complete();
+            } catch (const std::exception&) {
+                continue;
+            }
+        }
+    }
+
     World& world_;
     std::vector<GpuTraffic*> traffic_;
+    std::vector<GpuTraffic*> mail_;
 };
 
 }  // namespace pipetwin::exec

@@ -11,7 +11,7 @@ namespace {
 class GpuWorld final : public World {
   public:
     GpuWorld(std::unique_ptr<World> base, GpuLinks links)
-        : base_(std::move(base)), links_(std::move(links)), waits_(*base_) {}
+        : base_(std::move(base)), links_(std::move(links)), waits_(*this) {}
 
     int index() const override { return base_->index(); }
     int size() const override { return base_->size(); }
@@ -20,9 +20,11 @@ class GpuWorld final : public World {
         return end.on_device ? open_gpu_channel(waits_, links_, end) : base_->open(end);
     }
 
-    std::unique_ptr<GpuSum> open_sum(std::span<const int> members) override {
-        return open_gpu_sum(*this, links_, members);
+    std::unique_ptr<RemoteSum> open_sum(std::span<const int> members) override {
+        return open_gpu_sum(waits_, links_, members);
     }
+    void await_ends() override { waits_.wait_for_ends(); }
+    void abort_traffic() noexcept override { waits_.abort_traffic(links_); }
 
     std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
                                                    Lane lane) override {

@@ -35,7 +35,7 @@ std::size_t at(int process) {
 class Outbox {
   public:
     Outbox(GpuWaits& waits, std::unique_ptr<GpuLink> link) : waits_(waits), link_(std::move(link)) {
-        waits_.add(*link_);
+        waits_.add_mail(*link_);
     }
     Outbox(const Outbox&) = delete;
     Outbox& operator=(const Outbox&) = delete;
@@ -117,9 +117,11 @@ class NcclWorld final : public World {
         return open_gpu_channel(waits_, links_, end);
     }
 
-    std::unique_ptr<GpuSum> open_sum(std::span<const int> members) override {
-        return open_gpu_sum(*this, links_, members);
+    std::unique_ptr<RemoteSum> open_sum(std::span<const int> members) override {
+        return open_gpu_sum(waits_, links_, members);
     }
+    void await_ends() override { waits_.wait_for_ends(); }
+    void abort_traffic() noexcept override { waits_.abort_traffic(links_); }
 
     Parts all_gather(std::span<const std::byte> mine, Lane lane) override {
         GpuGather& gather = lane == Lane::Norm ? *norms_ : *control_;

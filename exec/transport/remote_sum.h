@@ -16,8 +16,13 @@ namespace pipetwin::exec {
 /// on by itself. Every function ends as a wait for other processes does (World::heed).
 class RemoteSum {
   public:
-    /// `world` outlives it.
-    RemoteSum(World& world, std::unique_ptr<GpuSum> sum) : waits_(world), sum_(std::move(sum)) {}
+    /// `waits` outlives it.
+    RemoteSum(GpuWaits& waits, std::unique_ptr<GpuSum> sum) : waits_(waits), sum_(std::move(sum)) {
+        waits_.add(*sum_);
+    }
+    RemoteSum(const RemoteSum&) = delete;
+    RemoteSum& operator=(const RemoteSum&) = delete;
+    ~RemoteSum() { waits_.remove(*sum_); }
 
     /// As GpuSum's; the result is for `wait`.
     std::int64_t add(std::span<const GpuNumbers> numbers, bool all_shares) {
@@ -37,15 +42,19 @@ class RemoteSum {
         return true;
     }
 
+    /// This replica goes on no more.
+    void close() { waits_.world().stop(); }
+
   private:
     template <class Ask>
     std::int64_t begin(const Ask& ask) {
         waits_.explained(ask);
+        const std::int64_t number = ++asked_;
         waits_.wait([this] { return sum_->all_begun(); });  // nobody looks any more after it
-        return ++asked_;
+        return number;
     }
 
-    GpuWaits waits_;
+    GpuWaits& waits_;
     std::unique_ptr<GpuSum> sum_;
     std::int64_t asked_ = 0;
 };

@@ -8,7 +8,6 @@
 
 #include "core/units.h"
 #include "exec/channel.h"
-#include "exec/gpu_link.h"
 
 namespace pipetwin::exec {
 
@@ -20,6 +19,8 @@ struct RemoteEnd {
     std::optional<int> capacity{};  ///< as Channel::capacity
     bool on_device = false;         ///< what is sent lies in the memory of a GPU, at both ends
 };
+
+class RemoteSum;
 
 /// What a wait for other processes ends with where one will never answer.
 class ProcessLost : public ChannelClosed {};
@@ -45,7 +46,14 @@ class World {
 
     /// Sums over these processes, of which this is one, of what lies in the memory of their GPUs.
     /// Null: nothing but messages goes between processes here.
-    virtual std::unique_ptr<GpuSum> open_sum(std::span<const int> /*members*/) { return {}; }
+    virtual std::unique_ptr<RemoteSum> open_sum(std::span<const int> members) = 0;
+
+    /// Returns when the channels and sums that were opened need nothing but memory that moves: all
+    /// processes have opened theirs by then.
+    virtual void await_ends() {}
+
+    /// Ends what these have under way. Only their destruction follows.
+    virtual void abort_traffic() noexcept {}
 
     /// What is gathered by whom at the same time as something else has a lane of its own.
     enum class Lane { Control, Norm };

@@ -54,6 +54,7 @@ class Net {
                         return std::make_unique<Gather>(circle(name_of(id), member), member);
                     },
                 .make_sum = {},
+                .abort = [](std::span<GpuTraffic* const>) {},
                 .meet =
                     [this](const std::string& place, const GpuMember& member) {
                         return std::make_unique<Gather>(circle(place, member), member);
@@ -102,6 +103,8 @@ class Net {
             line_->match();
         }
         bool all_begun() override { return true; }
+        bool is_connected() override { return true; }
+        void abort() noexcept override {}
         std::int64_t complete() override {
             const std::lock_guard lock(line_->mutex);
             if (line_->broken && line_->complete < added_) {

@@ -9,7 +9,7 @@ class World;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_mpi_interface = 2;
+inline constexpr int pipetwin_mpi_interface = 3;
 
 int pipetwin_mpi_interface_version();
 

@@ -27,6 +27,51 @@ TEST_P(CudaElementwise, AddAdds) {
     }
 }
 
+// Numbers that have other sums in other orders.
+TEST_P(CudaElementwise, SumsOfMembersAreAddedUpInTheirOrder) {
+    constexpr std::int64_t stride = 700;
+    for (const int members : {2, 3, 5}) {
+        for (const std::int64_t size : {0, 1, 7, 640}) {
+            std::vector<Numbers> all;
+            for (int member = 0; member < members; ++member) {
+                all.push_back(random_numbers(size, static_cast<std::uint64_t>(member) + 1));
+                std::for_each(all.back().begin(), all.back().end(), [member](float& value) {
+                    value *= member % 2 == 0 ? 1.0F : -1e4F;
+                });
+            }
+            for (int own = 0; own < members; ++own) {
+                Numbers others(index(stride * (members - 1)));
+                Numbers expected = all[0];
+                for (int member = 0; member < members; ++member) {
+                    const Numbers& from = all[static_cast<std::size_t>(member)];
+                    for (std::int64_t i = 0; i < size; ++i) {
+                        if (member > 0) {
+                            expected[index(i)] += from[index(i)];
+                        }
+                        if (member != own) {
+                            const int place = member < own ? member : member - 1;
+                            others[index(place * stride + i)] = from[index(i)];
+                        }
+                    }
+                }
+                const Numbers found = run([&] {
+                    const Operand x(floats(), others);
+                    const Operand y(floats(), all[static_cast<std::size_t>(own)]);
+                    expect_ok(sum_members({.size = size,
+                                           .members = members,
+                                           .own = own,
+                                           .stride = stride,
+                                           .x = x.floats(),
+                                           .y = y.floats()},
+                                          nullptr));
+                    return y.numbers();
+                });
+                EXPECT_EQ(found, expected) << members << " members, " << own;
+            }
+        }
+    }
+}
+
 TEST_P(CudaElementwise, ConversionsScaleAndRoundOnce) {
     for (const std::int64_t size : {0, 1, 3, 8, 257, 5000}) {
         SCOPED_TRACE(size);

@@ -227,7 +227,19 @@ class Ends {
         if (failed_ != ncclSuccess) {
             return failed_;
         }
-        return connect() && (!finalizes_ || all_finalize()) ? ncclSuccess : ncclInProgress;
+        const bool is_busy = looks_while_busy_ > 0;
+        looks_while_busy_ -= is_busy ? 1 : 0;
+        return !is_busy && connect() && (!finalizes_ || all_finalize()) ? ncclSuccess
+                                                                        : ncclInProgress;
+    }
+
+    /// A thread of NCCL goes on with the last call, and takes no other meanwhile.
+    void be_busy() {
+        const std::lock_guard lock(mutex_);
+        if (looks_while_busy_ > 0) {
+            failed_ = ncclInvalidUsage;
+        }
+        looks_while_busy_ = 2;
     }
 
     void abort() { aborted_ = true; }
@@ -436,6 +448,7 @@ class Ends {
     ncclUniqueId id_;
     int rank_;
     bool ok_ = true;
+    int looks_while_busy_ = 0;
     bool connected_ = false;
     bool finalizes_ = false;
     bool said_bye_ = false;
@@ -465,6 +478,7 @@ struct Group {
 thread_local Group group;
 
 void submit(ncclComm_t communicator, cudaStream_t stream, std::vector<Passage> passages) {
+    communicator->ends->be_busy();
     pipetwin::cuda::emulation::submit_tries(
         stream,
         [ends = communicator->ends,
@@ -476,7 +490,7 @@ void submit(ncclComm_t communicator, cudaStream_t stream, std::vector<Passage> p
 ncclResult_t pass(const Passage& passage, ncclComm_t communicator, cudaStream_t stream) {
     if (group.depth == 0) {
         submit(communicator, stream, {passage});
-        return ncclSuccess;
+        return ncclInProgress;
     }
     if (!group.passages.empty() && (group.communicator != communicator || group.stream != stream)) {
         return ncclInvalidUsage;  // of what is not emulated
@@ -587,6 +601,7 @@ ncclResult_t ncclAllGather(const void* data,
                            ncclDataType_t /*type*/,
                            ncclComm_t communicator,
                            cudaStream_t stream) {
+    communicator->ends->be_busy();
     pipetwin::cuda::emulation::submit_tries(
         stream,
         [ends = communicator->ends,
@@ -596,5 +611,5 @@ ncclResult_t ncclAllGather(const void* data,
          state = std::make_shared<Ends::Gathering>()] {
             return ends->gather(mine, all, count, *state);
         });
-    return ncclSuccess;
+    return ncclInProgress;
 }
