@@ -247,10 +247,13 @@ void Executor::Impl::connect_replicas() {
             continue;
         }
         const bool shards = !plan->weight_gather.empty();
+        const bool hands_over = gradient_source(plan->schedule, stage).has_value();
+        Stage& own_stage = worker_of(stage).stage(stage);
+        const bool has_both_ends = !hands_over && !own_stage.shared_parameters().empty();
         ReplicaMember member{
             .peers = std::vector<ReplicaMember::Peer>(static_cast<std::size_t>(replicas)),
             .own = static_cast<std::size_t>(replica()),
-            .rounds = {.sums = !shards || gradient_source(plan->schedule, stage).has_value(),
+            .rounds = {.sums = !shards || hands_over || has_both_ends,
                        .weights = shards,
                        .norm = has_gradient_norms(plan->schedule)}};
         for (int other = 0; other < replicas; ++other) {
@@ -259,12 +262,12 @@ void Executor::Impl::connect_replicas() {
             }
         }
         Device& device = worker_of(stage).device();
-        const std::vector<Parameter*>& parameters = worker_of(stage).stage(stage).parameters();
+        const SummedTensors tensors = summed_tensors(own_stage.parameters(), has_both_ends);
         std::unique_ptr<ReplicaNumbers> numbers =
-            gpu_sum ? numbers_by_gpus(parameters, member.rounds, *gpu_sum)
-                    : numbers_by_host(device, parameters, member);
+            gpu_sum ? numbers_by_gpus(tensors, member.rounds, *gpu_sum)
+                    : numbers_by_host(device, tensors, member);
         edges.sums[static_cast<std::size_t>(stage)] = std::make_unique<ReplicaSum>(
-            device, parameters.size(), std::move(member), std::move(numbers));
+            device, tensors.weights.size(), std::move(member), std::move(numbers));
     }
 }
 

@@ -16,15 +16,6 @@
 namespace pipetwin::exec {
 namespace {
 
-std::vector<Tensor*> tensors_of(const std::vector<Parameter*>& parameters,
-                                Tensor Parameter::*part) {
-    std::vector<Tensor*> tensors;
-    for (Parameter* const parameter : parameters) {
-        tensors.push_back(&(parameter->*part));
-    }
-    return tensors;
-}
-
 /// The numbers of some tensors, one after the other, as bytes in host memory.
 struct Flat {
     std::vector<Tensor*> tensors;
@@ -84,16 +75,14 @@ struct Flat {
 
 class HostNumbers final : public ReplicaNumbers {
   public:
-    HostNumbers(Device& device,
-                const std::vector<Parameter*>& parameters,
-                const ReplicaMember& member)
+    HostNumbers(Device& device, const SummedTensors& tensors, const ReplicaMember& member)
         : device_(device),
           member_(member),
-          gradients_(tensors_of(parameters, &Parameter::gradient)),
-          weights_(member.rounds.weights ? tensors_of(parameters, &Parameter::value)
-                                         : std::vector<Tensor*>()),
+          gradients_(tensors.gradients),
+          weights_(member.rounds.weights ? tensors.weights : std::vector<Tensor*>()),
           sums_(gradients_) {
-        inbox_.resize(member_.peers.size() * static_cast<std::size_t>(share(member_.own).size) *
+        inbox_.resize(member_.peers.size() *
+                      static_cast<std::size_t>(share(gradients_, member_.own).size) *
                       size_of(gradients_.type));
     }
 
@@ -102,7 +91,7 @@ class HostNumbers final : public ReplicaNumbers {
             if (peer.is_remote) {
                 peer.from->expect(part_place(replica));
                 if (member_.rounds.sums) {
-                    peer.from->expect(sums_.place(share(replica)));
+                    peer.from->expect(sums_.place(share(sums_, replica)));
                 }
             }
         });
@@ -111,7 +100,7 @@ class HostNumbers final : public ReplicaNumbers {
     void expect_weights() override {
         member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
             if (peer.is_remote) {
-                peer.from->expect(weights_.place(share(replica)));
+                peer.from->expect(weights_.place(share(weights_, replica)));
             }
         });
     }
@@ -119,13 +108,14 @@ class HostNumbers final : public ReplicaNumbers {
     void begin_sums() override {
         gradients_.download(device_, {.begin = 0, .size = gradients_.count});
         member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
-            peer.to->send(
-                {.micro_batch = 0, .tensor = gradients_.place(share(replica)), .available = {}});
+            peer.to->send({.micro_batch = 0,
+                           .tensor = gradients_.place(share(gradients_, replica)),
+                           .available = {}});
         });
     }
 
     TimePoint finish_sums() override {
-        const NumberRange own = share(member_.own);
+        const NumberRange own = share(gradients_, member_.own);
         TimePoint last;
         std::vector<Tensor> received(member_.peers.size());
         std::vector<const std::byte*> parts(member_.peers.size());
@@ -154,23 +144,23 @@ class HostNumbers final : public ReplicaNumbers {
     void close() override {}  // what the peers' channels do
 
     void exchange_weights() override {
-        weights_.download(device_, share(member_.own));
+        weights_.download(device_, share(weights_, member_.own));
         send(weights_);
         receive(weights_);
         member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer&) {
-            weights_.upload(device_, share(replica));
+            weights_.upload(device_, share(weights_, replica));
         });
     }
 
   private:
-    NumberRange share(std::size_t replica) const {
+    NumberRange share(const Flat& of, std::size_t replica) const {
         return share_of(
-            gradients_.count, static_cast<int>(replica), static_cast<int>(member_.peers.size()));
+            of.count, static_cast<int>(replica), static_cast<int>(member_.peers.size()));
     }
 
     /// For this replica's share as another has it.
     Tensor part_place(std::size_t replica) {
-        const std::int64_t size = share(member_.own).size;
+        const std::int64_t size = share(gradients_, member_.own).size;
         std::byte* const place =
             inbox_.data() + replica * static_cast<std::size_t>(size) * size_of(gradients_.type);
         return Tensor::placed(host_memory(), place, gradients_.type, 1, size);
@@ -179,7 +169,7 @@ class HostNumbers final : public ReplicaNumbers {
     /// This replica's share of the sums, from what each replica has of it.
     template <class Number>
     void add_up(const std::vector<const std::byte*>& parts) {
-        const NumberRange own = share(member_.own);
+        const NumberRange own = share(gradients_, member_.own);
         if (own.size == 0) {
             return;  // fewer numbers than replicas
         }
@@ -196,8 +186,9 @@ class HostNumbers final : public ReplicaNumbers {
     /// This replica's share of it to all others.
     void send(Flat& from) {
         member_.for_each_other([&](std::size_t, const ReplicaMember::Peer& peer) {
-            peer.to->send(
-                {.micro_batch = 0, .tensor = from.place(share(member_.own)), .available = {}});
+            peer.to->send({.micro_batch = 0,
+                           .tensor = from.place(share(from, member_.own)),
+                           .available = {}});
         });
     }
 
@@ -207,7 +198,7 @@ class HostNumbers final : public ReplicaNumbers {
         member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
             const Channel::Received received = peer.from->receive();
             last = std::max(last, received.arrived);
-            const NumberRange theirs = share(replica);
+            const NumberRange theirs = share(to, replica);
             Tensor place = to.place(theirs);
             const Tensor& message = received.message.tensor;
             if (theirs.size > 0 && message.data() != place.data()) {
@@ -229,11 +220,11 @@ class HostNumbers final : public ReplicaNumbers {
 /// In place: nothing of it is copied.
 class GpuReplicaNumbers final : public ReplicaNumbers {
   public:
-    GpuReplicaNumbers(const std::vector<Parameter*>& parameters,
+    GpuReplicaNumbers(const SummedTensors& tensors,
                       const ReplicaMember::Rounds& rounds,
                       RemoteSum& sum)
-        : gradients_(tensors_of(parameters, &Parameter::gradient)),
-          weights_(tensors_of(parameters, &Parameter::value)),
+        : gradients_(tensors.gradients),
+          weights_(tensors.weights),
           all_sums_(rounds.sums),
           sum_(sum) {
         PIPETWIN_EXPECT(gradients_.empty() || gradients_.front()->dtype() == DType::F32,
@@ -272,16 +263,30 @@ class GpuReplicaNumbers final : public ReplicaNumbers {
 
 }  // namespace
 
-std::unique_ptr<ReplicaNumbers> numbers_by_host(Device& device,
-                                                const std::vector<Parameter*>& parameters,
-                                                const ReplicaMember& member) {
-    return std::make_unique<HostNumbers>(device, parameters, member);
+SummedTensors summed_tensors(const std::vector<Parameter*>& parameters, bool received) {
+    SummedTensors tensors;
+    for (Parameter* const parameter : parameters) {
+        tensors.gradients.push_back(&parameter->gradient);
+        tensors.weights.push_back(&parameter->value);
+    }
+    for (Parameter* const parameter : parameters) {
+        if (received && !parameter->received.empty()) {
+            tensors.gradients.push_back(&parameter->received);
+        }
+    }
+    return tensors;
 }
 
-std::unique_ptr<ReplicaNumbers> numbers_by_gpus(const std::vector<Parameter*>& parameters,
+std::unique_ptr<ReplicaNumbers> numbers_by_host(Device& device,
+                                                const SummedTensors& tensors,
+                                                const ReplicaMember& member) {
+    return std::make_unique<HostNumbers>(device, tensors, member);
+}
+
+std::unique_ptr<ReplicaNumbers> numbers_by_gpus(const SummedTensors& tensors,
                                                 const ReplicaMember::Rounds& rounds,
                                                 RemoteSum& sum) {
-    return std::make_unique<GpuReplicaNumbers>(parameters, rounds, sum);
+    return std::make_unique<GpuReplicaNumbers>(tensors, rounds, sum);
 }
 
 }  // namespace pipetwin::exec

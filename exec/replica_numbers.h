@@ -65,14 +65,23 @@ class ReplicaNumbers {
     virtual void exchange_weights() = 0;
 };
 
-/// By way of host memory, whatever the device: the peers carry everything. `parameters`, the same
-/// in all replicas, outlive it, as the device does.
+/// Of a stage, the same in all replicas.
+struct SummedTensors {
+    std::vector<Tensor*> gradients;  ///< and what else is summed: all of one type
+    std::vector<Tensor*> weights;
+};
+/// `received` gradients, too: those of a stage that has both ends of a tied model are sums of their
+/// own, as they are where two stages have them.
+SummedTensors summed_tensors(const std::vector<Parameter*>& parameters, bool received);
+
+/// By way of host memory, whatever the device: the peers carry everything. The tensors outlive it,
+/// as the device does.
 std::unique_ptr<ReplicaNumbers> numbers_by_host(Device& device,
-                                                const std::vector<Parameter*>& parameters,
+                                                const SummedTensors& tensors,
                                                 const ReplicaMember& member);
 
 /// From GPU to GPU, by `sum`, which outlives it, too.
-std::unique_ptr<ReplicaNumbers> numbers_by_gpus(const std::vector<Parameter*>& parameters,
+std::unique_ptr<ReplicaNumbers> numbers_by_gpus(const SummedTensors& tensors,
                                                 const ReplicaMember::Rounds& rounds,
                                                 RemoteSum& sum);
 

@@ -69,6 +69,7 @@ Worker::Worker(const Plan& plan,
       rank_(rank),
       edges_(edges),
       emulates_links_(settings.options->emulate_links),
+      world_(settings.options->world),
       cores_(settings.cores),
       device_(std::move(device)),
       arena_(device_->memory()),
@@ -427,12 +428,12 @@ ReplicaSum* Worker::replica_sum(int stage) const {
 void Worker::reduce(int stage) {
     const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
     if (ReplicaSum* const sum = replica_sum(stage)) {
-        if (!goes_on) {
-            home(stage).stage->add_received_gradients();  // where it uses weights twice
-        }
+        TimePoint& begun = home(stage).sum_begun;
+        begun = device_->now();
         sum->begin();
         if (goes_on || !plan_->overlap_reduction) {
             sum->finish();
+            await_emulated(begun + plan_->all_reduce[static_cast<std::size_t>(stage)]);
         }
     }
     if (goes_on) {
@@ -485,6 +486,9 @@ TimePoint Worker::complete_gradients(int stage) {
     TimePoint arrived;
     if (ReplicaSum* const sum = replica_sum(stage); sum != nullptr && sum->is_under_way()) {
         arrived = sum->finish();
+        arrived = std::max(arrived,
+                           await_emulated(home(stage).sum_begun +
+                                          plan_->all_reduce[static_cast<std::size_t>(stage)]));
     }
     const auto source = gradient_source(plan_->schedule, stage);
     if (source) {
@@ -498,9 +502,7 @@ TimePoint Worker::complete_gradients(int stage) {
             edges_.reductions[static_cast<std::size_t>(stage)].channel->settle();
         }
     }
-    if (source || replica_sum(stage) == nullptr) {
-        home(stage).stage->add_received_gradients();
-    }
+    home(stage).stage->add_received_gradients();
     return arrived;
 }
 
@@ -525,9 +527,27 @@ TimePoint Worker::update(int stage, const StepInput& step) {
     home(stage).stage->update(step.optimizer, step.step + 1, scale);
     share_squares(stage);
     if (ReplicaSum* const sum = replica_sum(stage)) {
+        const TimePoint begun = device_->now();
         sum->share_weights();
+        if (!plan_->weight_gather.empty()) {
+            await_emulated(begun + plan_->weight_gather[static_cast<std::size_t>(stage)]);
+        }
     }
     return ready;
+}
+
+/// Where links are emulated, what goes between replicas takes as long as the plan says, too; gives
+/// the moment until which somebody waited for it, else long ago.
+TimePoint Worker::await_emulated(TimePoint moment) {
+    if (!emulates_links_ || device_->now() >= moment) {
+        return {};
+    }
+    while (device_->now() < moment) {
+        if (world_ != nullptr) {
+            world_->progress();  // others may wait for what this one has sent
+        }
+    }
+    return moment;
 }
 
 void Worker::refuse_what_is_not_finite(const Action& action) {

@@ -20,6 +20,8 @@
 
 namespace pipetwin::exec {
 
+class World;
+
 /// One boundary in one direction, between two ranks.
 struct Edge {
     std::unique_ptr<Channel> channel;
@@ -130,6 +132,7 @@ class Worker {
         int index = 0;
         std::unique_ptr<Stage> stage;
         std::vector<Slot> slots;  ///< [micro-batch]
+        TimePoint sum_begun;      ///< over the replicas
     };
 
     void reserve_channel_room(const Plan& plan);
@@ -148,6 +151,7 @@ class Worker {
     TimePoint complete_gradients(int stage);
     void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);
+    TimePoint await_emulated(TimePoint moment);
     void refuse_what_is_not_finite(const Action& action);
     bool is_last(int stage) const { return !has_next_stage(plan_->schedule, stage); }
     TimePoint send(Edge& edge, int micro_batch, Tensor tensor);
@@ -164,6 +168,7 @@ class Worker {
     const int rank_;
     Edges& edges_;
     const bool emulates_links_;  ///< messages take no less than the plan says
+    World* const world_;         ///< of other processes; null: all are threads of this one
     const std::vector<int> cores_;
     std::unique_ptr<Device> device_;
     Arena arena_;

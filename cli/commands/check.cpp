@@ -71,13 +71,18 @@ bool can_be_drawn(const Schedule& schedule) {
 }
 
 /// The rows at unit costs, a column per unit where they fit; nothing for those who want no more
-/// than the verdict.
-std::string grid_text(const Schedule& schedule, const CheckResult& result, const Console& console) {
+/// than the verdict. A message whose receive was begun leaves as one that has room.
+std::string grid_text(const Schedule& schedule,
+                      const CheckResult& result,
+                      bool begun_receives,
+                      const Console& console) {
     if (console.quiet() || !can_be_drawn(schedule)) {
         return {};
     }
     return '\n' +
-           timeline_text(unit_timeline(schedule, result.capacity), console.width(), cost_unit);
+           timeline_text(unit_timeline(schedule, begun_receives ? std::nullopt : result.capacity),
+                         console.width(),
+                         cost_unit);
 }
 
 Error deadlock_error(const std::string& place, const CheckResult& result) {
@@ -111,7 +116,8 @@ void execute(const CheckOptions& options, Console& console) {
     if (options.common.json) {
         console.result(json_text(check_json(result)));
     } else if (valid && !deadlock) {
-        console.result(fine_text(schedule, result) + grid_text(schedule, result, console));
+        console.result(fine_text(schedule, result) +
+                       grid_text(schedule, result, options.begun_receives, console));
     } else {
         const auto& problems = valid ? result.deadlock->waiting : result.violations;
         console.result(explain(schedule, problems, problems.size()) + '\n');

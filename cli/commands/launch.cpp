@@ -8,9 +8,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -59,6 +63,9 @@ std::vector<std::string> mpirun_words(const LaunchOptions& options) {
         arguments.push_back(word.data());
     }
     arguments.push_back(nullptr);
+    for (const char* const name : {"RANK", "WORLD_SIZE", "LOCAL_RANK"}) {
+        unsetenv(name);  // of somebody else's processes; mpirun's own would not count beside them
+    }
     setpgid(0, 0);  // a Ctrl+C comes from us alone
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() == parent) {
@@ -73,17 +80,58 @@ std::vector<pid_t> children_of(pid_t parent) {
     return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
 }
 
+/// Which of the processes it is, by the variable that mpirun gives it; none: it has not begun.
+std::optional<int> index_of(pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/environ", process));
+    const std::string_view name = "OMPI_COMM_WORLD_RANK=";
+    for (std::string variable; std::getline(file, variable, '\0');) {
+        if (variable.starts_with(name)) {
+            return std::stoi(variable.substr(name.size()));
+        }
+    }
+    return std::nullopt;
+}
+
+/// It has ended, although mpirun may not have heard of it.
+bool has_ended(pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/stat", process));
+    std::string line;
+    std::getline(file, line);
+    const std::size_t name_end = line.rfind(')');
+    return name_end == std::string::npos || line.compare(name_end + 2, 1, "Z") == 0;
+}
+
+struct Ended {
+    int code = 0;            ///< of mpirun, 128 + the signal where one ended it or a process
+    bool is_mpirun = false;  ///< it was mpirun itself that a signal ended
+    std::optional<std::pair<int, pid_t>> first;  ///< which process ended first: its index
+};
+
 /// Waits for it; a signal to stop goes to the processes themselves, for mpirun would kill them
-/// before they have written what they have to. Returns its exit code.
-int wait_for(pid_t mpirun) {
+/// before they have written what they have to.
+Ended wait_for(pid_t mpirun) {
     const StopSignal stop;
     constexpr std::chrono::milliseconds between_looks{10};
     int passed_on = 0;
     int status = 0;
+    Ended result;
+    std::map<pid_t, int> known;
     while (true) {
+        for (const auto& [process, index] : known) {
+            if (!result.first && has_ended(process)) {
+                result.first = {index, process};
+            }
+        }
         const pid_t ended = waitpid(mpirun, &status, WNOHANG);
         if (ended == mpirun) {
-            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            result.is_mpirun = WIFSIGNALED(status);
+            result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            return result;
+        }
+        for (const pid_t process : children_of(mpirun)) {
+            if (const auto index = known.contains(process) ? std::nullopt : index_of(process)) {
+                known[process] = *index;
+            }
         }
         if (const int signal = StopSignal::received(); signal != passed_on) {
             passed_on = signal;
@@ -93,6 +141,22 @@ int wait_for(pid_t mpirun) {
         }
         std::this_thread::sleep_for(between_looks);
     }
+}
+
+/// "process 3 (rank 1 of replica 1, pid 4711)"
+std::string who(const Ended& ended, int stages) {
+    if (ended.is_mpirun) {
+        return "mpirun";
+    }
+    if (!ended.first) {
+        return "a process";
+    }
+    const auto [index, process] = *ended.first;
+    return fmt::format("process {} (rank {}{}, pid {})",
+                       index,
+                       index % stages,
+                       index >= stages ? fmt::format(" of replica {}", index / stages) : "",
+                       process);
 }
 
 }  // namespace
@@ -111,7 +175,8 @@ void execute(const LaunchOptions& options, Console&) {
     if (child == 0) {
         become(words, self);
     }
-    const int code = wait_for(child);
+    const Ended ended = wait_for(child);
+    const int code = ended.code;
     if (code == command_not_found) {
         throw Error(ErrorKind::Unavailable,
                     "mpirun",
@@ -122,7 +187,8 @@ void execute(const LaunchOptions& options, Console&) {
     if (code > by_signal && code != by_signal + SIGINT && code != by_signal + SIGTERM) {
         throw Error(ErrorKind::WorkerFailed,
                     "launch",
-                    fmt::format("a process was ended by signal {} ({})",
+                    fmt::format("{} was ended by signal {} ({})",
+                                who(ended, *scenario.pipeline.stages),
                                 code - by_signal,
                                 strsignal(code - by_signal)),  // NOLINT(concurrency-mt-unsafe)
                     "'flight' in the run folder says what each was doing; --resume goes on from "

@@ -313,7 +313,7 @@ std::string rank_label(std::size_t rank) {
 std::string facts_of(const Timeline& timeline) {
     return fmt::format("{}{} {}",
                        to_string(timeline.origin),
-                       timeline.origin == Origin::Emulated ? " (paced device)" : "",
+                       timeline.origin == Origin::Emulated ? " (paced device or links)" : "",
                        format_duration(step_time(timeline)));
 }
 

@@ -126,7 +126,7 @@ std::optional<LaunchedProcess> launched_process(const Variables& variables) {
             process.local_index =
                 number(variables, names.local_index, 0, process.count - 1, names.launcher);
         }
-        if (names.launcher == Launcher::Torchrun) {
+        if (names.launcher == Launcher::Torchrun && process.count > 1) {
             process.meeting_place = meeting_place(variables);
             if (variables("LOCAL_WORLD_SIZE")) {
                 process.local_count =

@@ -140,5 +140,30 @@ TEST_F(Check, GrammarErrorsNameFileLineAndColumn) {
     EXPECT_THAT(outcome.err, HasSubstr("1Q0"));
 }
 
+/// The picture below the verdict was simulated without room, and said "deadlock".
+TEST_F(Check, DrawsWhatNeedsBegunReceives) {
+    const std::string scenario = file("gpt.toml", R"([model]
+kind = "gpt"
+layers = 2
+d_model = 16
+heads = 2
+context = 8
+vocabulary = 11
+[data]
+kind = "synthetic"
+[training]
+batch = 4
+[pipeline]
+stages = 2
+micro_batches = 4
+schedule = "1f1b"
+)");
+    EXPECT_EQ(pipetwin({"check", scenario, "--capacity", "0"}).code, 4);
+    const Outcome outcome = pipetwin({"check", scenario, "--begun-receives"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("valid and free of deadlock"));
+    EXPECT_THAT(outcome.out, HasSubstr("rank 1  "));
+}
+
 }  // namespace
 }  // namespace pipetwin::cli

@@ -226,7 +226,10 @@ TEST_F(StoppedProcesses, AllEndSoonAfterOneWasKilled) {
     kill(all.back(), SIGKILL);
     const Outcome outcome = end(child);
     EXPECT_EQ(outcome.code, 7);
-    EXPECT_THAT(outcome.err, HasSubstr("a process was ended by signal 9 (Killed)"));
+    EXPECT_THAT(
+        outcome.err,
+        AllOf(HasSubstr("error: launch: process "),
+              HasSubstr(fmt::format(", pid {}) was ended by signal 9 (Killed)", all.back()))));
     EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
     EXPECT_TRUE(processes().empty());
 }

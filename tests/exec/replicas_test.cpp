@@ -1,5 +1,6 @@
 #include "exec/replicas.h"
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 
@@ -126,6 +127,29 @@ INSTANTIATE_TEST_SUITE_P(
                        .overlap_reduction = true,
                        .shard_optimizer = true},
              .tied = true}));
+
+/// However the model is cut: one stage with both ends of a tied model added them up before it
+/// summed over the replicas, two stages after it.
+TEST(SeveralReplicasOfTiedEnds, HaveTheSameBitsForAnyNumberOfStages) {
+    const Model model = test::small_gpt_with(0.1, true);
+    for (const bool shards : {false, true}) {
+        Shape shape{.stages = 1, .micro_batches = 2, .batch = 12, .replicas = 3};
+        shape.shard_optimizer = shards;
+        const Trained one = trained(model, shape);
+        for (const int stages : {2, 3}) {
+            shape.stages = stages;
+            const Trained several = trained(model, shape);
+            EXPECT_EQ(several.losses, one.losses) << stages;
+            for (const test::NamedValues& weight : several.weights) {
+                const auto same =
+                    std::ranges::find(one.weights, weight.name, &test::NamedValues::name);
+                if (same != one.weights.end()) {  // a copy has no other
+                    EXPECT_EQ(weight, *same) << weight.name;
+                }
+            }
+        }
+    }
+}
 
 /// Bits where nothing is clipped; the norm is summed in another order.
 TEST(ShardedOptimizer, GivesTheWeightsThatEveryReplicaWouldHaveGot) {

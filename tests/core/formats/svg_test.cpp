@@ -186,7 +186,7 @@ TEST(Svg, TheFourthStageOfARankAndTheNextLookAlike) {
 TEST(Svg, EveryOriginStandsInThePicture) {
     EXPECT_THAT(render_svg(every_kind(), {}), HasSubstr("predicted 110.000 ms"));
     EXPECT_THAT(render_svg(every_kind(Origin::Emulated), {}),
-                HasSubstr("emulated (paced device) 110.000 ms"));
+                HasSubstr("emulated (paced device or links) 110.000 ms"));
     const std::string pair = render_svg_pair(every_kind(), every_kind(Origin::Measured), {});
     EXPECT_EQ(count(pair, ">predicted</text>"), 2U);
     EXPECT_EQ(count(pair, ">measured</text>"), 2U);
