@@ -283,6 +283,7 @@ void Executor::Impl::begin_together() noexcept {
 void Executor::Impl::walk_rows() {
     for (Place& place : at) {
         place.cell = preparing;
+        place.turned_to = preparing;
     }
     failures.clear();
     is_stopped = false;
@@ -315,19 +316,23 @@ void Executor::Impl::work(std::size_t rank) {
         failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
     }
     at[rank].cell = prepared;
+    at[rank].turned_to = prepared;
     if (options.world != nullptr) {
         begins = agree_on_start() && begins;
     } else {
         all_ready.arrive_and_wait();
     }
     worker.start(start);
-    if (!begins || !walk_row(rank)) {
+    const auto end = static_cast<int>(plan->schedule.ranks[rank].size());
+    if (begins && walk_row(rank)) {
+        at[rank].turned_to = end;
+    } else {
         is_stopped = true;
         worker.close_channels();
     }
     worker.arena().end_step();
     worker.device().leave_thread();
-    at[rank].cell = static_cast<int>(plan->schedule.ranks[rank].size());
+    at[rank].cell = end;
 }
 
 /// False if the row was not walked to its end, because an action of it or of another rank failed.
@@ -338,6 +343,7 @@ bool Executor::Impl::walk_row(std::size_t rank) {
             return false;
         }
         at[rank].cell = static_cast<int>(cell);
+        at[rank].turned_to = static_cast<int>(cell);
         if (input.evaluation && !is_of_forward(row[cell].op)) {
             continue;
         }

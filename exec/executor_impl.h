@@ -122,6 +122,7 @@ struct Executor::Impl {
     };
     struct alignas(64) Place {  // a cache line each
         std::atomic<int> cell = preparing;
+        std::atomic<int> turned_to = preparing;  ///< stays where a row was not walked to its end
     };
     Batch batch;
     StepInput input;

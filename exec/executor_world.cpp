@@ -139,7 +139,8 @@ ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {
 
 /// Of this process.
 Position Executor::Impl::position() const {
-    return {.walk = walks, .cell = at[static_cast<std::size_t>(here.front())].cell};
+    const Place& place = at[static_cast<std::size_t>(here.front())];
+    return {.walk = walks, .cell = place.cell, .turned_to = place.turned_to};
 }
 
 /// Where the other ranks of this pipeline are, as far as they have said.
@@ -169,15 +170,18 @@ void Executor::Impl::throw_lost() const {
     for (std::size_t process = 0; process < positions.size(); ++process) {
         const auto rank = process % static_cast<std::size_t>(plan.rank_count());
         const auto& row = plan->schedule.ranks[rank];
-        const int cell = static_cast<int>(process) == options.world->index()
-                             ? at[rank].cell.load()
-                             : positions[process].cell;
-        text += fmt::format("\n  process {}: {}",
-                            process,
-                            cell < 0 ? "before its first action"
-                            : cell >= std::ssize(row)
-                                ? "at the end of its row"
-                                : "at " + in_full(row[static_cast<std::size_t>(cell)]));
+        const bool is_own = static_cast<int>(process) == options.world->index();
+        const Position& theirs = positions[process];
+        text += fmt::format("\n  process {}: ", process);
+        if (!is_own && theirs.walk != walks) {
+            text += theirs.walk < walks ? "in an earlier step when it was last heard of"
+                                        : "in a later step";
+            continue;
+        }
+        const int cell = is_own ? at[rank].turned_to.load() : theirs.turned_to;
+        text += cell < 0                  ? "before its first action"
+                : cell >= std::ssize(row) ? "at the end of its row"
+                                          : "at " + in_full(row[static_cast<std::size_t>(cell)]);
     }
     throw Error(ErrorKind::Hang,
                 fmt::format("step {}", input.step),

@@ -18,6 +18,7 @@ namespace pipetwin::exec {
 struct Position {
     std::int64_t walk = -1;  ///< how many times it has begun to walk its row
     int cell = 0;            ///< as exec/watchdog.h tells it
+    int turned_to = 0;       ///< the same, but where it stopped, where it goes on no more
 };
 
 /// Tells all processes several times a second where this one is, and hears where they are. One that
