@@ -169,16 +169,25 @@ Scenario planned(const RunOptions& options,
 }
 
 /// A prediction gives every rank a core of its own.
-void note_shared_cores(const Scenario& scenario, const Plan& plan, Console& console) {
+void note_shared_cores(const Scenario& scenario,
+                       const Plan& plan,
+                       const exec::TrainingOptions& training,
+                       Console& console) {
+    if (scenario.cluster.backend != Backend::Cpu) {
+        return;
+    }
     const std::size_t cores = exec::allowed_cores().size();
-    if (scenario.cluster.backend == Backend::Cpu &&
-        static_cast<std::size_t>(plan.rank_count()) > cores) {
-        console.note(
-            fmt::format("{} ranks share {} core{}, but are predicted with one each: expect longer "
-                        "steps; cluster.backend = \"paced\" emulates a device per rank",
-                        plan.rank_count(),
-                        cores,
-                        cores == 1 ? "" : "s"));
+    const auto ranks = static_cast<std::size_t>(plan.rank_count() * plan->replicas);
+    std::string who;
+    if (training.world != nullptr && training.shares_cores) {
+        who = "the processes of a host share its cores";
+    } else if (training.world == nullptr && ranks > cores) {
+        who = fmt::format("{} ranks share {} core{}", ranks, cores, cores == 1 ? "" : "s");
+    }
+    if (!who.empty()) {
+        console.note(who +
+                     ", but are predicted with one each: expect longer steps; cluster.backend = "
+                     "\"paced\" emulates a device per rank");
     }
 }
 
@@ -326,6 +335,7 @@ exec::TrainingResult train_with_notes(const RunOptions& options,
                                       Processes* together) {
     std::optional<MetricsFile> metrics;
     exec::TrainingOptions training = training_options(options, together);
+    note_shared_cores(scenario, plan, training, console);
     training.checkpoints = folder.file(run_file::checkpoints);
     training.on_start = [&](int first_step,
                             const std::optional<exec::Checkpoints::Loaded>& loaded) {
@@ -446,7 +456,6 @@ FinishedRun train_and_compare(const RunOptions& options,
         console.note(note);
     }
     console.note(fmt::format("predicted step: {}", format_duration(prediction.metrics.step)));
-    note_shared_cores(scenario, prediction.plan, console);
 
     const StopSignal stop;
     exec::TrainingResult training = train_with_notes(

@@ -112,6 +112,17 @@ TEST_F(Training, RunSaysThatRanksShareACore) {
     EXPECT_THAT(outcome.err, HasSubstr("2 ranks share 1 core, but are predicted with one each"));
 }
 
+/// Those of all replicas.
+TEST_F(Training, RunSaysThatReplicasShareACore) {
+    const Outcome outcome =
+        std::async(std::launch::async, [this] {
+            exec::pin_to(exec::allowed_cores().front());
+            return pipetwin(command("run", {"--set", "pipeline.data_parallel=2"}));
+        }).get();
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("4 ranks share 1 core, but are predicted with one each"));
+}
+
 TEST_F(Training, TrainPrintsALinePerStepAndWritesTheSameToMetrics) {
     const Outcome outcome = pipetwin(command("train"));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
