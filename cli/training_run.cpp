@@ -252,12 +252,13 @@ void agree_on_inputs(Processes& together, const Scenario& scenario) {
     const std::unique_ptr<exec::DataSource> data = exec::open_data(scenario, model);
     const exec::Batch batch = data->batch(0, scenario.training.batch);
     ContentHash samples;
+    data->add_content(samples);
     samples.add(std::as_bytes(std::span(batch.tokens)));
     samples.add(std::as_bytes(std::span(batch.values)));
     samples.add(std::as_bytes(std::span(batch.targets)));
     together.agree_on(
         {{"scenario", print_scenario(scenario)},
-         {"data", fmt::format("{}, first batch {}", data->description(), samples.digits())},
+         {"data", fmt::format("{}, content {}", data->description(), samples.digits())},
          {"build",
           fmt::format("{} {}",
                       PIPETWIN_VERSION,

@@ -157,6 +157,11 @@ class Mnist final : public DataSource {
         return batch;
     }
 
+    void add_content(ContentHash& hash) const override {
+        hash.add(std::as_bytes(std::span(pixels_)));
+        hash.add(std::as_bytes(std::span(labels_)));
+    }
+
     std::string description() const override { return fmt::format("mnist, {} images", count_); }
 
   private:

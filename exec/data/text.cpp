@@ -2,6 +2,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -70,6 +71,10 @@ class Text final : public DataSource {
             }
         }
         return batch;
+    }
+
+    void add_content(ContentHash& hash) const override {
+        hash.add(std::as_bytes(std::span(bytes_)));
     }
 
     std::string description() const override {

@@ -79,6 +79,9 @@ class TokenFile {
         return static_cast<std::int32_t>(std::min(token, most));
     }
 
+    /// Of the whole file.
+    std::span<const std::byte> bytes() const { return file_.bytes(); }
+
   private:
     MappedFile file_;
     std::size_t token_bytes_ = 2;
@@ -123,6 +126,12 @@ class Tokens final : public DataSource {
             add(static_cast<std::uint64_t>(step) * length + sample, batch);
         }
         return batch;
+    }
+
+    void add_content(ContentHash& hash) const override {
+        for (const TokenFile& file : files_) {
+            hash.add(file.bytes());
+        }
     }
 
     std::string description() const override {

@@ -158,6 +158,29 @@ TEST_F(Text, AFolderIsItsRegularFilesInByteOrderOfTheirNamesWithoutLinks) {
     EXPECT_EQ(data->description(), "text, 4 bytes in 2 files");
 }
 
+/// Processes agree on all of it, whatever the first batches are.
+TEST_F(Data, ContentIsEveryByteOfEveryFile) {
+    const auto content = [this](DataKind kind, const std::string& path, int vocabulary) {
+        ContentHash hash;
+        open_data(scenario(kind, path), small_gpt(3, vocabulary))->add_content(hash);
+        return hash.digits();
+    };
+    fs::create_directories(folder_ / "texts");
+    write("texts/a", std::string(100'000, 'a'));
+    write("texts/b", std::string(100'000, 'b') + "x");
+    const std::string text = content(DataKind::Text, "texts", 256);
+    EXPECT_EQ(content(DataKind::Text, "texts", 256), text);
+    write("texts/b", std::string(100'000, 'b') + "y");
+    EXPECT_NE(content(DataKind::Text, "texts", 256), text);
+
+    const std::string numbers = bytes_of(std::vector<std::uint32_t>(1000, 7), 2);
+    const std::string head = header(20240520, 1, 1001);
+    write("tokens", head + numbers + bytes_of({7}, 2));
+    const std::string tokens = content(DataKind::Tokens, "tokens", 100);
+    write("tokens", head + numbers + bytes_of({8}, 2));
+    EXPECT_NE(content(DataKind::Tokens, "tokens", 100), tokens);
+}
+
 TEST_F(Text, ReadsBytesAboveAsciiAsTokens) {
     write("text", "\xff\xfe\x80\x01");
     const auto data = open_data(scenario(DataKind::Text, "text"), small_gpt(3));
