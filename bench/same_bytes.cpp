@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/schedules/generate.h"
 #include "sim/event_engine.h"
 #include "sim/goodput.h"
 #include "sim/jitter.h"

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "core/lower.h"
+#include "core/schedules/generate.h"
 #include "core/validate.h"
 
 namespace {

@@ -15,6 +15,7 @@
 #include "core/formats/torchtitan.h"
 #include "core/model.h"
 #include "core/plan.h"
+#include "core/schedules/generate.h"
 
 namespace pipetwin::cli {
 

@@ -46,21 +46,6 @@ Json memory_beside_json(const std::vector<exec::BesidePlan>& beside) {
     return json;
 }
 
-std::vector<std::string> notes_of(const FinishedRun& run) {
-    std::vector<std::string> notes;
-    const Scenario::ClusterPart& cluster = run.scenario.cluster;
-    if (cluster.backend == Backend::Cuda && cluster.gpu_shares == GpuShares::Streams &&
-        run.prediction.plan.rank_count() > 1) {
-        notes.emplace_back(
-            "the ranks took the GPU's multiprocessors as they came (gpu_shares = \"streams\"), so "
-            "stages filled each other's gaps: this timing does not validate the schedule");
-    }
-    for (const exec::StepReport& step : run.training.steps) {
-        notes.insert(notes.end(), step.notes.begin(), step.notes.end());
-    }
-    return notes;
-}
-
 std::vector<std::string> measured_text(const MeasuredDevice& device) {
     const exec::CudaRates& rates = device.rates;
     const auto rate = [](double bytes_per_second) {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cli/json_output.h"
-#include "cli/training_run.h"
 #include "exec/cuda_module.h"
+#include "exec/executor.h"
 
 /// What a GPU has to say of itself.
 namespace pipetwin::cli {
@@ -13,9 +13,6 @@ namespace pipetwin::cli {
 /// "beside the plan: CUDA context 480 MiB, cuBLAS workspace 32 MiB per rank"; empty for none.
 std::string memory_beside_text(const std::vector<exec::BesidePlan>& beside);
 Json memory_beside_json(const std::vector<exec::BesidePlan>& beside);
-
-/// What a reader of the result has to know of how it came about.
-std::vector<std::string> notes_of(const FinishedRun& run);
 
 /// The device, measured: its free memory and how fast it is.
 struct MeasuredDevice {

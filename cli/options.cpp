@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/schedule.h"
+#include "core/schedules/generate.h"
 #include "core/suggest.h"
 #include "sim/jitter.h"
 

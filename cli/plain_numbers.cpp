@@ -9,6 +9,7 @@
 
 #include "cli/schedule_source.h"
 #include "core/error.h"
+#include "core/schedules/generate.h"
 #include "core/suggest.h"
 
 namespace pipetwin::cli {

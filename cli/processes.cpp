@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/command_line.h"
+#include "cli/exit.h"
 #include "cli/stop_signal.h"
 #include "exec/cores.h"
 #include "exec/cuda_module.h"

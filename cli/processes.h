@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -17,17 +16,6 @@
 #include "exec/transport/world.h"
 
 namespace pipetwin::cli {
-
-/// What ended this process was said by another one.
-class SaidElsewhere : public std::runtime_error {
-  public:
-    explicit SaidElsewhere(int exit_code)
-        : std::runtime_error("another process says why"), exit_code_(exit_code) {}
-    int exit_code() const { return exit_code_; }
-
-  private:
-    int exit_code_;
-};
 
 /// A training of which each rank has a process of its own, seen from this one.
 class Processes {

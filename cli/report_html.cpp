@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/finished_run.h"
 #include "cli/gpu_text.h"
 #include "cli/text_output.h"
 #include "core/formats/svg.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/training_run.h"
+#include "cli/finished_run.h"
 
 namespace pipetwin::cli {
 

@@ -1,20 +1,8 @@
 #pragma once
 
 #include <csignal>
-#include <stdexcept>
-#include <string>
 
 namespace pipetwin::cli {
-
-/// The user asked to stop and everything that could be kept was written.
-class Stopped : public std::runtime_error {
-  public:
-    Stopped(int signal, const std::string& text) : std::runtime_error(text), signal_(signal) {}
-    int signal() const { return signal_; }
-
-  private:
-    int signal_;
-};
 
 /// While one lives, the first SIGINT or SIGTERM is only noted, so that the current step can be
 /// finished; the second ends the program at once. One at a time.

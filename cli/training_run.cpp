@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/exit.h"
+#include "cli/finished_run.h"
 #include "cli/gpu_text.h"
 #include "cli/json_output.h"
 #include "cli/live_file.h"
@@ -22,6 +24,7 @@
 #include "core/formats/plan_json.h"
 #include "core/formats/profile_json.h"
 #include "core/formats/schedule_csv.h"
+#include "core/schedules/generate.h"
 #include "exec/calibrate.h"
 #include "exec/cores.h"
 #include "exec/cuda_module.h"
@@ -130,11 +133,14 @@ void refuse_what_does_not_fit(const Scenario& scenario, Processes* together) {
         return;
     }
     const Model model = scenario_model(scenario);
+    const auto plan_of = [&model](const Scenario& other) {
+        return exec::unmeasured_plan(other, model);
+    };
     if (together == nullptr) {
-        exec::check_gpu_memory(scenario, model);
+        exec::check_gpu_memory(scenario, plan_of);
     } else {
         exec::check_gpu_memory(scenario,
-                               model,
+                               plan_of,
                                {.rank = together->world().index() % *scenario.pipeline.stages,
                                 .gpu = together->gpu()});
     }

@@ -1,35 +1,16 @@
 #pragma once
 
-#include <filesystem>
 #include <functional>
-#include <stdexcept>
 #include <string>
 
 #include "cli/console.h"
+#include "cli/finished_run.h"
 #include "cli/options.h"
-#include "cli/prediction.h"
 #include "cli/processes.h"
-#include "core/compare.h"
 #include "core/scenario.h"
 #include "exec/trainer.h"
 
 namespace pipetwin::cli {
-
-/// The run that was to go on had ended already.
-class NothingLeft : public std::runtime_error {
-  public:
-    using std::runtime_error::runtime_error;
-};
-
-/// Both sides of one training run.
-struct FinishedRun {
-    std::filesystem::path folder;
-    Scenario scenario;
-    Profile profile;
-    Prediction prediction;
-    exec::TrainingResult training;
-    Comparison comparison;
-};
 
 /// What becomes of an "auto" that has to be planned.
 enum class Open { Planned, Refused };

@@ -76,4 +76,8 @@ double time_ratio(const DeviceProfile& from,
                   std::string_view precision,
                   ScaleCosts how);
 
+/// Operations per second of a device's dense matrix products. Throws Error(BadInput) with `hint`,
+/// naming the device and the precisions that it knows, where this is none of them.
+double matrix_rate(const DeviceProfile& device, std::string_view precision, std::string hint);
+
 }  // namespace pipetwin

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/render_text.h"
+#include "core/render_schedule.h"
 #include "core/validate.h"
 
 namespace pipetwin {

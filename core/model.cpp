@@ -1,17 +1,17 @@
 #include "core/model.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <queue>
 
 #include "core/error.h"
+#include "core/topological_order.h"
 
 namespace pipetwin {
 
@@ -262,38 +262,39 @@ Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
                     fmt::format("{} layers, expected at most {}", layers.size(), most_layers));
     }
     Placement placement;
-    Model model(layers.size());
+    std::vector<Layer> placed_layers;
+    std::vector<std::vector<int>> inputs(layers.size());
     std::int64_t parameters = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         LayerSpec& spec = layers[i];
         const Placed placed = placement.place(spec, "", static_cast<int>(i), input);
         parameters = checked_sum(spec.name, parameters, placed.parameters);
-        model.graph_[i] = {std::move(spec), input, placed.output, placed.parameters};
+        placed_layers.push_back({std::move(spec), input, placed.output, placed.parameters});
         if (i > 0) {
-            add_edge(i - 1, i, model.graph_);
+            inputs[i].push_back(static_cast<int>(i) - 1);
         }
         input = placed.output;
     }
-    return model;
+    return Model(std::move(placed_layers), std::move(inputs));
 }
 
 namespace {
 
 /// For every named layer the positions (in the list) of the layers that it reads.
-std::vector<std::vector<std::size_t>> resolve_inputs(const std::vector<Model::Named>& layers) {
-    std::unordered_map<std::string_view, std::size_t> position;
+std::vector<std::vector<int>> resolve_inputs(const std::vector<Model::Named>& layers) {
+    std::unordered_map<std::string_view, int> position;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         if (layers[i].name.empty()) {
             throw Error(ErrorKind::BadInput, "model", fmt::format("layer {} has no name", i));
         }
-        if (!position.emplace(layers[i].name, i).second) {
+        if (!position.emplace(layers[i].name, static_cast<int>(i)).second) {
             refuse(layers[i].name, "two layers have this name, expected a name of its own");
         }
     }
-    std::vector<std::vector<std::size_t>> inputs(layers.size());
+    std::vector<std::vector<int>> inputs(layers.size());
     for (std::size_t i = 0; i < layers.size(); ++i) {
         if (layers[i].inputs.empty() && i > 0) {
-            inputs[i].push_back(i - 1);
+            inputs[i].push_back(static_cast<int>(i) - 1);
         }
         for (const std::string& name : layers[i].inputs) {
             const auto found = position.find(name);
@@ -309,49 +310,21 @@ std::vector<std::vector<std::size_t>> resolve_inputs(const std::vector<Model::Na
     return inputs;
 }
 
-/// Kahn's algorithm; of several layers that could come next the first of the list does, so a list
-/// that is in order stays as it is. Throws, naming the layers that are left, if they read each
-/// other.
-std::vector<std::size_t> topological_order(const std::vector<Model::Named>& layers,
-                                           const std::vector<std::vector<std::size_t>>& inputs) {
-    std::vector<std::vector<std::size_t>> readers(layers.size());
-    std::vector<std::size_t> missing(layers.size());
-    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-        missing[i] = inputs[i].size();
-        for (const std::size_t input : inputs[i]) {
-            readers[input].push_back(i);
-        }
-        if (missing[i] == 0) {
-            ready.push(i);
+[[noreturn]] void refuse_circle(const std::vector<Model::Named>& layers,
+                                const std::vector<int>& in_a_circle) {
+    constexpr std::size_t named = 8;
+    std::vector<std::string_view> names;
+    for (const int layer : in_a_circle) {
+        if (names.size() < named) {
+            names.emplace_back(layers[static_cast<std::size_t>(layer)].name);
         }
     }
-    std::vector<std::size_t> order;
-    while (!ready.empty()) {
-        const std::size_t next = ready.top();
-        ready.pop();
-        order.push_back(next);
-        for (const std::size_t reader : readers[next]) {
-            if (--missing[reader] == 0) {
-                ready.push(reader);
-            }
-        }
-    }
-    if (order.size() < layers.size()) {
-        std::vector<std::string_view> waiting;
-        for (std::size_t i = 0; i < layers.size() && waiting.size() < 8; ++i) {
-            if (missing[i] > 0) {
-                waiting.emplace_back(layers[i].name);
-            }
-        }
-        throw Error(ErrorKind::BadInput,
-                    "model",
-                    fmt::format("layers wait for each other in a circle: {}{}",
-                                fmt::join(waiting, ", "),
-                                waiting.size() == 8 ? ", ..." : ""),
-                    "let every layer read earlier layers only");
-    }
-    return order;
+    throw Error(ErrorKind::BadInput,
+                "model",
+                fmt::format("layers wait for each other in a circle: {}{}",
+                            fmt::join(names, ", "),
+                            names.size() == named ? ", ..." : ""),
+                "let every layer read earlier layers only");
 }
 
 }  // namespace
@@ -362,39 +335,52 @@ Model Model::opaque(const std::vector<Named>& layers) {
                     "model",
                     fmt::format("{} layers, expected 1 to {}", layers.size(), most_layers));
     }
-    const std::vector<std::vector<std::size_t>> inputs = resolve_inputs(layers);
-    const std::vector<std::size_t> order = topological_order(layers, inputs);
-    Model model(layers.size());
-    std::vector<std::size_t> vertex_of(layers.size());
-    for (std::size_t vertex = 0; vertex < order.size(); ++vertex) {
-        const std::size_t listed = order[vertex];
-        vertex_of[listed] = vertex;
-        model.graph_[vertex].spec.name = layers[listed].name;
-        for (const std::size_t input : inputs[listed]) {
-            add_edge(vertex_of[input], vertex, model.graph_);
+    const std::vector<std::vector<int>> listed_inputs = resolve_inputs(layers);
+    const TopologicalOrder order = topological_order(listed_inputs);
+    if (!order.in_a_circle.empty()) {
+        refuse_circle(layers, order.in_a_circle);
+    }
+    std::vector<Layer> ordered(layers.size());
+    std::vector<std::vector<int>> inputs(layers.size());
+    std::vector<int> index_of(layers.size());
+    for (std::size_t index = 0; index < layers.size(); ++index) {
+        const auto listed = static_cast<std::size_t>(order.order[index]);
+        index_of[listed] = static_cast<int>(index);
+        ordered[index].spec.name = layers[listed].name;
+        for (const int input : listed_inputs[listed]) {
+            inputs[index].push_back(index_of[static_cast<std::size_t>(input)]);
         }
     }
-    return model;
+    return Model(std::move(ordered), std::move(inputs));
+}
+
+Model::Model(std::vector<Layer> layers, std::vector<std::vector<int>> inputs)
+    : layers_(std::move(layers)), inputs_(std::move(inputs)), readers_(layers_.size()) {
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+        std::ranges::sort(inputs_[layer]);
+        for (const int input : inputs_[layer]) {
+            readers_[static_cast<std::size_t>(input)].push_back(static_cast<int>(layer));
+        }
+    }
 }
 
 int Model::layer_count() const {
-    return static_cast<int>(num_vertices(graph_));
+    return static_cast<int>(layers_.size());
 }
 
 const Layer& Model::layer(int index) const {
     PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
-    return graph_[static_cast<std::size_t>(index)];
+    return layers_[static_cast<std::size_t>(index)];
 }
 
-std::vector<int> Model::inputs_of(int index) const {
+const std::vector<int>& Model::inputs_of(int index) const {
     PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
-    std::vector<int> inputs;
-    const auto [first, last] = in_edges(static_cast<std::size_t>(index), graph_);
-    for (auto edge = first; edge != last; ++edge) {
-        inputs.push_back(static_cast<int>(source(*edge, graph_)));
-    }
-    std::ranges::sort(inputs);
-    return inputs;
+    return inputs_[static_cast<std::size_t>(index)];
+}
+
+const std::vector<int>& Model::readers_of(int index) const {
+    PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
+    return readers_[static_cast<std::size_t>(index)];
 }
 
 bool Model::is_chain() const {

@@ -3,9 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
-
-#include <boost/graph/adjacency_list.hpp>
 
 namespace pipetwin {
 
@@ -65,11 +64,9 @@ struct Layer {
 
 /// A directed acyclic graph of layers with a fixed topological order; stages are contiguous in it.
 ///
-/// The order is the order of the vertices: every edge goes from a lower index to a higher one.
+/// Layers are numbered in that order: each reads layers of lower numbers only.
 class Model {
   public:
-    using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Layer>;
-
     /// A chain of layers that can be executed. Throws Error(BadInput), naming the layer, if shapes
     /// do not chain, a size is out of range, a name occurs twice, or a loss stands anywhere but
     /// last. Inner layers are named by path ("head.loss"), and paths are what must differ.
@@ -88,7 +85,10 @@ class Model {
     const Layer& layer(int index) const;
 
     /// Indices of the layers whose output `index` reads, ascending; empty for the first.
-    std::vector<int> inputs_of(int index) const;
+    const std::vector<int>& inputs_of(int index) const;
+
+    /// Indices of the layers that read the output of `index`, ascending; empty for the last.
+    const std::vector<int>& readers_of(int index) const;
 
     /// True if every layer reads exactly the one before it.
     bool is_chain() const;
@@ -99,13 +99,13 @@ class Model {
     /// False if any layer is `Opaque`.
     bool is_executable() const;
 
-    const Graph& graph() const { return graph_; }
-
   private:
-    /// Layers without edges: the factories fill them in place, since Boost's graphs have no move.
-    explicit Model(std::size_t layer_count) : graph_(layer_count) {}
+    /// `inputs[layer]`: the indices of the layers that it reads, in any order.
+    Model(std::vector<Layer> layers, std::vector<std::vector<int>> inputs);
 
-    Graph graph_;
+    std::vector<Layer> layers_;
+    std::vector<std::vector<int>> inputs_;   ///< [layer], ascending
+    std::vector<std::vector<int>> readers_;  ///< [layer], ascending
 };
 
 /// Sizes of a GPT: pre-norm blocks, learned positions, GELU, head without bias.

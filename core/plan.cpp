@@ -8,6 +8,7 @@
 #include "core/edge.h"
 #include "core/error.h"
 #include "core/offload.h"
+#include "core/schedules/generate.h"
 #include "core/validate.h"
 
 namespace pipetwin {

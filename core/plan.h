@@ -12,6 +12,7 @@
 #include "core/partition.h"
 #include "core/profile.h"
 #include "core/schedule.h"
+#include "core/schedules/generate.h"
 #include "core/units.h"
 
 namespace pipetwin {

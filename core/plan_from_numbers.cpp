@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/plan.h"
 #include "core/plan_order.h"
+#include "core/schedules/generate.h"
 #include "core/schedules/generators.h"
 #include "core/validate.h"
 

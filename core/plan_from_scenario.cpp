@@ -12,6 +12,7 @@
 #include "core/plan_order.h"
 #include "core/replan.h"
 #include "core/scenario.h"
+#include "core/schedules/generate.h"
 #include "core/schedules/generators.h"
 #include "core/stage_costs.h"
 

@@ -6,6 +6,7 @@
 #include "core/defer.h"
 #include "core/error.h"
 #include "core/lower.h"
+#include "core/schedules/generate.h"
 
 namespace pipetwin {
 

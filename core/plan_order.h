@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/plan.h"
+#include "core/schedules/generate.h"
 
 /// What plans from numbers and plans from scenarios do alike to the order of their actions.
 namespace pipetwin {

@@ -125,6 +125,15 @@ LayerSample cost_at(const LayerCost& layer, int micro_batch_size) {
     return sample;
 }
 
+LayerSamples samples_at(const Profile& profile, int micro_batch_size) {
+    LayerSamples samples;
+    samples.reserve(profile.layers.size());
+    for (const LayerCost& layer : profile.layers) {
+        samples.push_back(cost_at(layer, micro_batch_size));
+    }
+    return samples;
+}
+
 LayerSample with_launches(LayerSample sample, Duration launch) {
     sample.forward = std::max(sample.forward, sample.forward_kernels * launch);
     sample.backward_input = std::max(sample.backward_input, sample.backward_input_kernels * launch);

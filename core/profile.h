@@ -86,6 +86,8 @@ struct CalibrationNote {
     bool operator==(const CalibrationNote&) const = default;
 };
 
+using LadderRung = CalibrationNote::Rung;
+
 /// The one form in which costs travel. One cost per layer, non-negative, with a source.
 struct Profile {
     CostSource source = CostSource::Estimated;
@@ -107,6 +109,12 @@ struct Profile {
 /// its neighbours; sizes up to a factor of 2 outside the measured range are scaled in proportion.
 /// Throws Error(BadInput), naming layer and measured range, beyond that.
 LayerSample cost_at(const LayerCost& layer, int micro_batch_size);
+
+/// Every layer of a model at one micro-batch size.
+using LayerSamples = std::vector<LayerSample>;
+
+/// The costs of all layers. Throws Error(BadInput) as `cost_at`.
+LayerSamples samples_at(const Profile& profile, int micro_batch_size);
 
 /// No part is shorter than the launches of its kernels: max(time, kernels * launch).
 LayerSample with_launches(LayerSample sample, Duration launch);

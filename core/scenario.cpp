@@ -11,6 +11,7 @@
 #include "core/formats/scenario_words.h"
 #include "core/formats/schedule_csv.h"
 #include "core/profile.h"
+#include "core/schedules/generate.h"
 #include "core/validate.h"
 
 namespace pipetwin {

@@ -12,9 +12,11 @@
 #include "core/contention.h"
 #include "core/device_profile.h"
 #include "core/lower.h"
+#include "core/formats/override.h"
 #include "core/model.h"
 #include "core/partition.h"
 #include "core/schedule.h"
+#include "core/schedules/generate.h"
 #include "core/units.h"
 
 namespace pipetwin {
@@ -160,12 +162,6 @@ struct Scenario {
     } output;
 
     bool operator==(const Scenario&) const = default;
-};
-
-/// One `--set key=value`; the value is TOML, a bare word is a string.
-struct Override {
-    std::string key;
-    std::string value;
 };
 
 /// What a key of [pipeline] means that is planned, but not written down: its default, or "auto".

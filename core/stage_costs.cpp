@@ -8,15 +8,6 @@
 
 namespace pipetwin {
 
-LayerSamples samples_at(const Profile& profile, int micro_batch_size) {
-    LayerSamples samples;
-    samples.reserve(profile.layers.size());
-    for (const LayerCost& layer : profile.layers) {
-        samples.push_back(cost_at(layer, micro_batch_size));
-    }
-    return samples;
-}
-
 namespace {
 
 /// What crosses each cut: every output made before it and read behind it, once.

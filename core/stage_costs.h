@@ -11,12 +11,6 @@
 /// From the costs of layers to those of stages: sums of times, and what a stage holds.
 namespace pipetwin {
 
-/// Every layer of a model at one micro-batch size.
-using LayerSamples = std::vector<LayerSample>;
-
-/// Throws Error(BadInput) as `cost_at`.
-LayerSamples samples_at(const Profile& profile, int micro_batch_size);
-
 /// Gradients that a layer hands to the layers it reads; nobody asks a layer of the model's input
 /// for one.
 Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer);

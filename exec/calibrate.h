@@ -73,7 +73,6 @@ void add_interference_and_ladder(Profile& profile,
 
 /// The transfer ladder: from a send to a thread that waits for it until that has read the message,
 /// the median of many, for messages of 64 bytes to 4 MiB.
-using LadderRung = CalibrationNote::Rung;
 std::vector<LadderRung> transfer_ladder();
 
 /// latency + (n + half) / rate through the rungs: the smallest message gives the latency, the

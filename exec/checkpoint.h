@@ -1,29 +1,14 @@
 #pragma once
 
-#include <array>
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "core/formats/checkpoint_json.h"
-#include "exec/optimizer.h"
+#include "exec/trained_parameters.h"
 
 namespace pipetwin::exec {
-
-/// The parameters of a model, piece by piece in model order, and how their bytes get to the host
-/// and back.
-struct TrainedParameters {
-    std::vector<std::vector<Parameter*>> pieces;
-    std::function<void(const Tensor& from, std::span<std::byte> to)> read;
-    std::function<void(std::span<const std::byte> from, Tensor& to)> write;
-};
-
-/// What training changes of a parameter, and a checkpoint keeps.
-inline constexpr std::array trained_parts{
-    &Parameter::value, &Parameter::master, &Parameter::first, &Parameter::second};
 
 /// The checkpoints of a run, each a folder `step-00000050` beneath one folder:
 ///

@@ -9,7 +9,6 @@
 #include "core/footprint.h"
 #include "core/memory_limits.h"
 #include "exec/cuda_module.h"
-#include "exec/profiler.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -107,17 +106,12 @@ Error does_not_fit(const Wanted& wanted, const CudaMemory& memory, const std::st
             hint.empty() ? usual_hint : hint};
 }
 
-/// Everything of the costs that is known without measuring, so the bytes.
-Plan unmeasured_plan(const Scenario& scenario, const Model& model) {
-    return make_plan(scenario, model, unmeasured_profile(model, profiler_options(scenario)));
-}
-
 /// The first of these that fits: recompute everywhere, then ever more micro-batches.
-std::string what_fits(const Scenario& scenario, const Model& model, Bytes free, int gpus) {
+std::string what_fits(const Scenario& scenario, const PlanOf& plan_of, Bytes free, int gpus) {
     const int samples = replica_batch(scenario);
     const auto fits = [&](const Scenario& other) -> std::optional<Bytes> {
         try {
-            const Plan plan = unmeasured_plan(other, model);
+            const Plan plan = plan_of(other);
             Bytes most;
             for (const Group& group : spread(plan.rank_count(), gpus)) {
                 most = std::max(most, wanted_by(plan, group).all);
@@ -164,16 +158,16 @@ void check_memory(const Plan& plan, const std::vector<Group>& groups, const std:
     }
 }
 
-void check_memory(const Scenario& scenario, const Model& model, const auto& groups_of, int gpus) {
+void check_memory(const Scenario& scenario, const PlanOf& plan_of, const auto& groups_of, int gpus) {
     if (scenario.pipeline.offload != Offload::None) {
         return;  // what is needed depends on times, and so on what is not measured yet
     }
-    const Plan plan = unmeasured_plan(scenario, model);
+    const Plan plan = plan_of(scenario);
     for (const Group& group : groups_of(plan)) {
         const Wanted wanted = wanted_by(plan, group);
         const CudaMemory memory = cuda_memory(group.gpu);
         if (wanted.all > memory.free) {
-            throw does_not_fit(wanted, memory, what_fits(scenario, model, memory.free, gpus));
+            throw does_not_fit(wanted, memory, what_fits(scenario, plan_of, memory.free, gpus));
         }
     }
 }
@@ -234,21 +228,21 @@ void check_gpu_memory(const Plan& plan, const std::string& hint) {
     check_memory(plan, spread(plan.rank_count(), gpu_count()), hint);
 }
 
-void check_gpu_memory(const Scenario& scenario, const Model& model) {
+void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of) {
     const int gpus = gpu_count();
     check_memory(
         scenario,
-        model,
+        plan_of,
         [gpus](const Plan& plan) { return spread(plan.rank_count(), gpus); },
         gpus);
 }
 
-void check_gpu_memory(const Scenario& scenario, const Model& model, const RankOnGpu& own) {
+void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of, const RankOnGpu& own) {
     const auto groups = [&own](const Plan&) {
         return std::vector<Group>{{.gpu = own.gpu, .first = own.rank, .ranks = 1}};
     };
     const int everywhere = *scenario.pipeline.stages;  // the other processes have one each, too
-    check_memory(scenario, model, groups, everywhere);
+    check_memory(scenario, plan_of, groups, everywhere);
 }
 
 }  // namespace pipetwin::exec

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,15 +27,18 @@ std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu);
 /// `hint`, if they do not fit there together.
 void check_gpu_memory(const Plan& plan, const std::string& hint = {});
 
-/// The same for a scenario that is settled, before anything is measured; its hint names what would
-/// fit, if recompute or more micro-batches do.
-void check_gpu_memory(const Scenario& scenario, const Model& model);
+/// Plans a scenario before anything is measured: sizes are right, times need not be.
+using PlanOf = std::function<Plan(const Scenario&)>;
+
+/// Throws Error(Infeasible) if a settled scenario does not fit, before anything is measured; its
+/// hint names what would fit, if recompute or more micro-batches do.
+void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of);
 
 /// Of the one rank that has all of a GPU of this process.
 struct RankOnGpu {
     int rank = 0;
     int gpu = 0;
 };
-void check_gpu_memory(const Scenario& scenario, const Model& model, const RankOnGpu& own);
+void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of, const RankOnGpu& own);
 
 }  // namespace pipetwin::exec

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/plan.h"
+#include "core/schedules/generate.h"
 #include "exec/channel.h"
 #include "exec/cores.h"
 #include "exec/measured_pipeline.h"
@@ -322,6 +323,10 @@ class Profiler {
 Profile profile_model(const Model& model, const ProfilerOptions& options) {
     PIPETWIN_EXPECT(!options.micro_batch_sizes.empty(), "a micro-batch size to measure");
     return Profiler(model, options).run();
+}
+
+Plan unmeasured_plan(const Scenario& scenario, const Model& model) {
+    return make_plan(scenario, model, unmeasured_profile(model, profiler_options(scenario)));
 }
 
 ProfilerOptions profiler_options(const Scenario& scenario) {

@@ -7,6 +7,7 @@
 
 #include "core/lower.h"
 #include "core/model.h"
+#include "core/plan.h"
 #include "core/profile.h"
 #include "core/scenario.h"
 
@@ -53,6 +54,9 @@ Profile profile_model(const Model& model, const ProfilerOptions& options);
 
 /// Everything of such a profile that is known without measuring; every layer takes the same time.
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options);
+
+/// The plan of a settled scenario with such a profile: its sizes are right, its times are not.
+Plan unmeasured_plan(const Scenario& scenario, const Model& model);
 
 /// The options that fit a settled scenario.
 ProfilerOptions profiler_options(const Scenario& scenario);

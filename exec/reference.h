@@ -2,6 +2,7 @@
 
 #include "core/model.h"
 #include "core/plan.h"
+#include "core/schedules/generate.h"
 #include "exec/executor.h"
 
 namespace pipetwin::exec {

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "exec/checkpoint.h"
+#include "exec/trained_parameters.h"
 #include "exec/executor.h"
 #include "exec/transport/world.h"
 

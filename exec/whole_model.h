@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/plan.h"
-#include "exec/checkpoint.h"
+#include "exec/trained_parameters.h"
 #include "exec/executor.h"
 #include "exec/number_range.h"
 #include "exec/transport/byte_message.h"

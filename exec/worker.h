@@ -9,7 +9,7 @@
 #include "core/plan.h"
 #include "exec/channel.h"
 #include "exec/copy_engine.h"
-#include "exec/executor.h"
+#include "exec/executor_options.h"
 #include "exec/gradient_norm.h"
 #include "exec/message_room.h"
 #include "exec/recorder.h"

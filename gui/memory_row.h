@@ -7,7 +7,7 @@
 
 #include "core/footprint.h"
 #include "gui/row_index.h"
-#include "gui/timeline_layout.h"
+#include "gui/view_transform.h"
 
 namespace pipetwin::gui {
 

@@ -12,20 +12,6 @@ namespace pipetwin::gui {
 
 namespace {
 
-constexpr double margin_share = 0.02;
-constexpr double min_ns_per_pixel = 1;
-
-/// To whole nanoseconds; far outside any run (30 years) where the place is, so that no sum
-/// overflows.
-Duration rounded(double nanoseconds) {
-    const double inside = std::clamp(nanoseconds, -1e18, 1e18);
-    return Duration{static_cast<std::int64_t>(inside < 0 ? inside - 0.5 : inside + 0.5)};
-}
-
-double count(Duration duration) {
-    return static_cast<double>(duration.count());
-}
-
 /// A step of the axis: 1, 2 or 5 times a power of ten nanoseconds.
 struct TickStep {
     std::int64_t ns = 1;
@@ -77,35 +63,6 @@ RowMetrics metrics_for(double row_height, const ShownBands& bands) {
 
 }  // namespace
 
-Duration ViewTransform::time_at(double x) const {
-    return origin + rounded(x * ns_per_pixel);
-}
-
-ViewTransform ViewTransform::zoomed(double factor, double x) const {
-    const double finer = ns_per_pixel / factor;
-    return {.origin = origin + rounded(x * (ns_per_pixel - finer)), .ns_per_pixel = finer};
-}
-
-ViewTransform ViewTransform::panned(double pixels) const {
-    return {.origin = time_at(pixels), .ns_per_pixel = ns_per_pixel};
-}
-
-ViewTransform fitted(Duration begin, Duration end, double width) {
-    const Duration length = end > begin ? end - begin : Duration{1000};
-    const double ns_per_pixel = count(length) * (1 + 2 * margin_share) / std::max(1.0, width);
-    return {.origin = begin - rounded(count(length) * margin_share), .ns_per_pixel = ns_per_pixel};
-}
-
-ViewTransform clamped(const ViewTransform& view, Duration length, double width) {
-    const double run = std::max(1.0, count(length));
-    const double pixels = std::max(1.0, width);
-    const double coarsest = std::max(min_ns_per_pixel, 2 * run / pixels);
-    const double scale = std::clamp(view.ns_per_pixel, min_ns_per_pixel, coarsest);
-    const double half = scale * pixels / 2;
-    const double middle = std::clamp(count(view.origin) + half, 0.0, run);
-    return {.origin = rounded(middle - half), .ns_per_pixel = scale};
-}
-
 Axis axis_ticks(const ViewTransform& view, double width, double min_spacing) {
     const TickStep step = tick_step(std::min(1e18, min_spacing * view.ns_per_pixel));
     const Duration last = std::max(Duration{0}, view.time_at(width));
@@ -118,7 +75,7 @@ Axis axis_ticks(const ViewTransform& view, double width, double min_spacing) {
     for (std::int64_t i = first; i * part <= last.count(); ++i) {
         const Duration time{i * part};
         const bool labelled = i % step.parts == 0;
-        const double value = count(time) / static_cast<double>(unit.ns);
+        const double value = static_cast<double>(time.count()) / static_cast<double>(unit.ns);
         axis.ticks.push_back({.x = view.x_of(time),
                               .time = time,
                               .label = labelled ? fmt::format("{:.{}f}", value, decimals) : ""});

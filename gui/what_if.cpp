@@ -13,6 +13,7 @@
 #include "core/formats/torch_trace.h"
 #include "core/median.h"
 #include "core/replan.h"
+#include "core/schedules/generate.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 

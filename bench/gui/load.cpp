@@ -24,6 +24,7 @@
 #include "core/footprint.h"
 #include "core/formats/chrome_trace.h"
 #include "core/formats/json_text.h"
+#include "core/schedules/generate.h"
 #include "gui/timeline_painter.h"
 #include "sim/simulate.h"
 

@@ -36,6 +36,7 @@
 #include "core/edge.h"
 #include "core/error.h"
 #include "core/plan.h"
+#include "core/schedules/generate.h"
 #include "core/timeline.h"
 #include "sim/conditions.h"
 #include "sim/event_engine.h"

@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.h"
+#include "cli/exit.h"
 #include "cli/processes.h"
 #include "cli/stop_signal.h"
 #include "core/error.h"

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.h"
+#include "cli/finished_run.h"
 #include "cli/gpu_text.h"
 #include "cli/progress.h"
 #include "cli/run_folder.h"

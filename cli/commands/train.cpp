@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
+#include "cli/finished_run.h"
 #include "cli/gpu_text.h"
 #include "cli/json_output.h"
 #include "cli/processes.h"

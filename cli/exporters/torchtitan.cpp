@@ -4,6 +4,7 @@
 
 #include "cli/exporters/exporters.h"
 #include "core/error.h"
+#include "core/schedules/generate.h"
 
 namespace pipetwin::cli {
 

@@ -6,6 +6,7 @@
 
 #include "cli/importers/importers.h"
 #include "cli/input.h"
+#include "core/device_profile.h"
 #include "core/error.h"
 #include "core/estimate.h"
 #include "core/formats/calibration_json.h"
@@ -13,7 +14,6 @@
 #include "core/formats/hf_weights.h"
 #include "core/formats/json_text.h"
 #include "core/formats/profile_json.h"
-#include "core/matrix_rate.h"
 #include "core/shipped_profiles.h"
 #include "core/suggest.h"
 #include "core/whole_blocks.h"

@@ -9,6 +9,7 @@
 #include "core/formats/schedule_csv.h"
 #include "core/scenario.h"
 #include "core/schedule.h"
+#include "core/schedules/generate.h"
 
 /// Reading of scenarios. One function per table; docs/scenario.md describes every key.
 namespace pipetwin {

@@ -10,7 +10,7 @@
 
 #include <toml++/toml.h>
 
-#include "core/scenario.h"
+#include "core/formats/override.h"
 
 /// TOML, read strictly: every refusal names the place, what was found and what was expected.
 namespace pipetwin {

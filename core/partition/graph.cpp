@@ -19,10 +19,8 @@ namespace {
 class Crossing {
   public:
     Crossing(const Model& model, const GraphCosts& costs) : costs_(costs) {
-        const Model::Graph& graph = model.graph();
         for (int layer = 0; layer < model.layer_count(); ++layer) {
-            const auto [begin, end] = adjacent_vertices(static_cast<std::size_t>(layer), graph);
-            readers_.emplace_back(begin, end);
+            readers_.push_back(model.readers_of(layer));
         }
     }
 
@@ -37,8 +35,8 @@ class Crossing {
         Cost cost;
         for (std::size_t layer = 0; layer < readers_.size(); ++layer) {
             const bool crosses = in_front(static_cast<int>(layer)) &&
-                                 std::ranges::any_of(readers_[layer], [&](std::size_t reader) {
-                                     return !in_front(static_cast<int>(reader));
+                                 std::ranges::any_of(readers_[layer], [&](int reader) {
+                                     return !in_front(reader);
                                  });
             if (crosses) {
                 cost.sender += costs_.sender.empty() ? Duration{} : costs_.sender[layer];
@@ -50,7 +48,7 @@ class Crossing {
 
   private:
     const GraphCosts& costs_;
-    std::vector<std::vector<std::size_t>> readers_;  ///< [layer]
+    std::vector<std::vector<int>> readers_;  ///< [layer]
 };
 
 GraphSplit split_of_chain(const Crossing& crossing, const GraphCosts& costs, int stages) {

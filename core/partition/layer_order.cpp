@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/partition.h"
 #include "core/partition/graph.h"
-#include "core/stage_costs.h"
 
 namespace pipetwin {
 

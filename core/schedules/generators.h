@@ -3,11 +3,11 @@
 #include <functional>
 #include <string_view>
 
-#include "core/schedule.h"
+#include "core/schedules/generate.h"
 #include "core/schedules/row_writer.h"
 
 /// One generator per file, each with its picture in the .cpp. Callers use `generate` of
-/// core/schedule.h.
+/// core/schedules/generate.h.
 ///
 /// Every generator writes compute actions only (F, B, I and W), checks its shape before it
 /// allocates, and is total: it returns a valid schedule or throws Error(Infeasible) naming the rule

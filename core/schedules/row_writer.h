@@ -40,7 +40,7 @@ class RowWriter {
   private:
     std::vector<Action>& row_;
     std::vector<int> stages_;
-    std::vector<std::array<int, 13>> done_;
+    std::vector<std::array<int, op_count>> done_;
 };
 
 }  // namespace pipetwin::schedules

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/profile.h"
-#include "exec/calibrate.h"
 #include "exec/memory.h"
 #include "exec/transport/world.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "exec/run_time_module.h"
-#include "exec/transport/mpi/module.h"
+#include "exec/transport/mpi_module.h"
 
 namespace pipetwin::exec {
 namespace {

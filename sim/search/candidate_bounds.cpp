@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/partition.h"
 #include "core/partition/feasible_splits.h"
+#include "core/schedules/generate.h"
 #include "sim/conditions.h"
 
 namespace pipetwin::sim {

@@ -10,6 +10,7 @@
 #include "core/formats/schedule_csv.h"
 #include "core/lower.h"
 #include "core/scenario.h"
+#include "core/schedules/generate.h"
 #include "tests/cli/support.h"
 #include "tests/support/builders.h"
 

@@ -6,8 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/command_line.h"
-#include "cli/stop_signal.h"
+#include "cli/exit.h"
 #include "core/error.h"
 #include "tests/cli/support.h"
 

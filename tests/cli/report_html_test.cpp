@@ -1,3 +1,4 @@
+#include "cli/finished_run.h"
 #include "cli/report_html.h"
 
 #include <gmock/gmock.h>

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/lower.h"
+#include "core/schedules/generate.h"
 #include "core/validate.h"
 #include "tests/support/builders.h"
 

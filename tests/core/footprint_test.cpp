@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/memory_limits.h"
+#include "core/schedules/generate.h"
 #include "tests/support/error_of.h"
 #include "tests/support/plain_plan.h"
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/schedules/generate.h"
 #include "core/validate.h"
 #include "tests/support/builders.h"
 #include "tests/support/error_of.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/schedules/generate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"
 

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "core/schedules/generate.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nanoseconds.h"
 #include "tests/support/soak.h"

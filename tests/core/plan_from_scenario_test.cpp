@@ -4,6 +4,7 @@
 
 #include "core/memory_limits.h"
 #include "core/plan_order.h"
+#include "core/schedules/generate.h"
 #include "tests/support/builders.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scenario_plans.h"

@@ -1,4 +1,5 @@
-#include "core/render_text.h"
+#include "core/render_schedule.h"
+#include "core/render_timeline.h"
 
 #include <algorithm>
 #include <map>
@@ -7,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/lower.h"
+#include "core/schedules/generate.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin {

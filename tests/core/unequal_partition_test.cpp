@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "core/unequal_partition.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "core/validate.h"
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 
 #include "core/lower.h"
 #include "core/schedule.h"
+#include "core/schedules/generate.h"
 #include "core/schedules/zb_auto_search.h"
 #include "core/validate.h"
 #include "tests/support/error_of.h"

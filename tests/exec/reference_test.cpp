@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "exec/reference.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "gui/critical_path_panel.h"
 
 #include <random>

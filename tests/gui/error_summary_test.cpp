@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "gui/error_summary.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "gui/op_rows.h"
 
 #include <algorithm>

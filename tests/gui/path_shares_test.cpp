@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "gui/path_shares.h"
 
 #include <algorithm>

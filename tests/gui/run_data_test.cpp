@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "gui/run_data.h"
 
 #include <fstream>

@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "gui/step_analysis.h"
 
 #include <random>

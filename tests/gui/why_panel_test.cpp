@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "gui/why_panel.h"
 
 #include <random>

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/footprint.h"
+#include "core/schedules/generate.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "tests/support/error_of.h"

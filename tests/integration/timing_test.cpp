@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/render_text.h"
+#include "core/render_timeline.h"
 #include "core/timeline.h"
 #include "exec/cores.h"
 #include "exec/executor.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/metrics.h"
+#include "core/schedules/generate.h"
 #include "sim/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"

@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "sim/critical_path.h"
 
 #include <fmt/format.h>

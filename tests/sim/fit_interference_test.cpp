@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "sim/fit_interference.h"
 
 #include <gtest/gtest.h>

@@ -8,7 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "core/metrics.h"
-#include "core/render_text.h"
+#include "core/render_timeline.h"
+#include "core/schedules/generate.h"
 #include "sim/simulate.h"
 #include "tests/support/places.h"
 #include "tests/support/plain_plan.h"

@@ -7,6 +7,7 @@
 
 #include "core/footprint.h"
 #include "core/metrics.h"
+#include "core/schedules/generate.h"
 #include "sim/event_engine.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"

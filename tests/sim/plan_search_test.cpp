@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "sim/search/plan_search.h"
 
 #include <oneapi/tbb/global_control.h>

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/schedules/generate.h"
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::sim {

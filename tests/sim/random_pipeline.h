@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "core/schedules/generate.h"
 
 /// Random shapes and random integer costs of every kind of schedule, for RapidCheck: to be called
 /// from inside of a relation.

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/metrics.h"
+#include "core/schedules/generate.h"
 #include "core/validate.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"

@@ -1,3 +1,4 @@
+#include "core/schedules/generate.h"
 #include "sim/replay_error.h"
 
 #include <random>

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/footprint.h"
 #include "core/metrics.h"
+#include "core/schedules/generate.h"
 #include "sim/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"

@@ -5,6 +5,7 @@
 
 #include "core/edge.h"
 #include "core/footprint.h"
+#include "core/schedules/generate.h"
 #include "core/validate.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"

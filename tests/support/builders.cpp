@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/schedules/generate.h"
 
 namespace pipetwin::testing {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "core/schedules/generate.h"
 
 /// Small schedules and plans for tests.
 namespace pipetwin::testing {

@@ -1,5 +1,7 @@
 #include "tests/support/plain_plan.h"
 
+#include "core/schedules/generate.h"
+
 namespace pipetwin::testing {
 
 PlainCosts plain(ScheduleKind schedule, int ranks, int micro_batches) {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "core/plan.h"
+#include "core/schedules/generate.h"
 
 namespace pipetwin::testing {
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/footprint.h"
+#include "core/schedules/generate.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "exec/reference.h"

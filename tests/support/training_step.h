@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/schedule.h"
+#include "core/schedules/generate.h"
 #include "tests/support/small_training.h"
 
 /// One step of a small model, with and without a pipeline, and how to compare the two.

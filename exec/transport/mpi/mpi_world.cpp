@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "exec/transport/mpi/module.h"
+#include "exec/transport/mpi_module.h"
 #include "exec/transport/mpi/mpi_channel.h"
 #include "exec/transport/mpi/mpi_check.h"
 #include "exec/transport/remote_sum.h"

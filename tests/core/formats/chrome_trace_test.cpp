@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/schedules/generate.h"
 #include "tests/support/error_of.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/scratch_folder.h"

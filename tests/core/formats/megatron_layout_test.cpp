@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "core/schedules/generate.h"
 #include "tests/support/error_of.h"
 #include "tests/support/soak.h"
 

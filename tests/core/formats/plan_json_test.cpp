@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/footprint.h"
+#include "core/schedules/generate.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin {

@@ -18,6 +18,7 @@
 #include "exec/cuda_module.h"
 #include "exec/executor.h"
 #include "exec/gpu_parts.h"
+#include "exec/profiler.h"
 #include "exec/random_batch.h"
 #include "exec/trainer.h"
 #include "tests/support/cuda_emulation/injection.h"
@@ -310,6 +311,10 @@ TEST_F(GpuFailure, OfAnyAllocationAtTheStartIsToldAndLeavesNothing) {
     EXPECT_EQ(memory.free.count, memory.total.count);
 }
 
+PlanOf plans_of(const Model& model) {
+    return [&model](const Scenario& scenario) { return unmeasured_plan(scenario, model); };
+}
+
 /// One stage of wide layers: what it keeps of its samples is far more than its weights.
 Scenario wide(int samples) {
     Scenario scenario;
@@ -326,7 +331,7 @@ TEST_F(GpuFailure, TooLargeAPlanIsRefusedWithItsPeaksAndWhatWouldFit) {
     constexpr int samples = 1 << 18;  // 1 GiB for each layer's input; the GPU has 4
     Scenario scenario = wide(samples);
     const Model large = scenario_model(scenario);
-    const auto error = caught([&] { check_gpu_memory(scenario, large); });
+    const auto error = caught([&] { check_gpu_memory(scenario, plans_of(large)); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind(), ErrorKind::Infeasible);
     EXPECT_EQ(error->place(), "memory");
@@ -339,14 +344,14 @@ TEST_F(GpuFailure, TooLargeAPlanIsRefusedWithItsPeaksAndWhatWouldFit) {
     if (hint.find("recompute") != std::string::npos) {
         scenario.pipeline.recompute = Recompute::Always;
     }
-    EXPECT_NO_THROW(check_gpu_memory(scenario, large));
+    EXPECT_NO_THROW(check_gpu_memory(scenario, plans_of(large)));
 }
 
 TEST_F(GpuFailure, AModelTooLargeForTheGpuIsToldSo) {
     Scenario scenario = wide(1);
     scenario.model.sizes = {64, 20000, 20000, 4};  // 400 million weights, 16 bytes of state each
     const Model large = scenario_model(scenario);
-    const auto error = caught([&] { check_gpu_memory(scenario, large); });
+    const auto error = caught([&] { check_gpu_memory(scenario, plans_of(large)); });
     ASSERT_TRUE(error);
     EXPECT_THAT(error->hint(), HasSubstr("smaller model"));
 }

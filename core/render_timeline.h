@@ -1,10 +1,8 @@
 #pragma once
 
-#include <span>
 #include <string>
 
-#include "core/plan.h"
-#include "core/schedule.h"
+#include "core/units.h"
 #include "core/timeline.h"
 
 namespace pipetwin {
@@ -24,18 +22,5 @@ Duration fitted_column(const Timeline& timeline, int width, Duration least = Dur
 
 /// What the letters and signs mean that are drawn: "digits forward, letters backward, '.' idle".
 std::string timeline_legend(const Timeline& timeline);
-
-/// A cell to point at.
-struct CellMark {
-    int rank = 0;
-    int cell = 0;
-};
-
-/// The rows as a table, one cell per action ("1F2"; "1F2&" where it is issued together with the
-/// next), ranks downwards, at most `max_cells` wide. Under every marked cell stands an arrow; a row
-/// that is too long is shown from shortly before its first mark.
-std::string render_schedule(const Schedule& schedule,
-                            int max_cells = 24,
-                            std::span<const CellMark> marks = {});
 
 }  // namespace pipetwin

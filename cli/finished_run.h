@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/prediction.h"
+#include "core/compare.h"
+#include "core/profile.h"
+#include "core/scenario.h"
+#include "exec/trainer.h"
+
+namespace pipetwin::cli {
+
+/// Both sides of one training run.
+struct FinishedRun {
+    std::filesystem::path folder;
+    Scenario scenario;
+    Profile profile;
+    Prediction prediction;
+    exec::TrainingResult training;
+    Comparison comparison;
+};
+
+/// What a reader of the result has to know of how it came about.
+std::vector<std::string> notes_of(const FinishedRun& run);
+
+}  // namespace pipetwin::cli

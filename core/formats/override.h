@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+namespace pipetwin {
+
+/// One `--set key=value`; the value is TOML, a bare word is a string.
+struct Override {
+    std::string key;
+    std::string value;
+};
+
+}  // namespace pipetwin
