@@ -19,7 +19,7 @@
 
 #include <fmt/format.h>
 
-#include "core/median.h"
+#include "core/base/median.h"
 #include "exec/memory.h"
 #include "exec/transport/link_ladder.h"
 #include "exec/transport/mpi_world.h"

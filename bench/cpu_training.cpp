@@ -28,7 +28,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/median.h"
+#include "core/base/median.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "sim/simulate.h"

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/plan.h"
-#include "core/scenario.h"
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
 #include "exec/checkpoint.h"
 #include "exec/data/batch.h"
 #include "exec/executor.h"

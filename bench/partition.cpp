@@ -5,7 +5,7 @@
 // Times are processor time of this process, the median of the repetitions; each repetition is asked
 // about other random numbers. "least" is the fastest of them: what the work takes while nobody else
 // uses the machine.
-#include "core/partition.h"
+#include "core/partition/partition.h"
 
 #include "bench/partition_baselines.h"
 #include <time.h>
@@ -20,8 +20,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/formats/profile_json.h"
+#include "core/base/error.h"
+#include "core/costs/profile_json.h"
 #include "core/partition/chain.h"
 #include "core/partition/feasible_splits.h"
 #include "core/partition/graph.h"

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/profile.h"
-#include "core/scenario.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
 #include "exec/executor.h"
 #include "exec/quiet.h"
 #include "exec/random_batch.h"

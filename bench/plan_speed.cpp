@@ -20,9 +20,9 @@
 
 #include <fmt/format.h>
 
-#include "core/estimate.h"
-#include "core/formats/hf_config.h"
-#include "core/shipped_profiles.h"
+#include "core/costs/estimate.h"
+#include "core/interop/hf_config.h"
+#include "core/costs/shipped_profiles.h"
 #include "sim/search/plan_search.h"
 #include "sim/search/trial.h"
 

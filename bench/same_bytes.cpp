@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/event_engine.h"
 #include "sim/goodput.h"
 #include "sim/jitter.h"

@@ -16,9 +16,9 @@
 
 #include <fmt/format.h>
 
-#include "core/lower.h"
-#include "core/schedules/generate.h"
-#include "core/validate.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
 
 namespace {
 

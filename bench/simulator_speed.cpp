@@ -18,7 +18,7 @@
 
 #include <fmt/format.h>
 
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/event_engine.h"
 #include "sim/fixed_order.h"
 #include "sim/jitter.h"

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "core/median.h"
+#include "core/base/median.h"
 #include "exec/cpu/onednn_products.h"
 #include "exec/device.h"
 

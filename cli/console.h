@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "cli/options.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::cli {
 

@@ -9,9 +9,9 @@
 
 #include "cli/json_output.h"
 #include "cli/text_output.h"
-#include "core/error.h"
-#include "core/formats/json_text.h"
-#include "core/suggest.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
+#include "core/base/suggest.h"
 
 namespace pipetwin::cli {
 

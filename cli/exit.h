@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/console.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 /// How the program ends: what is thrown at the end of a command, and the exit code for it.
 namespace pipetwin::cli {

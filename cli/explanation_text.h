@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/sentences.h"
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "sim/explanation.h"
 
 /// What a prediction means, in sentences that need no manual (the rules: docs/simulation.md).

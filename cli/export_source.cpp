@@ -9,13 +9,13 @@
 #include "cli/run_folder.h"
 #include "cli/schedule_source.h"
 #include "cli/unit_costs.h"
-#include "core/error.h"
-#include "core/formats/json_text.h"
-#include "core/formats/plan_json.h"
-#include "core/formats/torchtitan.h"
-#include "core/model.h"
-#include "core/plan.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
+#include "core/artifacts/plan_json.h"
+#include "core/interop/torchtitan.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 

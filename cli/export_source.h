@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "cli/console.h"
-#include "core/formats/chrome_trace.h"
-#include "core/partition.h"
-#include "core/scenario.h"
-#include "core/schedule.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/partition/partition.h"
+#include "core/scenario/scenario.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin::cli {
 
@@ -39,7 +39,7 @@ class ExportSource {
     Predicted predicted() const;
 
     /// Which layers a scenario or run puts where, of a model whose layers are those of a
-    /// decoder-only transformer (see core/formats/torchtitan.h): a gpt, or a profile with such
+    /// decoder-only transformer (see core/interop/torchtitan.h): a gpt, or a profile with such
     /// layers. Throws Error(Infeasible) for any other.
     struct Placed {
         Scenario scenario;

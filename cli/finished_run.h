@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cli/prediction.h"
-#include "core/compare.h"
-#include "core/profile.h"
-#include "core/scenario.h"
+#include "core/timeline/compare.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
 #include "exec/trainer.h"
 
 namespace pipetwin::cli {

@@ -4,7 +4,7 @@
 
 #include "cli/console.h"
 #include "cli/json_output.h"
-#include "core/profile.h"
+#include "core/costs/profile.h"
 #include "sim/search/hybrid.h"
 
 /// How PipeDream would share the devices out, for people and for programs.

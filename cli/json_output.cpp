@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/explanation_text.h"
-#include "core/footprint.h"
-#include "core/formats/plan_json.h"
+#include "core/timeline/footprint.h"
+#include "core/artifacts/plan_json.h"
 
 namespace pipetwin::cli {
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "cli/prediction.h"
-#include "core/compare.h"
-#include "core/validate.h"
+#include "core/timeline/compare.h"
+#include "core/schedule/validate.h"
 #include "exec/cuda_module.h"
 #include "exec/trainer.h"
 #include "sim/explanation.h"

@@ -10,7 +10,7 @@
 #include "cli/plan_text.h"
 #include "cli/sentences.h"
 #include "cli/text_output.h"
-#include "core/formats/plan_json.h"
+#include "core/artifacts/plan_json.h"
 
 namespace pipetwin::cli {
 

@@ -4,9 +4,9 @@
 
 #include "cli/console.h"
 #include "cli/json_output.h"
-#include "core/profile.h"
-#include "core/repeated_layers.h"
-#include "core/scenario.h"
+#include "core/costs/profile.h"
+#include "core/costs/repeated_layers.h"
+#include "core/scenario/scenario.h"
 #include "sim/largest_model.h"
 
 /// How large a model fits, for people and for programs.

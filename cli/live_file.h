@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/formats/live_steps.h"
+#include "core/artifacts/live_steps.h"
 
 namespace pipetwin::cli {
 

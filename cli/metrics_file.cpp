@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/json_output.h"
-#include "core/error.h"
-#include "core/formats/json_text.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
 #include "exec/durable_file.h"
 
 namespace pipetwin::cli {

@@ -8,10 +8,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/schedule.h"
-#include "core/schedules/generate.h"
-#include "core/suggest.h"
+#include "core/base/error.h"
+#include "core/schedule/schedule.h"
+#include "core/schedule/generators/generate.h"
+#include "core/base/suggest.h"
 #include "sim/jitter.h"
 
 namespace pipetwin::cli {

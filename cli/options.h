@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 
 /// What a user may write after `pipetwin`. Parsing fills these structs in and checks nothing that
 /// needs a file.

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "cli/schedule_source.h"
-#include "core/error.h"
-#include "core/schedules/generate.h"
-#include "core/suggest.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
+#include "core/base/suggest.h"
 
 namespace pipetwin::cli {
 

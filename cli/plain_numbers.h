@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cli/options.h"
-#include "core/plan.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin::cli {
 

@@ -10,7 +10,7 @@
 #include "cli/ranked_table.h"
 #include "cli/sentences.h"
 #include "cli/text_output.h"
-#include "core/formats/plan_json.h"
+#include "core/artifacts/plan_json.h"
 #include "sim/largest_model.h"
 
 namespace pipetwin::cli {

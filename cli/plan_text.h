@@ -5,7 +5,7 @@
 
 #include "cli/console.h"
 #include "cli/json_output.h"
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 #include "sim/search/plan_search.h"
 
 /// What a plan search found, for people and for programs.

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "cli/console.h"
-#include "core/model.h"
-#include "core/profile.h"
-#include "core/scenario.h"
+#include "core/model/model.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
 #include "sim/search/plan_search.h"
 
 /// The search for a plan, as commands run it.

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/formats/profile_json.h"
-#include "core/memory_limits.h"
-#include "core/offload.h"
+#include "core/base/error.h"
+#include "core/costs/profile_json.h"
+#include "core/timeline/memory_limits.h"
+#include "core/plan/offload.h"
 #include "sim/breakdown.h"
 #include "sim/replay_error.h"
 #include "sim/simulate.h"

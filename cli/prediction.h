@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "cli/console.h"
-#include "core/footprint.h"
-#include "core/formats/chrome_trace.h"
-#include "core/metrics.h"
-#include "core/plan.h"
-#include "core/profile.h"
-#include "core/scenario.h"
+#include "core/timeline/footprint.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/timeline/metrics.h"
+#include "core/plan/plan.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
 #include "sim/critical_path.h"
 
 namespace pipetwin::cli {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cli/console.h"
-#include "core/error.h"
-#include "core/scenario.h"
+#include "core/base/error.h"
+#include "core/scenario/scenario.h"
 #include "exec/flight_recorder.h"
 #include "exec/transport/launch_environment.h"
 #include "exec/transport/monitor.h"

@@ -10,7 +10,7 @@
 #include "cli/finished_run.h"
 #include "cli/gpu_text.h"
 #include "cli/text_output.h"
-#include "core/formats/svg.h"
+#include "core/svg/svg.h"
 
 namespace pipetwin::cli {
 

@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/formats/json_text.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "cli/input.h"
-#include "core/formats/schedule_csv.h"
-#include "core/validate.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/schedule/validate.h"
 
 namespace pipetwin::cli {
 

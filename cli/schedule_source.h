@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/lower.h"
-#include "core/scenario.h"
-#include "core/schedule.h"
+#include "core/schedule/lower.h"
+#include "core/scenario/scenario.h"
+#include "core/schedule/schedule.h"
 
 /// Schedules without costs: from a file of cells, or from what a scenario says about its pipeline.
 namespace pipetwin::cli {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/action.h"
-#include "core/units.h"
+#include "core/schedule/action.h"
+#include "core/base/units.h"
 
 /// What sentences about a step are put together from.
 namespace pipetwin::cli {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "sim/explanation.h"
 
 namespace pipetwin::cli {

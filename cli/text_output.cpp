@@ -7,7 +7,7 @@
 
 #include "cli/explanation_text.h"
 #include "cli/sentences.h"
-#include "core/render_timeline.h"
+#include "core/timeline/render_timeline.h"
 
 namespace pipetwin::cli {
 

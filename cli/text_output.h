@@ -7,7 +7,7 @@
 #include "cli/console.h"
 #include "cli/json_output.h"
 #include "cli/prediction.h"
-#include "core/compare.h"
+#include "core/timeline/compare.h"
 #include "exec/trainer.h"
 #include "sim/explanation.h"
 

@@ -7,7 +7,7 @@
 #include "cli/finished_run.h"
 #include "cli/options.h"
 #include "cli/processes.h"
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 #include "exec/trainer.h"
 
 namespace pipetwin::cli {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text_output.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::cli {

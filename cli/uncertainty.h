@@ -6,7 +6,7 @@
 
 #include "cli/json_output.h"
 #include "cli/options.h"
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "sim/goodput.h"
 #include "sim/jitter.h"
 

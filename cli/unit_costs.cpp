@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cli/prediction.h"
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::cli {

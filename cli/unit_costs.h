@@ -1,8 +1,8 @@
 #pragma once
 
-#include "core/plan.h"
-#include "core/schedule.h"
-#include "core/timeline.h"
+#include "core/plan/plan.h"
+#include "core/schedule/schedule.h"
+#include "core/timeline/timeline.h"
 
 /// Times for schedules whose costs nobody knows: on every stage F, I, W and R last one unit, B two.
 namespace pipetwin::cli {

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/memory_limits.h"
+#include "core/base/error.h"
+#include "core/timeline/memory_limits.h"
 #include "exec/rehearsal.h"
 
 namespace pipetwin::exec {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/footprint.h"
+#include "core/timeline/footprint.h"
 #include "exec/memory.h"
 #include "exec/tensor.h"
 

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "core/edge.h"
-#include "core/error.h"
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/schedule.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin::exec {
 

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/plan.h"
+#include "core/base/error.h"
+#include "core/plan/plan.h"
 #include "exec/channel.h"
 #include "exec/cores.h"
 #include "exec/measured_pipeline.h"

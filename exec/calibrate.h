@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/calibration.h"
-#include "core/model.h"
-#include "core/scenario.h"
+#include "core/scenario/calibration.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
 
 namespace pipetwin::exec {
 

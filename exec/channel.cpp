@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/content_hash.h"
-#include "core/error.h"
-#include "core/formats/json_text.h"
-#include "core/formats/safetensors.h"
+#include "core/base/content_hash.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
+#include "core/interop/safetensors.h"
 #include "exec/durable_file.h"
 
 namespace pipetwin::exec {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/formats/checkpoint_json.h"
+#include "core/artifacts/checkpoint_json.h"
 #include "exec/trained_parameters.h"
 
 namespace pipetwin::exec {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/units.h"
+#include "core/base/units.h"
 
 namespace pipetwin::exec {
 

@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/cuda/module.h"
 #include "exec/device_failure.h"
 #include "exec/run_time_module.h"

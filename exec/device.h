@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/action.h"
-#include "core/profile.h"
-#include "core/units.h"
+#include "core/schedule/action.h"
+#include "core/costs/profile.h"
+#include "core/base/units.h"
 #include "exec/memory.h"
 
 namespace pipetwin::exec {

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "core/edge.h"
-#include "core/error.h"
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
 #include "exec/cores.h"
 #include "exec/executor_impl.h"
 #include "exec/flight_recorder.h"

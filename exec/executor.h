@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "core/compare.h"
-#include "core/footprint.h"
-#include "core/model.h"
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/timeline/compare.h"
+#include "core/timeline/footprint.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 #include "exec/data/batch.h"
 #include "exec/executor_options.h"
 #include "exec/stage.h"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/device_failure.h"
 #include "exec/executor_impl.h"
 #include "exec/kernels.h"

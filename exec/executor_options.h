@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 #include "exec/channel.h"
 #include "exec/optimizer.h"
 #include "exec/stage.h"

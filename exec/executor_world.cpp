@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/executor_impl.h"
 #include "exec/transport/byte_message.h"
 #include "exec/transport/monitor.h"

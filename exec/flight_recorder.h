@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/action.h"
+#include "core/schedule/action.h"
 
 namespace pipetwin::exec {
 

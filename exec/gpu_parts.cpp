@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/footprint.h"
-#include "core/memory_limits.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/memory_limits.h"
 #include "exec/cuda_module.h"
 
 namespace pipetwin::exec {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/plan.h"
-#include "core/scenario.h"
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
 #include "exec/device.h"
 
 /// The GPUs of a plan's ranks: each has one where there are so many, else neighbours share one. All

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/action.h"
-#include "core/plan.h"
+#include "core/schedule/action.h"
+#include "core/plan/plan.h"
 #include "exec/device.h"
 
 namespace pipetwin::exec {

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/action.h"
-#include "core/model.h"
-#include "core/scenario.h"
-#include "core/units.h"
+#include "core/schedule/action.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
+#include "core/base/units.h"
 #include "exec/number_format.h"
 
 namespace pipetwin::exec {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "core/offload.h"
-#include "core/timeline.h"
+#include "core/plan/offload.h"
+#include "core/timeline/timeline.h"
 #include "exec/random_batch.h"
 
 namespace pipetwin::exec {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model.h"
-#include "core/plan.h"
-#include "core/scenario.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
 #include "exec/data/batch.h"
 #include "exec/executor.h"
 #include "exec/layer_clock.h"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/compare.h"
+#include "core/timeline/compare.h"
 #include "exec/executor.h"
 
 namespace pipetwin::exec {

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/device.h"
 #include "exec/kernels.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <span>
 
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 #include "exec/number_range.h"
 #include "exec/tensor.h"
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "core/profile.h"
+#include "core/costs/profile.h"
 #include "exec/copy_engine.h"
 
 namespace pipetwin::exec {

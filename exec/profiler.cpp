@@ -9,9 +9,9 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/plan.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/channel.h"
 #include "exec/cores.h"
 #include "exec/measured_pipeline.h"

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "core/lower.h"
-#include "core/model.h"
-#include "core/plan.h"
-#include "core/profile.h"
-#include "core/scenario.h"
+#include "core/schedule/lower.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
 
 namespace pipetwin::exec {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "exec/data/batch.h"
 
 namespace pipetwin::exec {

@@ -3,7 +3,7 @@
 #include <ctime>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::exec {
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/action.h"
-#include "core/timeline.h"
+#include "core/schedule/action.h"
+#include "core/timeline/timeline.h"
 #include "exec/device.h"
 
 namespace pipetwin::exec {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/arena.h"
 #include "exec/device.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "core/model.h"
-#include "core/plan.h"
-#include "core/schedules/generate.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/executor.h"
 
 namespace pipetwin::exec {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::exec {
 namespace {

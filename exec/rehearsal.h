@@ -6,7 +6,7 @@
 
 namespace pipetwin::exec {
 
-/// A boundary tensor on its way between two ranks: the index of its edge (core/edge.h) and its
+/// A boundary tensor on its way between two ranks: the index of its edge (core/schedule/edge.h) and its
 /// micro-batch.
 struct MessageName {
     int edge = 0;

@@ -2,7 +2,7 @@
 
 #include <exception>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/transport/byte_message.h"
 #include "exec/whole_model.h"
 

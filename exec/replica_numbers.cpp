@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/kernels.h"
 #include "exec/number_range.h"
 #include "exec/tensor.h"

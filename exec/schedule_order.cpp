@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/schedule.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin::exec {
 

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/layers/layer.h"
 #include "exec/silent_kernels.h"
 

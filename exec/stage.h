@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/model.h"
-#include "core/scenario.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
 #include "exec/arena.h"
 #include "exec/copy_engine.h"
 #include "exec/data/batch.h"
@@ -20,7 +20,7 @@ namespace pipetwin::exec {
 class ExecutableLayer;
 
 /// A contiguous part of the model with its weights, gradients and stashes; everything lives in
-/// `arena`. Used by one thread at a time. Its bytes follow `memory_change` of core/footprint.h
+/// `arena`. Used by one thread at a time. Its bytes follow `memory_change` of core/timeline/footprint.h
 /// exactly.
 class Stage {
   public:

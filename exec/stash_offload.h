@@ -5,15 +5,15 @@
 #include <optional>
 #include <vector>
 
-#include "core/offload.h"
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/plan/offload.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 #include "exec/arena.h"
 #include "exec/copy_engine.h"
 
 namespace pipetwin::exec {
 
-/// The stashes of one rank on their way to host memory and back, as core/offload.h lists them and
+/// The stashes of one rank on their way to host memory and back, as core/plan/offload.h lists them and
 /// docs/simulation.md times them. Used by the rank's thread.
 ///
 ///     row     0F1 ............... X  0B1

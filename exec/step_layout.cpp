@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "core/edge.h"
-#include "core/error.h"
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
 #include "exec/arena_layout.h"
 #include "exec/awaited.h"
 #include "exec/schedule_order.h"

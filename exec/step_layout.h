@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "exec/rehearsal.h"
 
 namespace pipetwin::exec {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <type_traits>
 
-#include "core/error.h"
-#include "core/footprint.h"
-#include "core/units.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/base/units.h"
 #include "exec/number_range.h"
 
 namespace pipetwin::exec {

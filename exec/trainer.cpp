@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/timeline.h"
+#include "core/base/error.h"
+#include "core/timeline/timeline.h"
 #include "exec/data/batch.h"
 #include "exec/noise_gate.h"
 #include "exec/remote_parameters.h"

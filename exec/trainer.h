@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "core/compare.h"
-#include "core/plan.h"
-#include "core/scenario.h"
+#include "core/timeline/compare.h"
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
 #include "exec/checkpoint.h"
 #include "exec/executor.h"
 #include "exec/replicas.h"

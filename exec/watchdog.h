@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 #include "exec/awaited.h"
 #include "exec/device.h"
 

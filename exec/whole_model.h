@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "exec/trained_parameters.h"
 #include "exec/executor.h"
 #include "exec/number_range.h"

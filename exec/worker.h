@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/model.h"
-#include "core/plan.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "exec/channel.h"
 #include "exec/copy_engine.h"
 #include "exec/executor_options.h"

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::gui {

@@ -69,7 +69,7 @@ LinkLoad link_load(const StepRows& rows, int rank, const ViewTransform& view, in
     const std::vector<int> ranks = ranks_of_stages(rows);
     for (std::size_t edge = 0; edge < rows.links.size(); ++edge) {
         const std::size_t boundary = edge / 2;
-        const bool forward = edge % 2 == 0;  // as core/edge.h
+        const bool forward = edge % 2 == 0;  // as core/schedule/edge.h
         if (ranks[forward ? boundary : boundary + 1] == rank) {
             add_messages(rows.links[edge], view, forward ? load.forward : load.backward);
         }

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/compare.h"
+#include "core/timeline/compare.h"
 
 namespace pipetwin::gui {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/formats/live_steps.h"
+#include "core/artifacts/live_steps.h"
 #include "gui/run_data.h"
 
 namespace pipetwin::gui {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/footprint.h"
+#include "core/timeline/footprint.h"
 #include "gui/row_index.h"
 #include "gui/view_transform.h"
 

@@ -7,7 +7,7 @@
 #include <QColor>
 #include <QPalette>
 
-#include "core/action.h"
+#include "core/schedule/action.h"
 
 namespace pipetwin::gui {
 

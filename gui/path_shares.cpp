@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/edge.h"
+#include "core/schedule/edge.h"
 #include "sim/explanation.h"
 #include "sim/sensitivity.h"
 #include "sim/simulate.h"

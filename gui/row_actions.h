@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace pipetwin::gui {
 

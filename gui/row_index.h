@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/span_times.h"
+#include "core/timeline/span_times.h"
 #include "gui/row_actions.h"
 
 namespace pipetwin::gui {
@@ -91,7 +91,7 @@ class RowIndex {
   public:
     RowIndex() = default;
 
-    /// Spans follow each other and do not overlap, as core/timeline.h says; their times are taken
+    /// Spans follow each other and do not overlap, as core/timeline/timeline.h says; their times are taken
     /// from `zero` on.
     explicit RowIndex(std::span<const Span> row, Duration zero = Duration{0});
 

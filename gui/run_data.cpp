@@ -10,12 +10,12 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/formats/chrome_trace.h"
-#include "core/formats/profile_json.h"
-#include "core/formats/schedule_csv.h"
-#include "core/formats/torch_timeline.h"
-#include "core/validate.h"
+#include "core/base/error.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/costs/profile_json.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/interop/torch_timeline.h"
+#include "core/schedule/validate.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "core/compare.h"
-#include "core/model.h"
-#include "core/plan.h"
-#include "core/profile.h"
-#include "core/scenario.h"
+#include "core/timeline/compare.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
 #include "gui/memory_row.h"
 #include "gui/twin.h"
 

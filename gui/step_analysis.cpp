@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "sim/critical_path.h"
 #include "sim/sensitivity.h"
 #include "sim/simulate.h"

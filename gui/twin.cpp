@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::gui {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/timeline.h"
+#include "core/timeline/timeline.h"
 #include "gui/row_index.h"
 
 namespace pipetwin::gui {

@@ -7,13 +7,13 @@
 
 #include <fmt/format.h>
 
-#include "core/cost_table.h"
-#include "core/error.h"
-#include "core/footprint.h"
-#include "core/formats/torch_trace.h"
-#include "core/median.h"
-#include "core/replan.h"
-#include "core/schedules/generate.h"
+#include "core/scenario/cost_table.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/interop/torch_trace.h"
+#include "core/base/median.h"
+#include "core/scenario/replan.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/metrics.h"
-#include "core/plan.h"
-#include "core/recompute.h"
+#include "core/timeline/metrics.h"
+#include "core/plan/plan.h"
+#include "core/schedule/recompute.h"
 #include "gui/run_data.h"
 #include "sim/simulate.h"
 

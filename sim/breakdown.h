@@ -1,8 +1,8 @@
 #pragma once
 
-#include "core/metrics.h"
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/timeline/metrics.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 
 namespace pipetwin::sim {
 

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/edge.h"
-#include "core/error.h"
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
 
 namespace pipetwin::sim {
 

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/offload.h"
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/plan/offload.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 
 namespace pipetwin::sim {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::sim {
 

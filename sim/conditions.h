@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 
 namespace pipetwin::sim {
 
@@ -62,7 +62,7 @@ Duration times(Duration time, double factor);
 /// once.
 Duration occupation(const LinkCost& link, Bytes message);
 
-/// What travels over an edge (core/edge.h): the output of the stage before a boundary, or the
+/// What travels over an edge (core/schedule/edge.h): the output of the stage before a boundary, or the
 /// gradient of the input of the stage behind it.
 Bytes message_bytes(const Plan& plan, int edge, int micro_batch);
 

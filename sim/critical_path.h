@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 
 namespace pipetwin::sim {
 

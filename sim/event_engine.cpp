@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/edge.h"
-#include "core/error.h"
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
 #include "sim/event_queue.h"
 #include "sim/fifo.h"
 #include "sim/host_copies.h"

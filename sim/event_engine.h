@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 #include "sim/conditions.h"
 
 /// The engine for what depends on run time: links that several transfers share, ranks that share

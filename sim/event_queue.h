@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/units.h"
+#include "core/base/units.h"
 
 namespace pipetwin::sim {
 

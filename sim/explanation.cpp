@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/edge.h"
+#include "core/schedule/edge.h"
 #include "sim/breakdown.h"
 #include "sim/conditions.h"
 #include "sim/simulate.h"

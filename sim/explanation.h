@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/metrics.h"
+#include "core/timeline/metrics.h"
 #include "sim/sensitivity.h"
 #include "sim/waits.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "core/error.h"
-#include "core/median.h"
+#include "core/base/error.h"
+#include "core/base/median.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::sim {

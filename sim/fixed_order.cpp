@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/lower.h"
+#include "core/schedule/lower.h"
 #include "sim/fifo.h"
 #include "sim/host_copies.h"
 #include "sim/row_walk.h"

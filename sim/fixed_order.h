@@ -1,8 +1,8 @@
 #pragma once
 
-#include "core/plan.h"
-#include "core/span_times.h"
-#include "core/timeline.h"
+#include "core/plan/plan.h"
+#include "core/timeline/span_times.h"
+#include "core/timeline/timeline.h"
 #include "sim/conditions.h"
 #include "sim/link_rows.h"
 #include "sim/occupancy.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/offload.h"
+#include "core/plan/offload.h"
 
 namespace pipetwin::sim {
 

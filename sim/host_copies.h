@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 #include "sim/conditions.h"
 
 namespace pipetwin::sim {

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "core/clones.h"
-#include "core/edge.h"
-#include "core/error.h"
+#include "core/base/clones.h"
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
 #include "sim/draws.h"
 #include "sim/log_normal.h"
 #include "sim/simulate.h"

@@ -1,6 +1,6 @@
 #include "sim/memory_track.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::sim {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "core/edge.h"
-#include "core/error.h"
-#include "core/schedule.h"
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin::sim {
 

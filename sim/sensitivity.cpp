@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/edge.h"
-#include "core/error.h"
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::sim {

@@ -2,8 +2,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/edge.h"
-#include "core/validate.h"
+#include "core/schedule/edge.h"
+#include "core/schedule/validate.h"
 #include "sim/fixed_order.h"
 #include "sim/occupancy.h"
 #include "sim/simulate.h"

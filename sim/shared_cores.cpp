@@ -6,7 +6,7 @@
 #include <optional>
 #include <ratio>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::sim {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "core/contention.h"
-#include "core/units.h"
+#include "core/costs/contention.h"
+#include "core/base/units.h"
 #include "sim/shared_work.h"
 
 namespace pipetwin::sim {

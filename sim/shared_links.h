@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/action.h"
+#include "core/schedule/action.h"
 #include "sim/conditions.h"
 #include "sim/fair_work.h"
 

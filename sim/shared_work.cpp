@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <ratio>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::sim {
 

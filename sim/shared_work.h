@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/units.h"
+#include "core/base/units.h"
 
 namespace pipetwin::sim {
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "sim/conditions.h"
 
 namespace pipetwin::sim {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/offload.h"
+#include "core/plan/offload.h"
 #include "sim/fifo.h"
 #include "sim/row_walk.h"
 #include "sim/step_costs.h"

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 #include "sim/conditions.h"
 
 namespace pipetwin::sim {

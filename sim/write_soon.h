@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "core/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace pipetwin::sim {
 

@@ -21,10 +21,10 @@
 #include <QImage>
 #include <fmt/format.h>
 
-#include "core/footprint.h"
-#include "core/formats/chrome_trace.h"
-#include "core/formats/json_text.h"
-#include "core/schedules/generate.h"
+#include "core/timeline/footprint.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/text/json_text.h"
+#include "core/schedule/generators/generate.h"
 #include "gui/timeline_painter.h"
 #include "sim/simulate.h"
 

@@ -21,7 +21,7 @@
 #include <QPainter>
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "gui/heat_map.h"
 #include "gui/simulation_controller.h"
 #include "gui/step_analysis.h"

@@ -33,11 +33,11 @@
 
 #include <fmt/format.h>
 
-#include "core/edge.h"
-#include "core/error.h"
-#include "core/plan.h"
-#include "core/schedules/generate.h"
-#include "core/timeline.h"
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
+#include "core/timeline/timeline.h"
 #include "sim/conditions.h"
 #include "sim/event_engine.h"
 #include "sim/fixed_order.h"

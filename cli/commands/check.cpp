@@ -9,10 +9,10 @@
 #include "cli/schedule_source.h"
 #include "cli/text_output.h"
 #include "cli/unit_costs.h"
-#include "core/error.h"
-#include "core/footprint.h"
-#include "core/scenario.h"
-#include "core/validate.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/scenario/scenario.h"
+#include "core/schedule/validate.h"
 
 namespace pipetwin::cli {
 

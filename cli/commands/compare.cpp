@@ -1,4 +1,4 @@
-#include "core/compare.h"
+#include "core/timeline/compare.h"
 
 #include <nlohmann/json.hpp>
 
@@ -6,8 +6,8 @@
 #include "cli/json_output.h"
 #include "cli/run_folder.h"
 #include "cli/text_output.h"
-#include "core/error.h"
-#include "core/formats/chrome_trace.h"
+#include "core/base/error.h"
+#include "core/artifacts/chrome_trace.h"
 
 namespace pipetwin::cli {
 

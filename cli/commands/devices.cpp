@@ -12,10 +12,10 @@
 #include "cli/gpu_text.h"
 #include "cli/json_output.h"
 #include "cli/text_output.h"
-#include "core/device_profile.h"
-#include "core/formats/device_json.h"
-#include "core/shipped_profiles.h"
-#include "core/units.h"
+#include "core/costs/device_profile.h"
+#include "core/costs/device_json.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/base/units.h"
 #include "exec/cuda_module.h"
 
 namespace pipetwin::cli {

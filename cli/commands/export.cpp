@@ -8,10 +8,10 @@
 #include "cli/export_source.h"
 #include "cli/exporters/exporters.h"
 #include "cli/text_output.h"
-#include "core/error.h"
-#include "core/formats/json_text.h"
-#include "core/formats/schedule_csv.h"
-#include "core/formats/svg.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/svg/svg.h"
 
 namespace pipetwin::cli {
 

@@ -8,9 +8,9 @@
 #include "cli/importers/importers.h"
 #include "cli/input.h"
 #include "cli/schedule_source.h"
-#include "core/error.h"
-#include "core/formats/json_text.h"
-#include "core/formats/schedule_csv.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
+#include "core/schedule/schedule_csv.h"
 
 namespace pipetwin::cli {
 

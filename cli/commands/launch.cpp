@@ -23,8 +23,8 @@
 #include "cli/exit.h"
 #include "cli/processes.h"
 #include "cli/stop_signal.h"
-#include "core/error.h"
-#include "core/scenario.h"
+#include "core/base/error.h"
+#include "core/scenario/scenario.h"
 #include "exec/transport/mpi_world.h"
 
 namespace pipetwin::cli {

@@ -4,9 +4,9 @@
 #include "cli/prediction.h"
 #include "cli/text_output.h"
 #include "cli/training_run.h"
-#include "core/error.h"
-#include "core/formats/json_text.h"
-#include "core/formats/profile_json.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
+#include "core/costs/profile_json.h"
 
 namespace pipetwin::cli {
 

@@ -14,10 +14,10 @@
 #include "cli/run_folder.h"
 #include "cli/text_output.h"
 #include "cli/uncertainty.h"
-#include "core/error.h"
-#include "core/formats/plan_json.h"
-#include "core/formats/profile_json.h"
-#include "core/formats/schedule_csv.h"
+#include "core/base/error.h"
+#include "core/artifacts/plan_json.h"
+#include "core/costs/profile_json.h"
+#include "core/schedule/schedule_csv.h"
 #include "sim/explanation.h"
 
 namespace pipetwin::cli {

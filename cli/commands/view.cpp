@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "cli/commands/commands.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::cli {
 

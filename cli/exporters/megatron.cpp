@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "cli/exporters/exporters.h"
-#include "core/error.h"
-#include "core/formats/megatron_flags.h"
-#include "core/plan.h"
+#include "core/base/error.h"
+#include "core/interop/megatron_flags.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin::cli {
 

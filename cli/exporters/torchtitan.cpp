@@ -1,10 +1,10 @@
-#include "core/formats/torchtitan.h"
+#include "core/interop/torchtitan.h"
 
 #include <fmt/format.h>
 
 #include "cli/exporters/exporters.h"
-#include "core/error.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 

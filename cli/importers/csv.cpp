@@ -1,8 +1,8 @@
 #include "cli/importers/importers.h"
 #include "cli/input.h"
-#include "core/formats/json_text.h"
-#include "core/formats/profile_csv.h"
-#include "core/formats/profile_json.h"
+#include "core/text/json_text.h"
+#include "core/costs/profile_csv.h"
+#include "core/costs/profile_json.h"
 
 namespace pipetwin::cli {
 

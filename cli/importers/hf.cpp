@@ -6,17 +6,17 @@
 
 #include "cli/importers/importers.h"
 #include "cli/input.h"
-#include "core/device_profile.h"
-#include "core/error.h"
-#include "core/estimate.h"
-#include "core/formats/calibration_json.h"
-#include "core/formats/hf_config.h"
-#include "core/formats/hf_weights.h"
-#include "core/formats/json_text.h"
-#include "core/formats/profile_json.h"
-#include "core/shipped_profiles.h"
-#include "core/suggest.h"
-#include "core/whole_blocks.h"
+#include "core/costs/device_profile.h"
+#include "core/base/error.h"
+#include "core/costs/estimate.h"
+#include "core/costs/calibration_json.h"
+#include "core/interop/hf_config.h"
+#include "core/interop/hf_weights.h"
+#include "core/text/json_text.h"
+#include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/base/suggest.h"
+#include "core/costs/whole_blocks.h"
 
 namespace pipetwin::cli {
 

@@ -5,9 +5,9 @@
 
 #include "cli/importers/importers.h"
 #include "cli/input.h"
-#include "core/error.h"
-#include "core/formats/megatron_flags.h"
-#include "core/formats/megatron_layout.h"
+#include "core/base/error.h"
+#include "core/interop/megatron_flags.h"
+#include "core/interop/megatron_layout.h"
 
 namespace pipetwin::cli {
 

@@ -4,8 +4,8 @@
 #include "cli/importers/importers.h"
 #include "cli/input.h"
 #include "cli/text_output.h"
-#include "core/formats/pipedream_graph.h"
-#include "core/formats/profile_json.h"
+#include "core/interop/pipedream_graph.h"
+#include "core/costs/profile_json.h"
 
 namespace pipetwin::cli {
 

@@ -5,10 +5,10 @@
 #include <fmt/ranges.h>
 
 #include "cli/importers/importers.h"
-#include "core/error.h"
-#include "core/formats/chrome_trace.h"
-#include "core/formats/profile_json.h"
-#include "core/formats/torch_trace.h"
+#include "core/base/error.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/costs/profile_json.h"
+#include "core/interop/torch_trace.h"
 
 namespace pipetwin::cli {
 

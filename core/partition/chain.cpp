@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/partition/chain_stages.h"
 #include "core/partition/split_table.h"
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <span>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin {
 

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "core/partition_search.h"
+#include "core/partition/partition_search.h"
 
 namespace pipetwin {
 

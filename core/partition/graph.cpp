@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/partition/chain.h"
 #include "core/partition/ideals.h"
-#include "core/partition_search.h"
+#include "core/partition/partition_search.h"
 
 namespace pipetwin {
 

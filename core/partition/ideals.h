@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/model.h"
+#include "core/model/model.h"
 
 namespace pipetwin {
 

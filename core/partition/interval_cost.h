@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/error.h"
-#include "core/partition_search.h"
+#include "core/base/error.h"
+#include "core/partition/partition_search.h"
 
 /// Splits by any cost of an interval of layers on a stage that only grows with the interval.
 namespace pipetwin {

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-#include "core/partition.h"
+#include "core/base/error.h"
+#include "core/partition/partition.h"
 #include "core/partition/graph.h"
 
 namespace pipetwin {

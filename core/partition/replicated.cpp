@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/partition_search.h"
+#include "core/base/error.h"
+#include "core/partition/partition_search.h"
 
 namespace pipetwin {
 

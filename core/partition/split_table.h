@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/error.h"
-#include "core/partition_search.h"
+#include "core/base/error.h"
+#include "core/partition/partition_search.h"
 
 namespace pipetwin {
 

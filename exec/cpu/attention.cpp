@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/clones.h"
+#include "core/base/clones.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/product_scratch.h"
 #include "exec/cpu/products.h"

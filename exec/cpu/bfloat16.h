@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/clones.h"
+#include "core/base/clones.h"
 #include "exec/tensor.h"
 
 namespace pipetwin::exec {

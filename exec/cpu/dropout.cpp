@@ -1,4 +1,4 @@
-#include "core/clones.h"
+#include "core/base/clones.h"
 #include "exec/cpu/loops.h"
 #include "exec/random.h"
 

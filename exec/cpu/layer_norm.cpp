@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "core/clones.h"
+#include "core/base/clones.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 

@@ -1,6 +1,6 @@
 #include "exec/cpu/onednn_products.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 #if defined(PIPETWIN_ONEDNN)
 

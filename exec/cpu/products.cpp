@@ -3,7 +3,7 @@
 #include <array>
 #include <memory>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/cpu/onednn_products.h"
 #include "exec/cpu/product_scratch.h"
 #include "exec/memory.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "core/clones.h"
+#include "core/base/clones.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/units.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
 
 namespace pipetwin::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/cuda/green_context.h"
 
 namespace pipetwin::cuda {

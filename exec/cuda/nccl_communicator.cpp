@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::cuda {
 namespace {

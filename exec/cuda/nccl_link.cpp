@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/cuda/nccl_communicator.h"
 
 namespace pipetwin::cuda {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/nccl_communicator.h"
 #include "exec/number_range.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/content_hash.h"
-#include "core/model.h"
-#include "core/scenario.h"
+#include "core/base/content_hash.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
 
 namespace pipetwin::exec {
 
@@ -38,7 +38,7 @@ struct BatchPart {
     int count = 1;
 };
 
-/// The slices of core/plan.h's micro_batch_sizes, which cover the part.
+/// The slices of core/plan/plan.h's micro_batch_sizes, which cover the part.
 std::vector<MicroBatch> split(const Batch& batch,
                               const std::vector<int>& sizes,
                               const BatchPart& part = {});

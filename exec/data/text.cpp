@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/data/files.h"
 #include "exec/data/sources.h"
 #include "exec/random.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/data/files.h"
 #include "exec/data/shuffle.h"
 #include "exec/data/sources.h"

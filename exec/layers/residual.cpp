@@ -1,6 +1,6 @@
 #include "exec/layers/residual.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::exec {
 namespace {

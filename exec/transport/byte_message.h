@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin::exec {
 

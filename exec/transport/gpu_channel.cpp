@@ -5,7 +5,7 @@
 #include <deque>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/memory.h"
 
 namespace pipetwin::exec {

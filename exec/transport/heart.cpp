@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/device_failure.h"
 
 namespace pipetwin::exec {

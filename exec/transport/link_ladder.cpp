@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "core/error.h"
-#include "core/median.h"
+#include "core/base/error.h"
+#include "core/base/median.h"
 #include "exec/memory.h"
 #include "exec/transport/byte_message.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/profile.h"
+#include "core/costs/profile.h"
 #include "exec/memory.h"
 #include "exec/transport/world.h"
 

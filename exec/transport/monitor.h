@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/units.h"
+#include "core/base/units.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/run_time_module.h"
 #include "exec/transport/mpi_module.h"
 

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/device_failure.h"
 #include "exec/transport/byte_message.h"
 #include "exec/transport/gpu_channel.h"

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "core/lower.h"
-#include "core/model.h"
-#include "core/scenario.h"
+#include "core/schedule/lower.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
 
 /// What a plan search chooses from: every value of every key of a scenario that is "auto".
 namespace pipetwin::sim {

@@ -4,11 +4,11 @@
 #include <span>
 #include <string_view>
 
-#include "core/cluster.h"
-#include "core/error.h"
-#include "core/partition.h"
+#include "core/scenario/cluster.h"
+#include "core/base/error.h"
+#include "core/partition/partition.h"
 #include "core/partition/feasible_splits.h"
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/conditions.h"
 
 namespace pipetwin::sim {

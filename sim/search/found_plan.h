@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/recompute.h"
-#include "core/scenario.h"
-#include "core/units.h"
+#include "core/schedule/recompute.h"
+#include "core/scenario/scenario.h"
+#include "core/base/units.h"
 #include "sim/search/candidate.h"
 
 /// What a plan search finds.

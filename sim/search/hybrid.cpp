@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/all_reduce.h"
-#include "core/cluster.h"
-#include "core/cost_table.h"
-#include "core/error.h"
-#include "core/stage_costs.h"
+#include "core/costs/all_reduce.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/cost_table.h"
+#include "core/base/error.h"
+#include "core/plan/stage_costs.h"
 #include "sim/conditions.h"
 
 namespace pipetwin::sim {

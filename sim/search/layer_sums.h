@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "core/cluster.h"
-#include "core/model.h"
-#include "core/profile.h"
-#include "core/scenario.h"
-#include "core/units.h"
+#include "core/scenario/cluster.h"
+#include "core/model/model.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
+#include "core/base/units.h"
 
 namespace pipetwin::sim {
 

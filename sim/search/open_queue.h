@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/units.h"
+#include "core/base/units.h"
 #include "sim/search/candidate.h"
 
 /// What a plan search has still to look at, and in which order.

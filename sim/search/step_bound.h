@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/all_reduce.h"
+#include "core/costs/all_reduce.h"
 #include "sim/search/layer_sums.h"
 
 /// What no plan can go below: cheap enough to leave most of them out.

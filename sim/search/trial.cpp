@@ -4,10 +4,10 @@
 #include <iterator>
 #include <utility>
 
-#include "core/error.h"
-#include "core/footprint.h"
-#include "core/metrics.h"
-#include "core/plan.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/metrics.h"
+#include "core/plan/plan.h"
 #include "sim/explanation.h"
 #include "sim/simulate.h"
 

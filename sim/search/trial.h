@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model.h"
-#include "core/profile.h"
-#include "core/scenario.h"
-#include "core/units.h"
+#include "core/model/model.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
+#include "core/base/units.h"
 #include "sim/search/candidate.h"
 #include "sim/search/found_plan.h"
 

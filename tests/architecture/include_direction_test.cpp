@@ -223,8 +223,8 @@ TEST(IncludeDirection, EveryFolderKnowsOnlyWhatThePictureAllows) {
 // The checker itself: one example of each kind of violation, and its nearest allowed neighbour.
 
 TEST(IncludeDirection, TellsAWrongArrow) {
-    EXPECT_EQ(violation("core/plan.h", "#include \"sim/simulate.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("core/plan.h", "#include \"exec/stage.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("core/plan/plan.h", "#include \"sim/simulate.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("core/plan/plan.h", "#include \"exec/stage.h\""), "a wrong arrow");
     EXPECT_EQ(violation("sim/simulate.cpp", "#include \"exec/executor.h\""), "a wrong arrow");
     EXPECT_EQ(violation("exec/executor.cpp", "#include \"sim/simulate.h\""), "a wrong arrow");
     EXPECT_EQ(violation("gui/main.cpp", "#include \"exec/trainer.h\""), "a wrong arrow");
@@ -236,16 +236,16 @@ TEST(IncludeDirection, TellsAWrongArrow) {
 }
 
 TEST(IncludeDirection, TellsAnIncludeThatIsNotWrittenFromTheRoot) {
-    EXPECT_EQ(violation("core/plan.cpp", "#include \"plan.h\""),
+    EXPECT_EQ(violation("core/plan/plan.cpp", "#include \"plan.h\""),
               "an include that is not written from the source root");
-    EXPECT_EQ(violation("core/plan.cpp", "#include \"../core/plan.h\""),
+    EXPECT_EQ(violation("core/plan/plan.cpp", "#include \"../core/plan.h\""),
               "an include that is not written from the source root");
-    EXPECT_EQ(violation("core/plan.cpp", "#include \"core/plan.h\""), "");
+    EXPECT_EQ(violation("core/plan/plan.cpp", "#include \"core/plan/plan.h\""), "");
 }
 
 TEST(IncludeDirection, TellsQtOutsideTheGui) {
     EXPECT_EQ(violation("cli/main.cpp", "#include <QString>"), "Qt outside gui/");
-    EXPECT_EQ(violation("core/formats/svg.cpp", "#include <QtSvg/QSvgRenderer>"),
+    EXPECT_EQ(violation("core/svg/svg.cpp", "#include <QtSvg/QSvgRenderer>"),
               "Qt outside gui/");
     EXPECT_EQ(violation("tests/core/plan_test.cpp", "#include <QTest>"), "Qt outside gui/");
     EXPECT_EQ(violation("gui/main.cpp", "#include <QApplication>"), "");
@@ -285,14 +285,14 @@ TEST(IncludeDirection, TellsThreadsClocksAndRandomNumbersInCoreAndSim) {
 }
 
 TEST(IncludeDirection, TellsAFolderThatIsNotInThePicture) {
-    EXPECT_EQ(violation("utils/x.cpp", "#include \"core/plan.h\""),
+    EXPECT_EQ(violation("utils/x.cpp", "#include \"core/plan/plan.h\""),
               "a folder without a place in the picture");
 }
 
 TEST(IncludeDirection, ReadsEverySpellingOfAnInclude) {
-    EXPECT_EQ(violation("core/plan.cpp", "  #  include\t<QString> // why"), "Qt outside gui/");
-    EXPECT_EQ(violation("core/plan.cpp", "// #include <QString>"), "");
-    EXPECT_EQ(violation("core/plan.cpp", "#include"), "");
+    EXPECT_EQ(violation("core/plan/plan.cpp", "  #  include\t<QString> // why"), "Qt outside gui/");
+    EXPECT_EQ(violation("core/plan/plan.cpp", "// #include <QString>"), "");
+    EXPECT_EQ(violation("core/plan/plan.cpp", "#include"), "");
 }
 
 TEST(IncludeDirection, FindsAViolationInAFileOnDisk) {

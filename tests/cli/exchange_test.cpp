@@ -5,12 +5,12 @@
 #include <gmock/gmock.h>
 
 #include "cli/options.h"
-#include "core/formats/chrome_trace.h"
-#include "core/formats/profile_json.h"
-#include "core/formats/schedule_csv.h"
-#include "core/lower.h"
-#include "core/scenario.h"
-#include "core/schedules/generate.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/costs/profile_json.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/schedule/lower.h"
+#include "core/scenario/scenario.h"
+#include "core/schedule/generators/generate.h"
 #include "tests/cli/support.h"
 #include "tests/support/builders.h"
 

@@ -2,7 +2,7 @@
 
 #include "cli/explanation_text.h"
 #include "cli/prediction.h"
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 #include "tests/cli/support.h"

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/exit.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "core/formats/profile_json.h"
+#include "core/costs/profile_json.h"
 
 /// ... which reach each other by MPI for all but what crosses a boundary.
 namespace pipetwin::cli {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "core/formats/profile_json.h"
-#include "core/formats/safetensors.h"
+#include "core/costs/profile_json.h"
+#include "core/interop/safetensors.h"
 #include "tests/cli/support.h"
 #include "tests/support/hf_texts.h"
 

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/formats/profile_json.h"
+#include "core/costs/profile_json.h"
 #include "tests/cli/support.h"
 
 /// `import` of other tools' measurements: PipeDream's graphs, PyTorch's traces, ours.

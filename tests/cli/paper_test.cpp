@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "core/formats/profile_json.h"
+#include "core/costs/profile_json.h"
 #include "tests/cli/support.h"
 #include "tests/support/code_blocks.h"
 #include "tests/support/places.h"

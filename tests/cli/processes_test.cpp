@@ -12,11 +12,11 @@
 #include <gmock/gmock.h>
 
 #include "cli/run_folder.h"
-#include "core/edge.h"
-#include "core/formats/chrome_trace.h"
-#include "core/formats/profile_json.h"
-#include "core/plan.h"
-#include "core/scenario.h"
+#include "core/schedule/edge.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/costs/profile_json.h"
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
 #include "tests/cli/several_processes.h"
 #include "tests/cli/support.h"
 

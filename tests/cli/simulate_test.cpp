@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/units.h"
+#include "core/base/units.h"
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {

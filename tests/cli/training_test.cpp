@@ -8,8 +8,8 @@
 
 #include "cli/command_line.h"
 #include "cli/run_folder.h"
-#include "core/formats/chrome_trace.h"
-#include "core/formats/live_steps.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/artifacts/live_steps.h"
 #include "exec/cores.h"
 #include "tests/cli/support.h"
 

@@ -1,1 +1,1 @@
-#include "core/action.h"
+#include "core/schedule/action.h"

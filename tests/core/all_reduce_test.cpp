@@ -1,8 +1,8 @@
-#include "core/all_reduce.h"
+#include "core/costs/all_reduce.h"
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

@@ -1,8 +1,8 @@
-#include "core/calibration.h"
+#include "core/scenario/calibration.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin {
 namespace {

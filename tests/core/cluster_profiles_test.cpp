@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/shipped_profiles.h"
+#include "core/costs/shipped_profiles.h"
 #include "tests/core/scenario_texts.h"
 #include "tests/support/scratch_folder.h"
 

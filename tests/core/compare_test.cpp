@@ -1,11 +1,11 @@
-#include "core/compare.h"
+#include "core/timeline/compare.h"
 
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/error_of.h"
 #include "tests/support/spans.h"
 

@@ -1,13 +1,13 @@
-#include "core/defer.h"
+#include "core/schedule/defer.h"
 
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/lower.h"
-#include "core/schedules/generate.h"
-#include "core/validate.h"
+#include "core/base/error.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin {

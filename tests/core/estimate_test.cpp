@@ -1,14 +1,14 @@
-#include "core/estimate.h"
+#include "core/costs/estimate.h"
 
 #include <string>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "core/formats/calibration_json.h"
-#include "core/formats/hf_config.h"
-#include "core/formats/profile_json.h"
-#include "core/shipped_profiles.h"
+#include "core/costs/calibration_json.h"
+#include "core/interop/hf_config.h"
+#include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
 #include "tests/support/error_of.h"
 #include "tests/support/hf_texts.h"
 

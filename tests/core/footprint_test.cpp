@@ -1,4 +1,4 @@
-#include "core/footprint.h"
+#include "core/timeline/footprint.h"
 
 #include <algorithm>
 #include <string>
@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/memory_limits.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/timeline/memory_limits.h"
+#include "core/schedule/generators/generate.h"
 #include "tests/support/error_of.h"
 #include "tests/support/plain_plan.h"
 

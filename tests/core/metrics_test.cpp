@@ -1,8 +1,8 @@
-#include "core/metrics.h"
+#include "core/timeline/metrics.h"
 
 #include <gtest/gtest.h>
 
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"
 

@@ -1,4 +1,4 @@
-#include "core/partition.h"
+#include "core/partition/partition.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nanoseconds.h"
 #include "tests/support/soak.h"

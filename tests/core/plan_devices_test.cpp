@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "core/footprint.h"
+#include "core/timeline/footprint.h"
 #include "tests/support/scenario_plans.h"
 
 namespace pipetwin {

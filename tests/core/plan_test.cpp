@@ -1,4 +1,4 @@
-#include "core/plan.h"
+#include "core/plan/plan.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,10 +6,10 @@
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
-#include "core/lower.h"
-#include "core/schedules/generate.h"
-#include "core/validate.h"
+#include "core/base/error.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
 #include "tests/support/builders.h"
 #include "tests/support/error_of.h"
 

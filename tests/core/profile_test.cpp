@@ -1,4 +1,4 @@
-#include "core/profile.h"
+#include "core/costs/profile.h"
 
 #include <cmath>
 #include <functional>

@@ -1,5 +1,5 @@
-#include "core/render_schedule.h"
-#include "core/render_timeline.h"
+#include "core/schedule/render_schedule.h"
+#include "core/timeline/render_timeline.h"
 
 #include <algorithm>
 #include <map>
@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/lower.h"
-#include "core/schedules/generate.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/generators/generate.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin {

@@ -1,8 +1,8 @@
-#include "core/repeated_layers.h"
+#include "core/costs/repeated_layers.h"
 
 #include <gmock/gmock.h>
 
-#include "core/formats/profile_json.h"
+#include "core/costs/profile_json.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scenario_plans.h"
 

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/profile.h"
-#include "core/scenario.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
 #include "tests/core/scenario_texts.h"
 
 namespace pipetwin {

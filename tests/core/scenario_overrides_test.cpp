@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 #include "tests/core/scenario_texts.h"
 
 namespace pipetwin {

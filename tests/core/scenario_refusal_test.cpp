@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 #include "tests/core/scenario_texts.h"
 #include "tests/support/mutate.h"
 #include "tests/support/soak.h"

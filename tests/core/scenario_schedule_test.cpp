@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 #include "tests/core/scenario_texts.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scratch_folder.h"

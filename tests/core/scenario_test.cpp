@@ -1,4 +1,4 @@
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 
 #include <string>
 #include <vector>

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "core/error.h"
-#include "core/scenario.h"
+#include "core/base/error.h"
+#include "core/scenario/scenario.h"
 #include "tests/support/error_of.h"
 
 /// Texts of scenarios that several tests begin with.

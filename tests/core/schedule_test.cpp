@@ -1,14 +1,14 @@
-#include "core/schedule.h"
+#include "core/schedule/schedule.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
-#include "core/lower.h"
-#include "core/schedules/generate.h"
-#include "core/validate.h"
+#include "core/base/error.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
 #include "tests/support/builders.h"
 #include "tests/support/error_of.h"
 

@@ -1,11 +1,11 @@
-#include "core/span_times.h"
+#include "core/timeline/span_times.h"
 
 #include <chrono>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace pipetwin {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/timeline.h"
+#include "core/timeline/timeline.h"
 
 #include <gtest/gtest.h>
 

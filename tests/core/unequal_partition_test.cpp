@@ -1,5 +1,5 @@
-#include "core/schedules/generate.h"
-#include "core/unequal_partition.h"
+#include "core/schedule/generators/generate.h"
+#include "core/partition/unequal_partition.h"
 
 #include <algorithm>
 #include <random>

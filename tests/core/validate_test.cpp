@@ -1,12 +1,12 @@
-#include "core/schedules/generate.h"
-#include "core/validate.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
 
 #include <algorithm>
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
-#include "core/lower.h"
+#include "core/base/error.h"
+#include "core/schedule/lower.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin {

@@ -1,9 +1,9 @@
-#include "core/whole_blocks.h"
+#include "core/costs/whole_blocks.h"
 
 #include <gmock/gmock.h>
 
-#include "core/formats/torchtitan.h"
-#include "core/stage_costs.h"
+#include "core/interop/torchtitan.h"
+#include "core/plan/stage_costs.h"
 #include "tests/support/scenario_plans.h"
 
 namespace pipetwin {

@@ -4,11 +4,11 @@
 
 #include <gmock/gmock.h>
 
-#include "core/lower.h"
-#include "core/schedule.h"
-#include "core/schedules/generate.h"
-#include "core/schedules/zb_auto_search.h"
-#include "core/validate.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/schedule.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/zb_auto_search.h"
+#include "core/schedule/validate.h"
 #include "tests/support/error_of.h"
 
 /// The search for zero-bubble orders. Its published bubble rates are in

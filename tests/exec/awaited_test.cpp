@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/lower.h"
+#include "core/schedule/lower.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/cores.h"
 #include "exec/quiet.h"
 #include "tests/support/small_training.h"

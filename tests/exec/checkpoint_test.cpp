@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/formats/json_text.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "tests/support/error_of.h"

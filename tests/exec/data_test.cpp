@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/data/batch.h"
 #include "exec/data/shuffle.h"
 #include "exec/random.h"

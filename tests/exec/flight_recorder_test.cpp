@@ -9,7 +9,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scratch_folder.h"
 

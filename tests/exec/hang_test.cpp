@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/footprint.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
 #include "exec/executor.h"
 #include "exec/paced_copy_engine.h"
 #include "exec/random_batch.h"

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin::exec {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "exec/arena.h"
 #include "exec/device.h"
 #include "exec/layers/layer.h"

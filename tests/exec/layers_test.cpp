@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/layers/layer.h"
 #include "tests/exec/layer_run.h"
 #include "tests/exec/naive_layers.h"

@@ -13,7 +13,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/device_failure.h"
 #include "exec/memory.h"
 #include "exec/transport/byte_message.h"

@@ -1,10 +1,10 @@
-#include "core/offload.h"
+#include "core/plan/offload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/footprint.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "exec/stash_offload.h"

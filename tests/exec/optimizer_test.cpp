@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/arena.h"
 #include "exec/device.h"
 #include "exec/kernels.h"

@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/checkpoint.h"
 #include "exec/executor.h"
 #include "tests/support/scratch_folder.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "exec/cores.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/lower.h"
+#include "core/base/error.h"
+#include "core/schedule/lower.h"
 
 namespace pipetwin::exec {
 namespace {

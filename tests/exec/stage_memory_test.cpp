@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/footprint.h"
-#include "core/plan.h"
+#include "core/timeline/footprint.h"
+#include "core/plan/plan.h"
 #include "exec/layers/layer.h"
 #include "exec/stage.h"
 #include "tests/exec/stage_pipeline.h"

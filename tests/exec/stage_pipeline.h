@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "exec/stage.h"
 #include "tests/exec/layer_run.h"
 #include "tests/support/small_training.h"

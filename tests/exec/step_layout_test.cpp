@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/footprint.h"
+#include "core/timeline/footprint.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "tests/support/small_training.h"

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/footprint.h"
-#include "core/timeline.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/timeline.h"
 #include "exec/random_batch.h"
 #include "tests/support/small_training.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/timeline.h"
+#include "core/timeline/timeline.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

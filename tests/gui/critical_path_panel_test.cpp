@@ -1,4 +1,4 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "gui/critical_path_panel.h"
 
 #include <random>

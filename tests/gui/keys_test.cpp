@@ -22,7 +22,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/formats/chrome_trace.h"
+#include "core/artifacts/chrome_trace.h"
 #include "gui/finder.h"
 #include "gui/main_window.h"
 #include "gui/run_list.h"

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/formats/chrome_trace.h"
+#include "core/artifacts/chrome_trace.h"
 #include "sim/simulate.h"
 
 namespace pipetwin::gui {

@@ -29,7 +29,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/formats/chrome_trace.h"
+#include "core/artifacts/chrome_trace.h"
 #include "gui/details_panel.h"
 #include "gui/finder.h"
 #include "gui/options.h"

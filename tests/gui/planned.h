@@ -3,7 +3,7 @@
 #include <memory>
 #include <random>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "gui/run_data.h"
 
 /// Runs of real plans, which know what they were planned from.

@@ -1,4 +1,4 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "gui/run_data.h"
 
 #include <fstream>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/formats/chrome_trace.h"
+#include "core/artifacts/chrome_trace.h"
 #include "sim/simulate.h"
 #include "tests/gui/canned.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/scenario.h"
+#include "core/scenario/scenario.h"
 #include "sim/simulate.h"
 #include "tests/gui/planned.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/profile.h"
+#include "core/costs/profile.h"
 #include "gui/run_data.h"
 
 /// Runs that say what they were planned from, so that what-ifs can begin with them.

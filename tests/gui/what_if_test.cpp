@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/footprint.h"
-#include "core/memory_limits.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/memory_limits.h"
 #include "gui/step_analysis.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"

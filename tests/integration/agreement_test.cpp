@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "core/compare.h"
-#include "core/metrics.h"
-#include "core/timeline.h"
+#include "core/timeline/compare.h"
+#include "core/timeline/metrics.h"
+#include "core/timeline/timeline.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "sim/simulate.h"

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/plan.h"
-#include "core/schedules/generate.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "exec/reference.h"

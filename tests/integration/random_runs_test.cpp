@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/checkpoint.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"

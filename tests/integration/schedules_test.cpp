@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/footprint.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "tests/support/error_of.h"

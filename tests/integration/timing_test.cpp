@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/render_timeline.h"
-#include "core/timeline.h"
+#include "core/timeline/render_timeline.h"
+#include "core/timeline/timeline.h"
 #include "exec/cores.h"
 #include "exec/executor.h"
 #include "exec/paced_device.h"

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/event_engine.h"
 #include "sim/fair_work.h"
 #include "sim/fixed_order.h"

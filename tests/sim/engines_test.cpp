@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/validate.h"
+#include "core/schedule/validate.h"
 #include "sim/event_engine.h"
 #include "sim/fixed_order.h"
 #include "sim/simulate.h"

@@ -1,9 +1,9 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/explanation.h"
 
 #include <gtest/gtest.h>
 
-#include "core/validate.h"
+#include "core/schedule/validate.h"
 #include "sim/breakdown.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"

@@ -1,4 +1,4 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/fit_interference.h"
 
 #include <gtest/gtest.h>

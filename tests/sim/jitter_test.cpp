@@ -1,4 +1,4 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/jitter.h"
 
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/validate.h"
+#include "core/base/error.h"
+#include "core/schedule/validate.h"
 #include "sim/log_normal.h"
 #include "sim/portable_math.h"
 #include "sim/simulate.h"

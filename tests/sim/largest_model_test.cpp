@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "core/error.h"
-#include "core/memory_limits.h"
+#include "core/base/error.h"
+#include "core/timeline/memory_limits.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scenario_plans.h"
 #include "tests/support/soak.h"

@@ -1,13 +1,13 @@
-#include "core/offload.h"
+#include "core/plan/offload.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include <gtest/gtest.h>
 
-#include "core/footprint.h"
-#include "core/metrics.h"
-#include "core/schedules/generate.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/metrics.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/event_engine.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"

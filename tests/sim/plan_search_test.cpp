@@ -1,4 +1,4 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/search/plan_search.h"
 
 #include <oneapi/tbb/global_control.h>
@@ -13,11 +13,11 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
-#include "core/cluster.h"
-#include "core/error.h"
-#include "core/footprint.h"
-#include "core/memory_limits.h"
-#include "core/schedule.h"
+#include "core/scenario/cluster.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/memory_limits.h"
+#include "core/schedule/schedule.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/step_bound.h"
 #include "sim/simulate.h"

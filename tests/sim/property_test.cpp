@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate.h"
 #include "tests/support/plain_plan.h"
 

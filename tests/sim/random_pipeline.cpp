@@ -10,8 +10,8 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::sim {

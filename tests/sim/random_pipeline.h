@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/plan.h"
-#include "core/schedules/generate.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 
 /// Random shapes and random integer costs of every kind of schedule, for RapidCheck: to be called
 /// from inside of a relation.

@@ -8,10 +8,10 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/metrics.h"
-#include "core/schedules/generate.h"
-#include "core/validate.h"
+#include "core/base/error.h"
+#include "core/timeline/metrics.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"

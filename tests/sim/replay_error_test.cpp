@@ -1,4 +1,4 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/replay_error.h"
 
 #include <random>

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/footprint.h"
-#include "core/metrics.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/metrics.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"

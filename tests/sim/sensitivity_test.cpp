@@ -1,11 +1,11 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/sensitivity.h"
 
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
-#include "core/validate.h"
+#include "core/schedule/validate.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"

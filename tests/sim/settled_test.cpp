@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "core/edge.h"
-#include "core/footprint.h"
-#include "core/schedules/generate.h"
-#include "core/validate.h"
+#include "core/schedule/edge.h"
+#include "core/timeline/footprint.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/relation.h"

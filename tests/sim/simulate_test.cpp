@@ -1,10 +1,10 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/validate.h"
+#include "core/base/error.h"
+#include "core/schedule/validate.h"
 #include "sim/breakdown.h"
 #include "sim/critical_path.h"
 #include "tests/support/critical_path.h"

@@ -1,4 +1,4 @@
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/waits.h"
 
 #include <algorithm>
@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/edge.h"
-#include "core/metrics.h"
-#include "core/validate.h"
+#include "core/schedule/edge.h"
+#include "core/timeline/metrics.h"
+#include "core/schedule/validate.h"
 #include "sim/critical_path.h"
 #include "sim/simulate.h"
 #include "tests/sim/random_pipeline.h"
@@ -153,7 +153,7 @@ TEST(Waits, GoOverTheMessagesOfOtherEdgesOnASharedLink) {
 
 constexpr int cases = 200;  // per relation
 
-/// The work of a rank, and all waits of it, fill the step; what is idle by core/metrics.h is the
+/// The work of a rank, and all waits of it, fill the step; what is idle by core/timeline/metrics.h is the
 /// same time.
 void expect_to_fill_the_step(const Plan& plan,
                              const Timeline& timeline,

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "core/compare.h"
-#include "core/model.h"
-#include "core/plan.h"
-#include "core/scenario.h"
+#include "core/timeline/compare.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
 
 namespace pipetwin::test {
 

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/plan.h"
+#include "core/base/error.h"
+#include "core/plan/plan.h"
 #include "exec/profiler.h"
 #include "exec/quiet.h"
 

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "core/compare.h"
-#include "core/footprint.h"
-#include "core/median.h"
-#include "core/metrics.h"
+#include "core/timeline/compare.h"
+#include "core/timeline/footprint.h"
+#include "core/base/median.h"
+#include "core/timeline/metrics.h"
 #include "exec/calibrate.h"
 #include "exec/cores.h"
 #include "exec/executor.h"

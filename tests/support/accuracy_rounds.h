@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/calibration.h"
+#include "core/scenario/calibration.h"
 #include "sim/fit_interference.h"
 #include "tests/support/accuracy_grid.h"
 

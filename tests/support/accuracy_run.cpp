@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "exec/executor.h"
 #include "tests/support/accuracy_store.h"
 #include "tests/support/accuracy_table.h"

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
-#include "core/median.h"
+#include "core/base/median.h"
 #include "exec/quiet.h"
 
 namespace pipetwin::test {

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::testing {
 

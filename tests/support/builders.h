@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plan.h"
-#include "core/schedules/generate.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 
 /// Small schedules and plans for tests.
 namespace pipetwin::testing {

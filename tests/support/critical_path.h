@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/plan.h"
-#include "core/timeline.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
 
 namespace pipetwin::testing {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/model.h"
+#include "core/model/model.h"
 
 namespace pipetwin::testing {
 

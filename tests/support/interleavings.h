@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/schedule.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin::testing {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/units.h"
+#include "core/base/units.h"
 
 namespace pipetwin::testing {
 

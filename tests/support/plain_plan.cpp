@@ -1,6 +1,6 @@
 #include "tests/support/plain_plan.h"
 
-#include "core/schedules/generate.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::testing {
 

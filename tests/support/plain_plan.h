@@ -3,8 +3,8 @@
 #include <chrono>
 #include <random>
 
-#include "core/plan.h"
-#include "core/schedules/generate.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::testing {
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/plan.h"
-#include "core/scenario.h"
+#include "core/base/error.h"
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
 
 namespace pipetwin::testing {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "core/model.h"
-#include "core/plan.h"
-#include "core/profile.h"
-#include "core/scenario.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
 #include "exec/executor.h"
 
 /// Models small enough that a step takes milliseconds in a debug build, and what else a test needs

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/timeline.h"
+#include "core/timeline/timeline.h"
 
 /// Timelines written down by hand.
 namespace pipetwin::testing {

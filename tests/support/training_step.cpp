@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/footprint.h"
-#include "core/schedules/generate.h"
+#include "core/timeline/footprint.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
 #include "exec/reference.h"

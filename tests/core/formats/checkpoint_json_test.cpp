@@ -1,8 +1,8 @@
-#include "core/formats/checkpoint_json.h"
+#include "core/artifacts/checkpoint_json.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

@@ -1,4 +1,4 @@
-#include "core/formats/chrome_trace.h"
+#include "core/artifacts/chrome_trace.h"
 
 #include <map>
 #include <random>
@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 #include "tests/support/error_of.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/scratch_folder.h"

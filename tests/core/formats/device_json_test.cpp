@@ -1,12 +1,12 @@
-#include "core/formats/device_json.h"
+#include "core/costs/device_json.h"
 
 #include <set>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/shipped_profiles.h"
+#include "core/base/error.h"
+#include "core/costs/shipped_profiles.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

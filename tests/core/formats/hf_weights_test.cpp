@@ -1,4 +1,4 @@
-#include "core/formats/hf_weights.h"
+#include "core/interop/hf_weights.h"
 
 #include <fstream>
 #include <string>
@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "core/formats/hf_config.h"
-#include "core/formats/safetensors.h"
+#include "core/interop/hf_config.h"
+#include "core/interop/safetensors.h"
 #include "tests/support/error_of.h"
 #include "tests/support/hf_texts.h"
 #include "tests/support/scratch_folder.h"

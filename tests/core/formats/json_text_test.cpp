@@ -1,4 +1,4 @@
-#include "core/formats/json_text.h"
+#include "core/text/json_text.h"
 
 #include <sys/stat.h>
 

@@ -1,10 +1,10 @@
-#include "core/formats/live_steps.h"
+#include "core/artifacts/live_steps.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/plan.h"
+#include "core/base/error.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/formats/megatron_flags.h"
+#include "core/interop/megatron_flags.h"
 
 #include <string>
 #include <vector>

@@ -1,12 +1,12 @@
-#include "core/formats/megatron_layout.h"
+#include "core/interop/megatron_layout.h"
 
 #include <algorithm>
 #include <random>
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
-#include "core/schedules/generate.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 #include "tests/support/error_of.h"
 #include "tests/support/soak.h"
 

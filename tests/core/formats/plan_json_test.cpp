@@ -1,10 +1,10 @@
-#include "core/formats/plan_json.h"
+#include "core/artifacts/plan_json.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/footprint.h"
-#include "core/schedules/generate.h"
+#include "core/timeline/footprint.h"
+#include "core/schedule/generators/generate.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin {

@@ -1,4 +1,4 @@
-#include "core/formats/profile_csv.h"
+#include "core/costs/profile_csv.h"
 
 #include <string>
 #include <vector>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/formats/profile_json.h"
+#include "core/costs/profile_json.h"
 #include "tests/support/code_blocks.h"
 #include "tests/support/error_of.h"
 #include "tests/support/mutate.h"

@@ -1,4 +1,4 @@
-#include "core/formats/profile_json.h"
+#include "core/costs/profile_json.h"
 
 #include <string>
 #include <vector>

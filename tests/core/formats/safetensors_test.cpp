@@ -1,4 +1,4 @@
-#include "core/formats/safetensors.h"
+#include "core/interop/safetensors.h"
 
 #include <fstream>
 #include <random>

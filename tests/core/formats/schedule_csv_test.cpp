@@ -1,13 +1,13 @@
-#include "core/formats/schedule_csv.h"
+#include "core/schedule/schedule_csv.h"
 
 #include <random>
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
-#include "core/lower.h"
-#include "core/schedules/generate.h"
-#include "core/validate.h"
+#include "core/base/error.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
 #include "tests/support/builders.h"
 #include "tests/support/error_of.h"
 #include "tests/support/soak.h"

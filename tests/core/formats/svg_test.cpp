@@ -1,4 +1,4 @@
-#include "core/formats/svg.h"
+#include "core/svg/svg.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "core/formats/torch_trace.h"
+#include "core/interop/torch_trace.h"
 
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-#include "core/formats/torchtitan.h"
+#include "core/interop/torchtitan.h"
 
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

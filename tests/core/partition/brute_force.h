@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/units.h"
+#include "core/base/units.h"
 
 /// Definitions tried out on every split.
 namespace pipetwin::testing {

@@ -7,8 +7,8 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/partition_search.h"
-#include "core/unequal_partition.h"
+#include "core/partition/partition_search.h"
+#include "core/partition/unequal_partition.h"
 #include "tests/core/partition/brute_force.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nanoseconds.h"

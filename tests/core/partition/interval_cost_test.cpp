@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/partition.h"
+#include "core/partition/partition.h"
 #include "tests/core/partition/brute_force.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nanoseconds.h"

@@ -14,8 +14,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/footprint.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
 #include "exec/cuda_module.h"
 #include "exec/profiler.h"
 #include "exec/random_batch.h"

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/scenario/scenario.h"
+
+/// The manifest of a checkpoint, `checkpoint.json`: what it is of, and which bytes it consists of.
+namespace pipetwin {
+
+struct CheckpointTensor {
+    std::string name{};
+    std::string hash{};  ///< XXH3 128 of its bytes, 32 hex digits
+
+    bool operator==(const CheckpointTensor&) const = default;
+};
+
+struct CheckpointFile {
+    std::string name{};      ///< of a safetensors file in the manifest's folder
+    std::int64_t bytes = 0;  ///< of the whole file
+    std::vector<CheckpointTensor> tensors{};
+
+    bool operator==(const CheckpointFile&) const = default;
+};
+
+struct CheckpointManifest {
+    int steps_done = 0;  ///< training goes on with the step of this number
+    std::string optimizer{};
+    std::string precision{};
+    std::uint64_t seed = 0;
+    int batch = 0;       ///< samples of a step
+    std::string data{};  ///< what was read, in the words of the data's source
+    std::string tool_version{};
+    std::vector<CheckpointFile> files{};
+
+    bool operator==(const CheckpointManifest&) const = default;
+};
+
+/// Throws Error(BadInput) with `place`, the JSON pointer, what was found and what was expected.
+CheckpointManifest parse_checkpoint(std::string_view text, std::string_view place);
+
+/// parse(print(x)) = x.
+std::string print_checkpoint(const CheckpointManifest& manifest);
+
+}  // namespace pipetwin

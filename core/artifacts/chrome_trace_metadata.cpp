@@ -1,0 +1,199 @@
+#include "core/artifacts/chrome_trace_metadata.h"
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
+#include "core/artifacts/chrome_trace_words.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/schedule/validate.h"
+
+namespace pipetwin::chrome_trace {
+
+namespace {
+
+using std::string_view;
+
+constexpr std::array<string_view, 14> metadata_keys{"schema_version",
+                                                    "tool_version",
+                                                    "origin",
+                                                    "plan_hash",
+                                                    "schedule",
+                                                    "rows",
+                                                    "channel_capacity",
+                                                    "samples",
+                                                    "replicas",
+                                                    "step_begins_ns",
+                                                    "peak_bytes",
+                                                    "breakdown_ns",
+                                                    "replayed_step_ns",
+                                                    "noise"};
+constexpr string_view foreign_hint =
+    "this reads the traces that run, train and simulate write; another program's trace has to be "
+    "imported first";
+
+Origin read_origin(const JsonObject& object) {
+    const std::string word = object.text("origin");
+    for (const Origin origin : {Origin::Predicted, Origin::Measured, Origin::Emulated}) {
+        if (to_string(origin) == word) {
+            return origin;
+        }
+    }
+    object.refuse("origin", "predicted, measured or emulated");
+}
+
+int count_in(const JsonObject& object, string_view key) {
+    const std::int64_t value = object.whole(key);
+    if (value > std::numeric_limits<int>::max()) {
+        object.refuse(key, "a number below 2^31");
+    }
+    return static_cast<int>(value);
+}
+
+class MetadataReader {
+  public:
+    explicit MetadataReader(string_view place) : place_(place) {}
+
+    Metadata take() { return std::move(result_); }
+
+    void read(const JsonObject& object) {
+        object.expect_keys(metadata_keys);
+        if (object.whole("schema_version") != schema_version) {
+            object.refuse("schema_version", fmt::format("{}", schema_version));
+        }
+        result_.trace.plan_hash = object.text("plan_hash");
+        result_.trace.schedule_name = object.text("schedule");
+        result_.trace.schedule =
+            parse_schedule_csv(object.text("rows"), fmt::format("{}: /pipetwin/rows", place_));
+        expect_valid(result_.trace.schedule);
+        if (!object.is_null("channel_capacity")) {
+            result_.trace.channel_capacity = count_in(object, "channel_capacity");
+        }
+        if (!object.is_null("samples")) {
+            result_.trace.samples = object.whole("samples");
+        }
+        constexpr int most_replicas = 65536;
+        result_.replicas =
+            object.has("replicas") ? static_cast<std::size_t>(count_in(object, "replicas")) : 1;
+        if (result_.replicas < 1 || result_.replicas > most_replicas) {
+            object.refuse("replicas", fmt::format("1 to {}", most_replicas));
+        }
+        for (const std::int64_t begin : object.wholes("step_begins_ns")) {
+            result_.begins.push_back(Duration{begin});
+        }
+        if (result_.begins.empty()) {
+            object.refuse("step_begins_ns", "at least one step");
+        }
+        for (const std::int64_t peak : object.wholes("peak_bytes")) {
+            result_.trace.timelines.peak_bytes.push_back(Bytes{peak});
+        }
+        if (!object.is_null("breakdown_ns")) {
+            read_breakdown(object.object("breakdown_ns"));
+        }
+        if (object.has("replayed_step_ns") && !object.is_null("replayed_step_ns")) {
+            result_.trace.timelines.replayed_step = Duration{object.whole("replayed_step_ns")};
+        }
+        read_noise(object.object("noise"));
+        result_.origin = read_origin(object);
+    }
+
+  private:
+    void expect_valid(const Schedule& schedule) const {
+        const std::vector<Violation> violations = validate(schedule);
+        if (!violations.empty()) {
+            const Violation& first = violations.front();
+            throw Error(
+                ErrorKind::BadInput,
+                fmt::format("{}: /pipetwin/rows", place_),
+                fmt::format(
+                    "no valid schedule: rank {}, {}: {}", first.rank, first.action, first.why),
+                "the file was edited; write it anew");
+        }
+    }
+
+    void read_breakdown(const JsonObject& object) {
+        std::vector<string_view> keys;
+        // NOLINTNEXTLINE(misc-const-correctness): written through pointers to members
+        Breakdown breakdown;
+        for (const BreakdownPart& part : breakdown_parts) {
+            keys.push_back(part.word);
+            breakdown.*part.value = Duration{object.whole(part.word)};
+        }
+        object.expect_keys(keys);
+        result_.trace.timelines.breakdown = breakdown;
+    }
+
+    void read_noise(const JsonObject& object) {
+        object.expect_keys(
+            std::array<string_view, 4>{"stolen_percent", "p90_over_p10", "dropped_steps", "steps"});
+        result_.trace.timelines.noise = {.stolen_percent = object.number_or("stolen_percent", 0),
+                                         .p90_over_p10 = object.number_or("p90_over_p10", 1),
+                                         .dropped_steps = count_in(object, "dropped_steps"),
+                                         .steps = count_in(object, "steps")};
+    }
+
+    string_view place_;
+    Metadata result_;
+};
+
+}  // namespace
+
+std::size_t Metadata::actions() const {
+    std::size_t sum = 0;
+    for (const auto& row : trace.schedule.ranks) {
+        sum += replicas * row.size();
+    }
+    return sum;
+}
+
+Metadata read_metadata(const JsonObject& top, string_view place) {
+    if (!top.has("pipetwin")) {
+        throw Error(ErrorKind::BadInput,
+                    std::string(place),
+                    "no trace of ours: the object \"pipetwin\" is missing",
+                    std::string(foreign_hint));
+    }
+    top.expect_keys(std::array<string_view, 3>{"displayTimeUnit", "pipetwin", "traceEvents"});
+    MetadataReader reader(place);
+    reader.read(top.object("pipetwin"));
+    return reader.take();
+}
+
+Timeline empty_step(const Schedule& schedule, Origin origin, std::size_t replicas) {
+    Timeline step;
+    step.origin = origin;
+    for (const auto& row : schedule.ranks) {
+        auto& spans = step.ranks.emplace_back();
+        spans.reserve(row.size());
+        for (const Action& action : row) {
+            spans.push_back({.action = action});
+        }
+    }
+    step.replicas.assign(replicas - 1, step.ranks);
+    return step;
+}
+
+std::vector<std::vector<Action>> sends_by_edge(const Schedule& schedule) {
+    std::vector<std::vector<Action>> sends(2 * schedule.rank_of_stage.size());
+    for (const auto& row : schedule.ranks) {
+        for (const Action& action : row) {
+            if (is_send(action.op)) {
+                sends.at(static_cast<std::size_t>(edge_of(action))).push_back(action);
+            }
+        }
+    }
+    return sends;
+}
+
+std::size_t edge_count(const Schedule& schedule) {
+    const std::size_t stages = schedule.rank_of_stage.size();
+    return stages < 2 ? 0 : 2 * (stages - 1);
+}
+
+}  // namespace pipetwin::chrome_trace

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/artifacts/chrome_trace.h"
+#include "core/text/json_object.h"
+
+namespace pipetwin::chrome_trace {
+
+/// What stands before the events of a trace of ours.
+struct Metadata {
+    Trace trace;  ///< all but steps and memory
+    Origin origin{};
+    std::vector<Duration> begins;  ///< of each step in the file; at least one
+    std::size_t replicas = 1;      ///< whose rows each step has, one after the other
+
+    /// In one step.
+    std::size_t actions() const;
+};
+
+/// Of the whole document. Throws Error(BadInput) with the JSON pointer.
+Metadata read_metadata(const JsonObject& top, std::string_view place);
+
+/// A step of the rows, still without times.
+Timeline empty_step(const Schedule& schedule, Origin origin, std::size_t replicas);
+
+/// All sends of each edge in row order: messages travel in order, so the k-th span of a link is the
+/// k-th send.
+std::vector<std::vector<Action>> sends_by_edge(const Schedule& schedule);
+
+/// How many edges carry messages.
+std::size_t edge_count(const Schedule& schedule);
+
+}  // namespace pipetwin::chrome_trace

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "core/artifacts/chrome_trace.h"
+
+namespace pipetwin {
+
+/// Reads a trace of ours as its bytes come, a megabyte of events at a time, so that no more is kept
+/// than the result. It takes nothing that the strict reader refuses, but less: metadata before the
+/// events, steps one after the other. What it does not take ends the reading, never by an
+/// exception.
+class TraceStream {
+  public:
+    explicit TraceStream(std::string place);
+    ~TraceStream();
+    TraceStream(TraceStream&& other) noexcept;
+    TraceStream& operator=(TraceStream&& other) noexcept;
+
+    void feed(std::string_view block);
+    /// No more comes.
+    void finish();
+
+    bool complete() const;  ///< all was read, and all is there
+    bool has_metadata() const;
+    std::uint64_t bytes() const;     ///< that came
+    std::uint64_t stop() const;      ///< the first byte that was not taken
+    std::size_t step_count() const;  ///< that the metadata promise
+    /// Why it is not complete, naming the byte.
+    Error error() const;
+
+    /// With the steps that are whole; once.
+    Trace take();
+
+  private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pipetwin

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "core/timeline/metrics.h"
+
+/// What the writer and the reader of our Chrome traces agree on.
+namespace pipetwin::chrome_trace {
+
+constexpr int schema_version = 1;
+
+/// `tid` of an event. The last two hold copies of stashes to host memory and back.
+enum Lane { ComputeLane, SendLane, ReceiveLane, LinkLane, CopyOutLane, CopyInLane };
+constexpr std::array<std::string_view, 6> lane_names{
+    "compute", "send", "receive", "link", "copy out", "copy in"};
+
+inline Lane lane_of(Op op) {
+    if (is_send(op)) {
+        return SendLane;
+    }
+    return is_receive(op) ? ReceiveLane : ComputeLane;
+}
+
+/// Whether a span says how long it waited even if it did not.
+inline bool can_wait(Op op) {
+    return is_send(op) || is_receive(op);
+}
+
+}  // namespace pipetwin::chrome_trace

@@ -1,0 +1,139 @@
+#include "core/artifacts/plan_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/timeline/footprint.h"
+#include "core/schedule/validate.h"
+
+namespace pipetwin {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int schema_version = 1;
+
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
+    return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+template <class Values, class ToJson>
+ordered_json array_of(const Values& values, ToJson to_json) {
+    ordered_json array = ordered_json::array();
+    for (const auto& value : values) {
+        array.push_back(to_json(value));
+    }
+    return array;
+}
+
+ordered_json cost_json(const StageCost& cost) {
+    return {{"forward_ns", cost.forward.count()},
+            {"recompute_ns", cost.recompute.count()},
+            {"backward_ns", cost.backward.count()},
+            {"backward_input_ns", cost.backward_input.count()},
+            {"backward_weight_ns", cost.backward_weight.count()},
+            {"input_bytes", cost.input.count},
+            {"output_bytes", cost.output.count},
+            {"saved_bytes", cost.saved.count},
+            {"forward_drop_peak_bytes", cost.forward_drop_peak.count},
+            {"backward_peak_bytes", cost.backward_peak.count}};
+}
+
+ordered_json state_json(const StageState& state) {
+    return {{"weights_bytes", state.weights.count},
+            {"gradients_bytes", state.gradients.count},
+            {"optimizer_state_bytes", state.optimizer_state.count},
+            {"workspace_bytes", state.workspace.count},
+            {"optimizer_ns", state.optimizer.count()},
+            {"norm_ns", state.norm.count()}};
+}
+
+ordered_json link_json(const LinkCost& link) {
+    return {{"between", link.between},
+            {"latency_ns", link.latency.count()},
+            {"bytes_per_second", link.bytes_per_second},
+            {"half_bandwidth_bytes", link.half_bandwidth.count}};
+}
+
+/// The keys of `peak_bytes` in every JSON result.
+ordered_json peak_json(const MemoryUse& peak) {
+    ordered_json object{{"total", peak.total().count}};
+    for (int kind = 0; kind < memory_kind_count; ++kind) {
+        const auto which = static_cast<MemoryKind>(kind);
+        object[std::string(to_string(which))] = peak[which].count;
+    }
+    return object;
+}
+
+}  // namespace
+
+ordered_json recompute_json(const RecomputeRules& rules) {
+    return rules.everywhere() ? ordered_json(to_string(rules))
+                              : array_of(rules.modes(), [](Recompute mode) {
+                                    return ordered_json(to_string(mode));
+                                });
+}
+
+std::string print_plan(const Plan& plan) {
+    const PlanParts& parts = plan.parts();
+    const auto stage_costs = [](const std::vector<StageCost>& costs) {
+        return array_of(costs, cost_json);
+    };
+    std::optional<std::vector<int>> partition;
+    if (parts.partition) {
+        partition = parts.partition->layers_per_stage();
+    }
+    std::optional<std::int64_t> memory_limit;
+    if (parts.memory_limit) {
+        memory_limit = parts.memory_limit->count;
+    }
+    std::optional<ordered_json> host_link;
+    if (parts.host_link) {
+        host_link = link_json(*parts.host_link);
+    }
+    const auto count = [](Bytes bytes) { return ordered_json(bytes.count); };
+    const auto nanoseconds = [](Duration time) { return ordered_json(time.count()); };
+    std::optional<std::string_view> source;
+    if (parts.cost_source) {
+        source = to_string(*parts.cost_source);
+    }
+    const ordered_json root{{"schema_version", schema_version},
+                            {"hash", plan.hash()},
+                            {"schedule", parts.schedule_name},
+                            {"ranks", plan.rank_count()},
+                            {"chunks", parts.chunks},
+                            {"micro_batches", plan.micro_batches()},
+                            {"recompute", recompute_json(parts.recompute)},
+                            {"recompute_timing", to_string(parts.recompute_timing)},
+                            {"stale_gradients", parts.stale_gradients},
+                            {"rank_of_stage", parts.schedule.rank_of_stage},
+                            {"weights_of_stage", parts.schedule.weights_of_stage},
+                            {"partition", or_null(partition)},
+                            {"layer_names", parts.layer_names},
+                            {"micro_batch_sizes", parts.micro_batch_sizes},
+                            {"cost_class", parts.cost_class},
+                            {"costs", array_of(parts.costs, stage_costs)},
+                            {"states", array_of(parts.states, state_json)},
+                            {"links", array_of(parts.links, link_json)},
+                            {"reductions", array_of(parts.reductions, link_json)},
+                            {"tied_gradient_bytes", parts.tied_gradient.count},
+                            {"host_link", or_null(host_link)},
+                            {"dispatch_ns", parts.dispatch.count()},
+                            {"channel_capacity", or_null(parts.channel_capacity)},
+                            {"smallest_capacity", smallest_capacity(parts.schedule)},
+                            {"memory_limit_bytes", or_null(memory_limit)},
+                            {"memory_limits_bytes", array_of(parts.memory_limits, count)},
+                            {"context_bytes", array_of(parts.context, count)},
+                            {"replicas", parts.replicas},
+                            {"tensor_parallel", parts.tensor_parallel},
+                            {"all_reduce_ns", array_of(parts.all_reduce, nanoseconds)},
+                            {"overlap_reduction", parts.overlap_reduction},
+                            {"weight_gather_ns", array_of(parts.weight_gather, nanoseconds)},
+                            {"cost_source", or_null(source)},
+                            {"notes", parts.notes},
+                            {"peak_bytes", array_of(peak_memory(plan), peak_json)}};
+    return root.dump(1) + "\n";
+}
+
+}  // namespace pipetwin

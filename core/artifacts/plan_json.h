@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/plan/plan.h"
+
+namespace pipetwin {
+
+/// plan.json of a run folder: everything in PlanParts but the rows (they stand in schedule.csv),
+/// plus the hash, the smallest capacity and peak bytes per rank (those with every stash on its
+/// device).
+std::string print_plan(const Plan& plan);
+
+/// "always", or ["always", "none"] where the pieces of the model differ.
+nlohmann::ordered_json recompute_json(const RecomputeRules& rules);
+
+}  // namespace pipetwin

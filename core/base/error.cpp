@@ -1,0 +1,44 @@
+#include "core/base/error.h"
+
+#include <fmt/format.h>
+
+namespace pipetwin {
+
+namespace {
+
+std::string join(const std::string& place, const std::string& text, const std::string& hint) {
+    std::string whole = place.empty() ? text : fmt::format("{}: {}", place, text);
+    if (!hint.empty()) {
+        whole += "\nhint: " + hint;
+    }
+    return whole;
+}
+
+}  // namespace
+
+Error::Error(ErrorKind kind, std::string place, std::string text, std::string hint)
+    : std::runtime_error(join(place, text, hint)),
+      kind_(kind),
+      place_(std::move(place)),
+      text_(std::move(text)),
+      hint_(std::move(hint)) {}
+
+Error Error::at(std::string_view outer) const {
+    std::string place(outer);
+    if (!place_.empty()) {
+        place += ": " + place_;
+    }
+    return {kind_, std::move(place), text_, hint_};
+}
+
+void contract_broken(const char* condition,
+                     std::string_view text,
+                     const std::source_location& where) {
+    throw InternalError(fmt::format("{}:{}: {} ({}); this is a bug in pipetwin",
+                                    where.file_name(),
+                                    where.line(),
+                                    text,
+                                    condition));
+}
+
+}  // namespace pipetwin

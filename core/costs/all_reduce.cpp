@@ -1,0 +1,71 @@
+#include "core/costs/all_reduce.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+std::string_view to_string(AllReduceKind kind) {
+    switch (kind) {
+        case AllReduceKind::Ring:
+            return "ring";
+        case AllReduceKind::Tree:
+            return "tree";
+        case AllReduceKind::TwoLevel:
+            return "two-level";
+    }
+    PIPETWIN_EXPECT(false, "kind of all-reduce out of range");
+}
+
+namespace {
+
+/// Nanoseconds of a message over one link.
+double message_ns(const LinkCost& link, double bytes) {
+    const double wire = bytes + static_cast<double>(link.half_bandwidth.count);
+    const double carried = link.bytes_per_second > 0 ? 1e9 * wire / link.bytes_per_second : 0;
+    return static_cast<double>(link.latency.count()) + carried;
+}
+
+/// The depth of a binomial tree.
+int rounds(int members) {
+    return static_cast<int>(std::bit_width(static_cast<unsigned>(members - 1)));
+}
+
+}  // namespace
+
+Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes bytes) {
+    PIPETWIN_EXPECT(group.replicas >= 1 && group.per_node >= 1, "at least one replica");
+    if (group.replicas == 1 || bytes.count <= 0) {
+        return Duration{};
+    }
+    const int in_node = std::min(group.replicas, group.per_node);
+    const int nodes = (group.replicas + in_node - 1) / in_node;
+    const auto all = static_cast<double>(bytes.count);
+    const auto inside = [&](double size) { return message_ns(group.inside, size); };
+    const auto between = [&](double size) { return message_ns(group.between, size); };
+    const auto slowest = [&](double size) {
+        const double within = in_node > 1 ? inside(size) : 0;
+        return nodes > 1 ? std::max(within, between(size)) : within;
+    };
+    double nanoseconds = 0;
+    switch (kind) {
+        case AllReduceKind::Ring:
+            nanoseconds = 2 * (group.replicas - 1) * slowest(all / group.replicas);
+            break;
+        case AllReduceKind::Tree:
+            nanoseconds = 2 * (rounds(in_node) * inside(all) +
+                               (nodes > 1 ? rounds(nodes) * between(all) : 0));
+            break;
+        case AllReduceKind::TwoLevel:
+            nanoseconds = 2 * (in_node - 1) * inside(all / in_node) +
+                          2 * (nodes - 1) * between(all / in_node / nodes);
+            break;
+    }
+    require_bounded_step(nanoseconds / 1e9, "all-reduce");
+    return Duration{static_cast<std::int64_t>(std::ceil(nanoseconds))};
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string_view>
+
+#include "core/costs/profile.h"
+#include "core/base/units.h"
+
+namespace pipetwin {
+
+/// How replicas sum their gradients.
+enum class AllReduceKind {
+    Ring,      ///< reduce-scatter and all-gather around a ring of all replicas
+    Tree,      ///< to the root of a binomial tree, and back from it
+    TwoLevel,  ///< reduce-scatter inside a node, a ring between nodes, all-gather inside
+};
+
+std::string_view to_string(AllReduceKind kind);
+
+/// Where the replicas are, and what connects them.
+struct ReplicaGroup {
+    int replicas = 1;  ///< D
+    int per_node = 1;  ///< of them on one node; the last node may have fewer
+    LinkCost inside{};
+    LinkCost between{};
+
+    bool operator==(const ReplicaGroup&) const = default;
+};
+
+/// How long `bytes` of gradients take to be summed over all replicas, until each has the sums. With
+/// g = min(D, per_node) replicas in a full node, N = ceil(D / g) nodes, and t(n) = latency +
+/// (n + half_bandwidth) / rate the time of a message over one link:
+///
+///     ring        2 (D - 1) t(bytes / D), over the slower link where N > 1
+///     tree        2 (ceil(log2 g) t_inside(bytes) + ceil(log2 N) t_between(bytes))
+///     two-level   2 (g - 1) t_inside(bytes / g) + 2 (N - 1) t_between(bytes / (g N))
+///
+/// Ring and tree: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations
+/// in MPICH", IJHPCA 2005, sections 4.4 and 4.5; the time of the sums themselves is left out, and
+/// the tree is not pipelined. Two-level: every replica of a node has a link of its own to the next
+/// node, and all g of them reduce their shares at once. D = 1 takes no time. Rounded up to a
+/// nanosecond. Throws Error(BadInput) if it lasts longer than a step may.
+Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes bytes);
+
+}  // namespace pipetwin

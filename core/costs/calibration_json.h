@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/costs/estimate.h"
+
+namespace pipetwin {
+
+/// Measured points that correct an estimate: {"schema_version": 1, "points": [{"kind": "attention",
+/// "micro_batch_size": 1, "forward_ns": 1, "backward_ns": 2}]}, each kind once; or a profile, which
+/// gives the mean of each kind at `micro_batch_size`. Throws Error(BadInput) with `place` and the
+/// JSON pointer.
+std::vector<CalibrationPoint> parse_calibration(std::string_view text,
+                                                std::string_view place,
+                                                int micro_batch_size);
+
+}  // namespace pipetwin

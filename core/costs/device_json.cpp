@@ -1,0 +1,222 @@
+#include "core/costs/device_json.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/text/json_object.h"
+#include "core/text/json_text.h"
+
+namespace pipetwin {
+
+namespace {
+
+using nlohmann::ordered_json;
+using std::string_view;
+
+constexpr int schema_version = 1;
+
+void expect_version(const JsonObject& object) {
+    if (object.whole("schema_version") != schema_version) {
+        object.refuse("schema_version", fmt::format("{}", schema_version));
+    }
+}
+
+/// Words that scenarios, errors and file names can carry.
+std::string read_name(const JsonObject& object) {
+    std::string name = object.text("name");
+    const bool plain = std::ranges::all_of(
+        name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+    if (name.empty() || !plain) {
+        object.refuse("name", "a name of small letters, digits and '-'");
+    }
+    return name;
+}
+
+CostSource read_kind(const JsonObject& object) {
+    const std::string word = object.text("kind");
+    for (const CostSource kind :
+         {CostSource::Measured, CostSource::Datasheet, CostSource::Estimated}) {
+        if (to_string(kind) == word) {
+            return kind;
+        }
+    }
+    object.refuse("kind", "measured, datasheet or estimated");
+}
+
+/// {"value": 312e12, "kind": "datasheet", "source": "..."}; `read` takes the value.
+template <class T, class Read>
+Stated<T> read_stated(const JsonObject& parent, string_view key, Read read) {
+    const JsonObject object = parent.object(key);
+    object.expect_keys(std::array<string_view, 3>{"value", "kind", "source"});
+    Stated<T> stated{.value = read(object), .kind = read_kind(object)};
+    stated.source = object.text("source");
+    if (stated.source.empty()) {
+        object.refuse("source", "where the value comes from");
+    }
+    return stated;
+}
+
+Stated<double> read_rate(const JsonObject& parent, string_view key) {
+    return read_stated<double>(parent, key, [](const JsonObject& object) {
+        const double rate = object.number_or("value", 0);
+        if (!std::isfinite(rate) || rate <= 0) {
+            object.refuse("value", "a finite number above 0");
+        }
+        return rate;
+    });
+}
+
+Stated<Duration> read_time(const JsonObject& parent, string_view key) {
+    return read_stated<Duration>(
+        parent, key, [](const JsonObject& object) { return Duration{object.whole("value")}; });
+}
+
+Stated<Bytes> read_bytes(const JsonObject& parent, string_view key) {
+    return read_stated<Bytes>(
+        parent, key, [](const JsonObject& object) { return Bytes{object.whole("value")}; });
+}
+
+LinkFacts read_link(const JsonObject& parent, string_view key) {
+    const JsonObject object = parent.object(key);
+    object.expect_keys(std::array<string_view, 2>{"bytes_per_second", "latency_ns"});
+    return {.bytes_per_second = read_rate(object, "bytes_per_second"),
+            .latency = read_time(object, "latency_ns")};
+}
+
+constexpr std::array<string_view, 6> precisions{"fp64", "fp32", "tf32", "fp16", "bf16", "fp8"};
+
+}  // namespace
+
+DeviceProfile parse_device_profile(string_view text, string_view place) {
+    const nlohmann::json root = parse_json(text, place);
+    const JsonObject object(root, place, "");
+    object.expect_keys(std::array<string_view, 10>{"schema_version",
+                                                   "name",
+                                                   "description",
+                                                   "matrix_flops_per_second",
+                                                   "memory_bytes",
+                                                   "memory_bytes_per_second",
+                                                   "device_link",
+                                                   "host_link",
+                                                   "launch_ns",
+                                                   "context_bytes"});
+    expect_version(object);
+    DeviceProfile device;
+    device.name = read_name(object);
+    device.description = object.text_or("description", "");
+    const JsonObject rates = object.object("matrix_flops_per_second");
+    rates.expect_keys(precisions);
+    for (const string_view precision : precisions) {
+        if (rates.has(precision)) {
+            device.matrix_rates.emplace(precision, read_rate(rates, precision));
+        }
+    }
+    if (device.matrix_rates.empty()) {
+        object.refuse("matrix_flops_per_second", "a rate for at least one precision");
+    }
+    device.memory = read_bytes(object, "memory_bytes");
+    if (device.memory.value.count == 0) {
+        object.object("memory_bytes").refuse("value", "more than 0 bytes");
+    }
+    device.memory_rate = read_rate(object, "memory_bytes_per_second");
+    if (object.has("device_link")) {
+        device.device_link = read_link(object, "device_link");
+    }
+    device.host_link = read_link(object, "host_link");
+    device.launch = read_time(object, "launch_ns");
+    device.context = read_bytes(object, "context_bytes");
+    if (device.context.value >= device.memory.value) {
+        object.object("context_bytes").refuse("value", "less than memory_bytes");
+    }
+    return device;
+}
+
+std::vector<LinkProfile> parse_link_profiles(string_view text, string_view place) {
+    const nlohmann::json root = parse_json(text, place);
+    const JsonObject object(root, place, "");
+    object.expect_keys(std::array<string_view, 2>{"schema_version", "links"});
+    expect_version(object);
+    std::vector<LinkProfile> links;
+    std::set<std::string> names;
+    for (const JsonObject& entry : object.objects("links")) {
+        entry.expect_keys(std::array<string_view, 5>{
+            "name", "description", "bytes_per_second", "latency_ns", "half_bandwidth_bytes"});
+        LinkProfile link;
+        link.name = read_name(entry);
+        if (!names.insert(link.name).second) {
+            entry.refuse("name", "each name once");
+        }
+        link.description = entry.text_or("description", "");
+        link.facts.bytes_per_second = read_rate(entry, "bytes_per_second");
+        link.facts.latency = read_time(entry, "latency_ns");
+        link.half_bandwidth = read_bytes(entry, "half_bandwidth_bytes");
+        links.push_back(std::move(link));
+    }
+    return links;
+}
+
+namespace {
+
+ordered_json number_of(double value) {
+    return value;
+}
+
+ordered_json number_of(Duration value) {
+    return value.count();
+}
+
+ordered_json number_of(Bytes value) {
+    return value.count;
+}
+
+template <class T>
+ordered_json stated_json(const Stated<T>& stated) {
+    return {{"value", number_of(stated.value)},
+            {"kind", to_string(stated.kind)},
+            {"source", stated.source}};
+}
+
+ordered_json facts_json(const LinkFacts& facts) {
+    return {{"bytes_per_second", stated_json(facts.bytes_per_second)},
+            {"latency_ns", stated_json(facts.latency)}};
+}
+
+}  // namespace
+
+std::string print_device_profile(const DeviceProfile& device) {
+    ordered_json root{{"schema_version", schema_version},
+                      {"name", device.name},
+                      {"description", device.description},
+                      {"matrix_flops_per_second", ordered_json::object()},
+                      {"memory_bytes", stated_json(device.memory)},
+                      {"memory_bytes_per_second", stated_json(device.memory_rate)}};
+    for (const auto& [precision, rate] : device.matrix_rates) {
+        root["matrix_flops_per_second"][precision] = stated_json(rate);
+    }
+    if (device.device_link) {
+        root["device_link"] = facts_json(*device.device_link);
+    }
+    root["host_link"] = facts_json(device.host_link);
+    root["launch_ns"] = stated_json(device.launch);
+    root["context_bytes"] = stated_json(device.context);
+    return root.dump(1) + "\n";
+}
+
+std::string print_link_profiles(const std::vector<LinkProfile>& links) {
+    ordered_json root{{"schema_version", schema_version}, {"links", ordered_json::array()}};
+    for (const LinkProfile& link : links) {
+        ordered_json entry{{"name", link.name}, {"description", link.description}};
+        entry.update(facts_json(link.facts));
+        entry["half_bandwidth_bytes"] = stated_json(link.half_bandwidth);
+        root["links"].push_back(std::move(entry));
+    }
+    return root.dump(1) + "\n";
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/costs/device_profile.h"
+
+namespace pipetwin {
+
+/// Reads the profile of a device. Throws Error(BadInput) with `place`, the JSON pointer, what was
+/// found and what was expected.
+DeviceProfile parse_device_profile(std::string_view text, std::string_view place);
+
+/// parse(print(x)) = x.
+std::string print_device_profile(const DeviceProfile& device);
+
+/// Reads a list of classes of links, each name once. Throws as above.
+std::vector<LinkProfile> parse_link_profiles(std::string_view text, std::string_view place);
+
+/// parse(print(x)) = x.
+std::string print_link_profiles(const std::vector<LinkProfile>& links);
+
+}  // namespace pipetwin

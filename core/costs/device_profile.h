@@ -1,0 +1,83 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/costs/profile.h"
+#include "core/base/units.h"
+
+namespace pipetwin {
+
+/// A value, how it is known (measured, datasheet or estimated), and where from.
+template <class T>
+struct Stated {
+    T value{};
+    CostSource kind = CostSource::Estimated;
+    std::string source{};
+
+    bool operator==(const Stated&) const = default;
+};
+
+/// What a link does in one direction, between two ends of it.
+struct LinkFacts {
+    Stated<double> bytes_per_second{};
+    Stated<Duration> latency{};
+
+    bool operator==(const LinkFacts&) const = default;
+};
+
+/// What is known of a kind of device, whoever computes on it.
+struct DeviceProfile {
+    std::string name{};  ///< as a scenario writes it: "a100-sxm-80"
+    std::string description{};
+    /// Operations per second in matrix products, dense, by precision ("bf16").
+    std::map<std::string, Stated<double>, std::less<>> matrix_rates{};
+    Stated<Bytes> memory{};
+    Stated<double> memory_rate{};            ///< bytes per second
+    std::optional<LinkFacts> device_link{};  ///< none: devices talk over the host link
+    LinkFacts host_link{};
+    Stated<Duration> launch{};  ///< host time per kernel
+    Stated<Bytes> context{};    ///< what the runtime takes before a model is there
+
+    bool operator==(const DeviceProfile&) const = default;
+};
+
+/// A class of links, as `cluster.link` names it.
+struct LinkProfile {
+    std::string name{};
+    std::string description{};
+    LinkFacts facts{};
+    Stated<Bytes> half_bandwidth{};  ///< message size that reaches half the rate
+
+    bool operator==(const LinkProfile&) const = default;
+};
+
+/// The link between two neighbouring devices of this kind.
+LinkCost neighbour_link(const DeviceProfile& device);
+
+LinkCost link_cost(const LinkProfile& link);
+
+/// How the times of a profile that belong to one device become those of another.
+enum class ScaleCosts {
+    None,      ///< not at all: costs of another device are refused
+    Compute,   ///< by the ratio of their matrix rates
+    Memory,    ///< by the ratio of their memory rates
+    Cautious,  ///< by whichever of the two makes the longer time
+};
+
+std::string_view to_string(ScaleCosts how);
+
+/// A time on `to` divided by the same on `from`, at a precision. Throws Error(BadInput), naming
+/// device and precisions known, if a device has no matrix rate at that precision.
+double time_ratio(const DeviceProfile& from,
+                  const DeviceProfile& to,
+                  std::string_view precision,
+                  ScaleCosts how);
+
+/// Operations per second of a device's dense matrix products. Throws Error(BadInput) with `hint`,
+/// naming the device and the precisions that it knows, where this is none of them.
+double matrix_rate(const DeviceProfile& device, std::string_view precision, std::string hint);
+
+}  // namespace pipetwin

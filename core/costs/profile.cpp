@@ -1,0 +1,322 @@
+#include "core/costs/profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <string_view>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+std::string_view to_string(CostSource source) {
+    switch (source) {
+        case CostSource::Measured:
+            return "measured";
+        case CostSource::Imported:
+            return "imported";
+        case CostSource::Datasheet:
+            return "datasheet";
+        case CostSource::Estimated:
+            return "estimated";
+    }
+    PIPETWIN_EXPECT(false, "cost source out of range");
+}
+
+namespace {
+
+/// A fraction of small whole numbers (micro-batch sizes).
+struct Ratio {
+    std::int64_t numerator = 0;
+    std::int64_t denominator = 1;
+};
+
+/// value * ratio, rounded to the nearest integer. Whole multiples of the denominator are taken out
+/// first, so nothing overflows that the result would not.
+std::int64_t scaled(std::int64_t value, Ratio ratio) {
+    const std::int64_t whole = value / ratio.denominator * ratio.numerator;
+    const std::int64_t rest = value % ratio.denominator * ratio.numerator;
+    const std::int64_t half = (rest < 0 ? -1 : 1) * (ratio.denominator / 2);
+    return whole + (rest + half) / ratio.denominator;
+}
+
+/// Calls `change(member of a, member of b)` for every time and size; the result has `a` with what
+/// it returned.
+template <class Change>
+LayerSample combine(LayerSample a, const LayerSample& b, Change change) {
+    for (const auto time :
+         {&LayerSample::forward, &LayerSample::backward_input, &LayerSample::backward_weight}) {
+        a.*time = Duration{change((a.*time).count(), (b.*time).count())};
+    }
+    for (const auto size : {&LayerSample::input,
+                            &LayerSample::output,
+                            &LayerSample::saved,
+                            &LayerSample::workspace,
+                            &LayerSample::split}) {
+        a.*size = Bytes{change((a.*size).count, (b.*size).count)};
+    }
+    return a;
+}
+
+/// The point of the straight line through two samples; a.micro_batch_size < size <
+/// b.micro_batch_size.
+LayerSample between(const LayerSample& a, const LayerSample& b, int size) {
+    const Ratio ratio{size - a.micro_batch_size, b.micro_batch_size - a.micro_batch_size};
+    LayerSample sample = combine(a, b, [ratio](std::int64_t low, std::int64_t high) {
+        return low + scaled(high - low, ratio);
+    });
+    sample.spread = std::max(a.spread, b.spread);
+    sample.forward_kernels = std::max(a.forward_kernels, b.forward_kernels);
+    sample.backward_input_kernels = std::max(a.backward_input_kernels, b.backward_input_kernels);
+    sample.backward_weight_kernels = std::max(a.backward_weight_kernels, b.backward_weight_kernels);
+    return sample;
+}
+
+LayerSample in_proportion(const LayerSample& known, int size) {
+    const Ratio ratio{size, known.micro_batch_size};
+    return combine(
+        known, known, [ratio](std::int64_t value, std::int64_t) { return scaled(value, ratio); });
+}
+
+[[noreturn]] void refuse_size(const LayerCost& layer, int micro_batch_size) {
+    const int smallest = layer.samples.front().micro_batch_size;
+    const int largest = layer.samples.back().micro_batch_size;
+    throw Error(ErrorKind::BadInput,
+                fmt::format("profile, layer '{}'", layer.name),
+                fmt::format("no cost at micro-batch size {}: {}",
+                            micro_batch_size,
+                            smallest == largest
+                                ? fmt::format("the only sample is of size {}", smallest)
+                                : fmt::format("samples reach from {} to {}", smallest, largest)),
+                fmt::format("profile it at that size, or choose a size from {} to {}",
+                            (smallest + 1) / 2,
+                            2 * std::int64_t{largest}));
+}
+
+}  // namespace
+
+LayerSample cost_at(const LayerCost& layer, int micro_batch_size) {
+    PIPETWIN_EXPECT(!layer.samples.empty(), "a layer of the profile has no sample");
+    const auto above = std::lower_bound(
+        layer.samples.begin(),
+        layer.samples.end(),
+        micro_batch_size,
+        [](const LayerSample& sample, int size) { return sample.micro_batch_size < size; });
+    LayerSample sample;
+    if (above != layer.samples.end() && above->micro_batch_size == micro_batch_size) {
+        sample = *above;
+    } else if (above != layer.samples.begin() && above != layer.samples.end()) {
+        sample = between(*std::prev(above), *above, micro_batch_size);
+    } else {
+        const LayerSample& nearest =
+            above == layer.samples.end() ? layer.samples.back() : layer.samples.front();
+        const bool near = micro_batch_size <= 2 * std::int64_t{nearest.micro_batch_size} &&
+                          2 * std::int64_t{micro_batch_size} >= nearest.micro_batch_size;
+        if (micro_batch_size < 1 || !near) {
+            refuse_size(layer, micro_batch_size);
+        }
+        sample = in_proportion(nearest, micro_batch_size);
+    }
+    sample.micro_batch_size = micro_batch_size;
+    return sample;
+}
+
+LayerSamples samples_at(const Profile& profile, int micro_batch_size) {
+    LayerSamples samples;
+    samples.reserve(profile.layers.size());
+    for (const LayerCost& layer : profile.layers) {
+        samples.push_back(cost_at(layer, micro_batch_size));
+    }
+    return samples;
+}
+
+LayerSample with_launches(LayerSample sample, Duration launch) {
+    sample.forward = std::max(sample.forward, sample.forward_kernels * launch);
+    sample.backward_input = std::max(sample.backward_input, sample.backward_input_kernels * launch);
+    sample.backward_weight =
+        std::max(sample.backward_weight, sample.backward_weight_kernels * launch);
+    return sample;
+}
+
+bool is_outside_samples(const LayerCost& layer, int micro_batch_size) {
+    return micro_batch_size < layer.samples.front().micro_batch_size ||
+           micro_batch_size > layer.samples.back().micro_batch_size;
+}
+
+namespace {
+
+/// The largest time and size that a profile may state: 104 days, 8 PiB. Sums over layers keep to
+/// it, too, so that no later sum overflows.
+constexpr std::int64_t largest_number = std::int64_t{1} << 53;
+constexpr std::size_t most_layers = 100'000;
+
+/// So that all launches of a layer stay far below the largest time.
+constexpr int most_kernels = 1'000'000;
+constexpr Duration longest_launch = std::chrono::seconds(1);
+
+/// Checks one profile; remembers where in it the check is.
+class ProfileCheck {
+  public:
+    ProfileCheck(const Profile& profile,
+                 std::string_view place,
+                 std::span<const std::size_t> entry_of_layer)
+        : profile_(profile), place_(place), entry_of_layer_(entry_of_layer) {}
+
+    void run() {
+        const std::size_t layers = profile_.layers.size();
+        if (layers == 0 || layers > most_layers) {
+            refuse("/layers", fmt::format("{} layers, expected 1 to {}", layers, most_layers));
+        }
+        number("", "dispatch_ns", profile_.dispatch.count());
+        if (profile_.launch < Duration{} || profile_.launch > longest_launch) {
+            refuse("/launch_ns",
+                   fmt::format(
+                       "{}, expected 0 to {}", profile_.launch.count(), longest_launch.count()));
+        }
+        for (std::size_t i = 0; i < layers; ++i) {
+            const std::size_t entry = entry_of_layer_.empty() ? i : entry_of_layer_[i];
+            layer(fmt::format("/layers/{}", entry), profile_.layers[i]);
+        }
+        for (std::size_t i = 0; i < profile_.links.size(); ++i) {
+            link(fmt::format("/links/{}", i), profile_.links[i]);
+        }
+    }
+
+  private:
+    [[noreturn]] void refuse(std::string_view pointer,
+                             std::string text,
+                             std::string hint = {}) const {
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("{}: {}", place_, pointer),
+                    std::move(text),
+                    std::move(hint));
+    }
+
+    void number(std::string_view pointer, std::string_view key, std::int64_t value) const {
+        if (value < 0 || value > largest_number) {
+            refuse(fmt::format("{}/{}", pointer, key),
+                   fmt::format(
+                       "{}, expected a whole number from 0 to 2^53 ({})", value, largest_number));
+        }
+    }
+
+    void kernels(std::string_view pointer, std::string_view key, int value) const {
+        if (value < 0 || value > most_kernels) {
+            refuse(fmt::format("{}/{}", pointer, key),
+                   fmt::format("{}, expected 0 to {}", value, most_kernels));
+        }
+    }
+
+    void rate(std::string_view pointer, std::string_view key, double value) const {
+        if (!std::isfinite(value) || value < 0) {
+            refuse(fmt::format("{}/{}", pointer, key),
+                   fmt::format("{}, expected a finite number that is not negative", value));
+        }
+    }
+
+    void layer(const std::string& pointer, const LayerCost& cost) {
+        names(pointer, cost);
+        number(pointer, "parameter_count", cost.parameter_count);
+        number(pointer, "parameter_bytes", cost.parameter_bytes.count);
+        number(pointer, "optimizer_ns", cost.optimizer.count());
+        add(pointer, "parameter_bytes", parameter_bytes_, cost.parameter_bytes.count);
+        add(pointer, "optimizer_ns", time_, cost.optimizer.count());
+        if (cost.samples.empty()) {
+            refuse(pointer + "/samples", "no sample, expected at least one");
+        }
+        for (std::size_t i = 0; i < cost.samples.size(); ++i) {
+            sample(fmt::format("{}/samples/{}", pointer, i), cost.samples[i]);
+            if (i > 0 && cost.samples[i].micro_batch_size <= cost.samples[i - 1].micro_batch_size) {
+                refuse(fmt::format("{}/samples/{}/micro_batch_size", pointer, i),
+                       fmt::format("{} after {}, expected ascending sizes, each once",
+                                   cost.samples[i].micro_batch_size,
+                                   cost.samples[i - 1].micro_batch_size));
+            }
+        }
+        const LayerSample& largest = cost.samples.back();
+        add(pointer, "forward_ns", time_, largest.forward.count());
+        add(pointer, "backward_input_ns", time_, largest.backward_input.count());
+        add(pointer, "backward_weight_ns", time_, largest.backward_weight.count());
+        add(pointer, "saved_bytes", saved_bytes_, largest.saved.count);
+    }
+
+    void names(const std::string& pointer, const LayerCost& cost) {
+        if (cost.name.empty()) {
+            refuse(pointer + "/name", "empty, expected a name");
+        }
+        for (std::size_t i = 0; i < cost.inputs.size(); ++i) {
+            const auto earlier = cost.inputs.begin() + static_cast<std::ptrdiff_t>(i);
+            if (std::find(cost.inputs.begin(), earlier, cost.inputs[i]) != earlier) {
+                refuse(fmt::format("{}/inputs/{}", pointer, i),
+                       fmt::format("'{}' a second time, expected each layer once", cost.inputs[i]));
+            }
+            if (!known_.contains(cost.inputs[i])) {
+                refuse(fmt::format("{}/inputs/{}", pointer, i),
+                       fmt::format("'{}', expected the name of an earlier layer", cost.inputs[i]),
+                       "list the layers in an order in which each comes after those it reads");
+            }
+        }
+        if (!known_.insert(cost.name).second) {
+            refuse(pointer + "/name",
+                   fmt::format("'{}' names two layers, expected a name of its own", cost.name));
+        }
+    }
+
+    void sample(const std::string& pointer, const LayerSample& values) const {
+        if (values.micro_batch_size < 1) {
+            refuse(pointer + "/micro_batch_size",
+                   fmt::format("{}, expected at least 1", values.micro_batch_size));
+        }
+        number(pointer, "forward_ns", values.forward.count());
+        number(pointer, "backward_input_ns", values.backward_input.count());
+        number(pointer, "backward_weight_ns", values.backward_weight.count());
+        number(pointer, "input_bytes", values.input.count);
+        number(pointer, "output_bytes", values.output.count);
+        number(pointer, "saved_bytes", values.saved.count);
+        number(pointer, "workspace_bytes", values.workspace.count);
+        number(pointer, "split_bytes", values.split.count);
+        rate(pointer, "spread", values.spread);
+        kernels(pointer, "forward_kernels", values.forward_kernels);
+        kernels(pointer, "backward_input_kernels", values.backward_input_kernels);
+        kernels(pointer, "backward_weight_kernels", values.backward_weight_kernels);
+    }
+
+    void link(const std::string& pointer, const LinkCost& cost) const {
+        number(pointer, "latency_ns", cost.latency.count());
+        rate(pointer, "bytes_per_second", cost.bytes_per_second);
+        number(pointer, "half_bandwidth_bytes", cost.half_bandwidth.count);
+    }
+
+    void add(const std::string& pointer,
+             std::string_view field,
+             std::int64_t& sum,
+             std::int64_t value) const {
+        sum += value;
+        if (sum > largest_number) {
+            refuse(fmt::format("{}/{}", pointer, field),
+                   "the sum over the layers up to this one is above 2^53");
+        }
+    }
+
+    const Profile& profile_;
+    std::string_view place_;
+    std::span<const std::size_t> entry_of_layer_;
+    std::unordered_set<std::string_view> known_;
+    std::int64_t time_ = 0;
+    std::int64_t parameter_bytes_ = 0;
+    std::int64_t saved_bytes_ = 0;
+};
+
+}  // namespace
+
+void check_profile(const Profile& profile,
+                   std::string_view place,
+                   std::span<const std::size_t> entry_of_layer) {
+    ProfileCheck(profile, place, entry_of_layer).run();
+}
+
+}  // namespace pipetwin

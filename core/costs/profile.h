@@ -1,0 +1,132 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/units.h"
+
+namespace pipetwin {
+
+enum class CostSource { Measured, Imported, Datasheet, Estimated };
+
+std::string_view to_string(CostSource source);
+
+/// What one layer costs for one micro-batch of `micro_batch_size` samples.
+///
+/// Memory, byte for byte what the executor counts:
+/// - forward with everything kept: the input turns into `saved` (which includes the input) +
+/// `output`;
+/// - forward that keeps nothing (recompute): the same for a moment, then only `output`;
+/// - backward: `saved` + gradient of the output + gradient of the input, then only the latter;
+/// - backward in two: I adds `split` and the gradient of the input, W gives back `saved` and
+/// `split`;
+/// - `workspace` is scratch inside one call; a rank reserves the largest of its layers once.
+struct LayerSample {
+    int micro_batch_size = 1;
+    Duration forward{};
+    Duration backward_input{};   ///< gradient of the input
+    Duration backward_weight{};  ///< gradient of the weights; the full backward is the sum of both
+    Bytes input{};               ///< of the layer's own input where it is no other layer's output
+    Bytes output{};              ///< what the next layer reads; 0 for a loss
+    Bytes saved{};               ///< kept from forward to backward, input included
+    Bytes workspace{};
+    Bytes split{};      ///< kept in addition from I to W, where the backward is split in two
+    double spread = 0;  ///< (p90 - p10) / median of the measurement
+    /// Kernels that each part launches; 0 where it is not known. See `with_launches`.
+    int forward_kernels = 0;
+    int backward_input_kernels = 0;
+    int backward_weight_kernels = 0;
+
+    Duration backward() const { return backward_input + backward_weight; }
+
+    bool operator==(const LayerSample&) const = default;
+};
+
+struct LayerCost {
+    std::string name;
+    std::string kind{};
+    std::vector<std::string> inputs{};  ///< empty: the layer before
+    std::int64_t parameter_count = 0;   ///< 0 where only the bytes are known
+    Bytes parameter_bytes{};
+    Duration optimizer{};                ///< the optimizer's update of this layer's parameters
+    std::optional<CostSource> source{};  ///< where it differs from the profile's
+    std::vector<LayerSample> samples{};  ///< ascending by micro_batch_size, at least one
+
+    bool operator==(const LayerCost&) const = default;
+};
+
+/// A link between neighbouring ranks: transfer = latency + n / bytes_per_second.
+struct LinkCost {
+    std::string between = "ranks";
+    Duration latency{};
+    double bytes_per_second = 0;  ///< 0: infinitely fast
+    Bytes half_bandwidth{};       ///< message size that reaches half the rate; 0 = full rate always
+
+    bool operator==(const LinkCost&) const = default;
+};
+
+/// How a measurement of costs went, and what was measured beside them.
+struct CalibrationNote {
+    int clean_steps = 0;      ///< fewest over the sizes of micro-batch
+    int dropped_steps = 0;    ///< of all: too much of their time was stolen
+    double p90_over_p10 = 1;  ///< of the clean steps' times, the largest over the sizes
+    /// By how much longer the layers take, as a share, while the other cores do the same; none
+    /// where it was not measured.
+    std::optional<double> interference{};
+    struct Rung {
+        Bytes message;
+        Duration time{};  ///< from its sending until another core has read it
+
+        bool operator==(const Rung&) const = default;
+    };
+    std::vector<Rung> ladder{};  ///< ascending by message; empty: not measured
+
+    bool operator==(const CalibrationNote&) const = default;
+};
+
+using LadderRung = CalibrationNote::Rung;
+
+/// The one form in which costs travel. One cost per layer, non-negative, with a source.
+struct Profile {
+    CostSource source = CostSource::Estimated;
+    std::string device{};
+    std::string precision = "fp32";
+    std::string tool_version{};
+    std::string date{};
+    Duration dispatch{};  ///< what the host spends around every action
+    Duration launch{};    ///< what the host spends on each kernel; 0: not known
+    std::vector<LayerCost> layers{};
+    std::vector<LinkCost> links{};
+    std::optional<CalibrationNote>
+        calibration{};  ///< for people and scripts: no cost follows from it
+
+    bool operator==(const Profile&) const = default;
+};
+
+/// The costs of a layer at a micro-batch size: the sample itself, or linear interpolation between
+/// its neighbours; sizes up to a factor of 2 outside the measured range are scaled in proportion.
+/// Throws Error(BadInput), naming layer and measured range, beyond that.
+LayerSample cost_at(const LayerCost& layer, int micro_batch_size);
+
+/// Every layer of a model at one micro-batch size.
+using LayerSamples = std::vector<LayerSample>;
+
+/// The costs of all layers. Throws Error(BadInput) as `cost_at`.
+LayerSamples samples_at(const Profile& profile, int micro_batch_size);
+
+/// No part is shorter than the launches of its kernels: max(time, kernels * launch).
+LayerSample with_launches(LayerSample sample, Duration launch);
+
+/// Whether `cost_at` has to scale: the size lies outside the layer's samples.
+bool is_outside_samples(const LayerCost& layer, int micro_batch_size);
+
+/// Every rule a profile must keep (names distinct, inputs known and earlier, samples ascending,
+/// nothing negative). Throws Error(BadInput) with `place` and the JSON pointer of what is wrong.
+/// Where layers share an entry of the file, `entry_of_layer` says which.
+void check_profile(const Profile& profile,
+                   std::string_view place,
+                   std::span<const std::size_t> entry_of_layer = {});
+
+}  // namespace pipetwin

@@ -1,0 +1,379 @@
+#include "core/costs/profile_json.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/text/json_object.h"
+#include "core/text/json_text.h"
+#include "core/costs/profile_csv.h"
+
+namespace pipetwin {
+
+namespace {
+
+using std::string_view;
+
+constexpr int schema_version = 1;
+constexpr std::int64_t most_layers = 100'000;
+/// Of all layers once `repeat` is written out; a file may be short and ask for more than there is.
+constexpr std::size_t most_memory = std::size_t{256} << 20;
+constexpr std::array all_sources{
+    CostSource::Measured, CostSource::Imported, CostSource::Datasheet, CostSource::Estimated};
+
+CostSource read_source(const JsonObject& object) {
+    const std::string word = object.text("source");
+    const auto found = std::ranges::find_if(
+        all_sources, [&word](CostSource source) { return to_string(source) == word; });
+    if (found == all_sources.end()) {
+        object.refuse("source", "measured, imported, datasheet or estimated");
+    }
+    return *found;
+}
+
+/// The two parts of the backward, or the whole of it, halved.
+void read_backward(const JsonObject& object, LayerSample& sample) {
+    const bool has_parts = object.has("backward_input_ns") || object.has("backward_weight_ns");
+    if (!object.has("backward_ns")) {
+        sample.backward_input = Duration{object.whole("backward_input_ns")};
+        sample.backward_weight = Duration{object.whole("backward_weight_ns")};
+        return;
+    }
+    if (has_parts) {
+        object.refuse("backward_ns",
+                      "either backward_ns or backward_input_ns and backward_weight_ns");
+    }
+    const Duration whole{object.whole("backward_ns")};
+    sample.backward_input = whole / 2;
+    sample.backward_weight = whole - sample.backward_input;
+}
+
+int read_kernels(const JsonObject& object, string_view key) {
+    constexpr std::int64_t most = 1'000'000;
+    const std::int64_t count = object.whole_or(key, 0);
+    if (count > most) {
+        object.refuse(key, fmt::format("at most {} kernels", most));
+    }
+    return static_cast<int>(count);
+}
+
+/// Counts of the two parts of the backward, or of the whole of it, halved as its time.
+void read_kernels(const JsonObject& object, LayerSample& sample) {
+    sample.forward_kernels = read_kernels(object, "forward_kernels");
+    sample.backward_input_kernels = read_kernels(object, "backward_input_kernels");
+    sample.backward_weight_kernels = read_kernels(object, "backward_weight_kernels");
+    if (!object.has("backward_kernels")) {
+        return;
+    }
+    if (object.has("backward_input_kernels") || object.has("backward_weight_kernels")) {
+        object.refuse("backward_kernels",
+                      "either backward_kernels or backward_input_kernels and "
+                      "backward_weight_kernels");
+    }
+    const int whole = read_kernels(object, "backward_kernels");
+    sample.backward_input_kernels = whole / 2;
+    sample.backward_weight_kernels = whole - whole / 2;
+}
+
+LayerSample read_sample(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 15>{"micro_batch_size",
+                                                   "forward_ns",
+                                                   "backward_ns",
+                                                   "backward_input_ns",
+                                                   "backward_weight_ns",
+                                                   "input_bytes",
+                                                   "output_bytes",
+                                                   "saved_bytes",
+                                                   "workspace_bytes",
+                                                   "split_bytes",
+                                                   "spread",
+                                                   "forward_kernels",
+                                                   "backward_kernels",
+                                                   "backward_input_kernels",
+                                                   "backward_weight_kernels"});
+    LayerSample sample;
+    const std::int64_t size = object.whole("micro_batch_size");
+    if (size < 1 || size > std::numeric_limits<int>::max()) {
+        object.refuse("micro_batch_size", "a number of samples, at least 1");
+    }
+    sample.micro_batch_size = static_cast<int>(size);
+    sample.forward = Duration{object.whole("forward_ns")};
+    read_backward(object, sample);
+    sample.input = Bytes{object.whole_or("input_bytes", 0)};
+    sample.output = Bytes{object.whole("output_bytes")};
+    sample.saved = Bytes{object.whole("saved_bytes")};
+    sample.workspace = Bytes{object.whole_or("workspace_bytes", 0)};
+    sample.split = Bytes{object.whole_or("split_bytes", 0)};
+    sample.spread = object.number_or("spread", 0);
+    read_kernels(object, sample);
+    return sample;
+}
+
+LayerCost read_layer(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 9>{"name",
+                                                  "repeat",
+                                                  "kind",
+                                                  "inputs",
+                                                  "parameter_count",
+                                                  "parameter_bytes",
+                                                  "optimizer_ns",
+                                                  "source",
+                                                  "samples"});
+    LayerCost layer;
+    layer.name = object.text("name");
+    layer.kind = object.text_or("kind", "");
+    layer.inputs = object.texts("inputs");
+    layer.parameter_count = object.whole_or("parameter_count", 0);
+    layer.parameter_bytes = Bytes{object.whole("parameter_bytes")};
+    layer.optimizer = Duration{object.whole_or("optimizer_ns", 0)};
+    if (object.has("source")) {
+        layer.source = read_source(object);
+    }
+    for (const JsonObject& sample : object.objects("samples")) {
+        layer.samples.push_back(read_sample(sample));
+    }
+    return layer;
+}
+
+/// The layers in their order, each as often as its `repeat` says.
+class LayerList {
+  public:
+    void add(const JsonObject& object) {
+        LayerCost layer = read_layer(object);
+        const std::int64_t repeat = object.whole_or("repeat", 1);
+        reserve(object, layer, repeat);
+        const std::string name = layer.name;
+        for (std::int64_t copy = 0; copy + 1 < repeat; ++copy) {
+            layer.name = fmt::format("{}{}", name, copy);
+            layers_.push_back(layer);
+        }
+        if (repeat > 1) {
+            layer.name = fmt::format("{}{}", name, repeat - 1);
+        }
+        layers_.push_back(std::move(layer));
+        entry_of_layer_.resize(layers_.size(), entries_++);
+    }
+
+    std::vector<LayerCost> take() { return std::move(layers_); }
+
+    /// For each layer the index of its entry in the file.
+    const std::vector<std::size_t>& entry_of_layer() const { return entry_of_layer_; }
+
+  private:
+    /// Refuses what would be too much before there is any of it.
+    void reserve(const JsonObject& object, const LayerCost& layer, std::int64_t repeat) {
+        if (repeat < 1 || repeat > most_layers) {
+            object.refuse("repeat", fmt::format("1 to {}", most_layers));
+        }
+        if (repeat > 1 && !layer.inputs.empty()) {
+            object.refuse("repeat", "1 where there are inputs: copies read the layer before them");
+        }
+        const auto copies = static_cast<std::size_t>(repeat);
+        if (layers_.size() + copies > static_cast<std::size_t>(most_layers)) {
+            object.refuse("repeat", fmt::format("at most {} layers in all", most_layers));
+        }
+        memory_ += copies * (sizeof(LayerCost) + layer.name.size() + layer.kind.size() +
+                             layer.samples.size() * sizeof(LayerSample));
+        if (memory_ > most_memory) {
+            object.refuse("repeat",
+                          fmt::format("layers that take at most {} MiB in all", most_memory >> 20));
+        }
+    }
+
+    std::vector<LayerCost> layers_;
+    std::vector<std::size_t> entry_of_layer_;
+    std::size_t entries_ = 0;
+    std::size_t memory_ = 0;
+};
+
+LinkCost read_link(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 4>{
+        "between", "latency_ns", "bytes_per_second", "half_bandwidth_bytes"});
+    return {.between = object.text_or("between", "ranks"),
+            .latency = Duration{object.whole_or("latency_ns", 0)},
+            .bytes_per_second = object.number_or("bytes_per_second", 0),
+            .half_bandwidth = Bytes{object.whole_or("half_bandwidth_bytes", 0)}};
+}
+
+CalibrationNote read_calibration(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 5>{
+        "clean_steps", "dropped_steps", "p90_over_p10", "interference", "ladder"});
+    const auto count = [&object](string_view key) {
+        const std::int64_t steps = object.whole(key);
+        if (steps < 0 || steps > std::numeric_limits<int>::max()) {
+            object.refuse(key, "a number of steps");
+        }
+        return static_cast<int>(steps);
+    };
+    CalibrationNote note{.clean_steps = count("clean_steps"),
+                         .dropped_steps = count("dropped_steps"),
+                         .p90_over_p10 = object.number_or("p90_over_p10", 1)};
+    if (object.has("interference") && !object.is_null("interference")) {
+        note.interference = object.number_or("interference", 0);
+        if (*note.interference < 0) {
+            object.refuse("interference", "a share that is not negative, or null");
+        }
+    }
+    if (object.has("ladder")) {
+        for (const JsonObject& rung : object.objects("ladder")) {
+            rung.expect_keys(std::array<string_view, 2>{"message_bytes", "ns"});
+            note.ladder.push_back({.message = Bytes{rung.whole("message_bytes")},
+                                   .time = Duration{rung.whole("ns")}});
+        }
+    }
+    return note;
+}
+
+}  // namespace
+
+Profile parse_profile(std::string_view text, std::string_view place) {
+    const nlohmann::json root = parse_json(text, place);
+    const JsonObject object(root, place, "");
+    object.expect_keys(std::array<string_view, 11>{"schema_version",
+                                                   "source",
+                                                   "device",
+                                                   "precision",
+                                                   "tool_version",
+                                                   "date",
+                                                   "dispatch_ns",
+                                                   "launch_ns",
+                                                   "layers",
+                                                   "links",
+                                                   "calibration"});
+    if (object.whole("schema_version") != schema_version) {
+        object.refuse("schema_version", fmt::format("{}", schema_version));
+    }
+    Profile profile;
+    profile.source = read_source(object);
+    profile.device = object.text_or("device", "");
+    profile.precision = object.text_or("precision", "fp32");
+    profile.tool_version = object.text_or("tool_version", "");
+    profile.date = object.text_or("date", "");
+    profile.dispatch = Duration{object.whole_or("dispatch_ns", 0)};
+    profile.launch = Duration{object.whole_or("launch_ns", 0)};
+    if (!object.has("layers")) {
+        object.missing("layers", "a list of layers");
+    }
+    LayerList layers;
+    for (const JsonObject& layer : object.objects("layers")) {
+        layers.add(layer);
+    }
+    profile.layers = layers.take();
+    for (const JsonObject& link : object.objects("links")) {
+        profile.links.push_back(read_link(link));
+    }
+    if (object.has("calibration")) {
+        profile.calibration = read_calibration(object.object("calibration"));
+    }
+    check_profile(profile, place, layers.entry_of_layer());
+    return profile;
+}
+
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Counts of kernels that are not known are left out.
+ordered_json sample_json(const LayerSample& sample) {
+    ordered_json object{{"micro_batch_size", sample.micro_batch_size},
+                        {"forward_ns", sample.forward.count()},
+                        {"backward_input_ns", sample.backward_input.count()},
+                        {"backward_weight_ns", sample.backward_weight.count()},
+                        {"input_bytes", sample.input.count},
+                        {"output_bytes", sample.output.count},
+                        {"saved_bytes", sample.saved.count},
+                        {"workspace_bytes", sample.workspace.count},
+                        {"split_bytes", sample.split.count},
+                        {"spread", sample.spread}};
+    for (const auto& [key, count] :
+         {std::pair("forward_kernels", sample.forward_kernels),
+          std::pair("backward_input_kernels", sample.backward_input_kernels),
+          std::pair("backward_weight_kernels", sample.backward_weight_kernels)}) {
+        if (count > 0) {
+            object[key] = count;
+        }
+    }
+    return object;
+}
+
+/// Keys that say nothing about the layer are left out.
+ordered_json layer_json(const LayerCost& layer) {
+    ordered_json object{{"name", layer.name}};
+    if (!layer.kind.empty()) {
+        object["kind"] = layer.kind;
+    }
+    if (!layer.inputs.empty()) {
+        object["inputs"] = layer.inputs;
+    }
+    object["parameter_count"] = layer.parameter_count;
+    object["parameter_bytes"] = layer.parameter_bytes.count;
+    object["optimizer_ns"] = layer.optimizer.count();
+    if (layer.source) {
+        object["source"] = to_string(*layer.source);
+    }
+    object["samples"] = ordered_json::array();
+    for (const LayerSample& sample : layer.samples) {
+        object["samples"].push_back(sample_json(sample));
+    }
+    return object;
+}
+
+ordered_json link_json(const LinkCost& link) {
+    return {{"between", link.between},
+            {"latency_ns", link.latency.count()},
+            {"bytes_per_second", link.bytes_per_second},
+            {"half_bandwidth_bytes", link.half_bandwidth.count}};
+}
+
+ordered_json calibration_json(const CalibrationNote& note) {
+    ordered_json object{{"clean_steps", note.clean_steps},
+                        {"dropped_steps", note.dropped_steps},
+                        {"p90_over_p10", note.p90_over_p10},
+                        {"interference", nullptr},
+                        {"ladder", ordered_json::array()}};
+    if (note.interference) {
+        object["interference"] = *note.interference;
+    }
+    for (const CalibrationNote::Rung& rung : note.ladder) {
+        object["ladder"].push_back(
+            {{"message_bytes", rung.message.count}, {"ns", rung.time.count()}});
+    }
+    return object;
+}
+
+}  // namespace
+
+std::string print_profile(const Profile& profile) {
+    ordered_json root{{"schema_version", schema_version},
+                      {"source", to_string(profile.source)},
+                      {"device", profile.device},
+                      {"precision", profile.precision},
+                      {"tool_version", profile.tool_version},
+                      {"date", profile.date},
+                      {"dispatch_ns", profile.dispatch.count()},
+                      {"launch_ns", profile.launch.count()},
+                      {"layers", ordered_json::array()},
+                      {"links", ordered_json::array()}};
+    for (const LayerCost& layer : profile.layers) {
+        root["layers"].push_back(layer_json(layer));
+    }
+    for (const LinkCost& link : profile.links) {
+        root["links"].push_back(link_json(link));
+    }
+    if (profile.calibration) {
+        root["calibration"] = calibration_json(*profile.calibration);
+    }
+    return root.dump(1) + "\n";
+}
+
+Profile read_profile(const std::filesystem::path& file) {
+    const std::string text = read_file(file, JsonLimits{}.max_bytes);
+    return file.extension() == ".csv" ? parse_profile_csv(text, file.string())
+                                      : parse_profile(text, file.string());
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,166 @@
+#include "core/costs/shipped_profiles.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/costs/device_json.h"
+#include "core/text/json_text.h"
+#include "core/base/suggest.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr std::size_t largest_file = std::size_t{1} << 20;
+
+std::string read(const std::filesystem::path& file) {
+    return read_file(file, largest_file);
+}
+
+[[noreturn]] void refuse_name(std::string_view what,
+                              std::string_view name,
+                              const std::filesystem::path& place,
+                              const std::vector<std::string>& known) {
+    const auto longer = std::ranges::find_if(known, [name](const std::string& one) {
+        return !name.empty() && one.starts_with(name);  // "h100" for "h100-sxm"
+    });
+    const std::vector<std::string_view> names(known.begin(), known.end());
+    throw Error(ErrorKind::BadInput,
+                place.string(),
+                fmt::format("no {} '{}'; known: {}", what, name, fmt::join(known, ", ")),
+                longer != known.end() ? fmt::format("did you mean '{}'?", *longer)
+                                      : suggestion(name, names));
+}
+
+/// Names of the files of one kind in a folder of the profiles, in alphabetical order.
+std::vector<std::string> names_in(std::string_view folder, std::string_view ending) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(profiles_folder() / folder, error)) {
+        if (entry.path().extension() == ending) {
+            names.push_back(entry.path().stem().string());
+        }
+    }
+    std::ranges::sort(names);
+    return names;
+}
+
+std::filesystem::path find_file(std::string_view what,
+                                std::string_view name,
+                                std::string_view folder,
+                                std::string_view ending) {
+    const std::filesystem::path place = profiles_folder() / folder;
+    const bool is_name = !name.empty() && name.find('/') == std::string_view::npos;
+    std::filesystem::path file = place / fmt::format("{}{}", name, ending);
+    std::error_code ignored;
+    if (!is_name || !std::filesystem::exists(file, ignored)) {
+        refuse_name(what, name, place, names_in(folder, ending));
+    }
+    return file;
+}
+
+/// What files hold: each is read when it is asked for first, and again when it has changed. A plan
+/// search asks thousands of times; every thread knows its own.
+template <class Value>
+class KnownFiles {
+  public:
+    template <class Read>
+    Value get(const std::filesystem::path& file, const Read& read_file) {
+        std::error_code ignored;
+        const auto changed = std::filesystem::last_write_time(file, ignored);
+        const auto known = files_.find(file.string());
+        if (known != files_.end() && known->second.first == changed) {
+            return known->second.second;
+        }
+        Value value = read_file(file);
+        files_.insert_or_assign(file.string(), std::pair(changed, value));
+        return value;
+    }
+
+  private:
+    std::map<std::string, std::pair<std::filesystem::file_time_type, Value>> files_;
+};
+
+DeviceProfile read_device(const std::filesystem::path& file) {
+    DeviceProfile device = parse_device_profile(read(file), file.string());
+    if (device.name != file.stem()) {
+        throw Error(
+            ErrorKind::BadInput,
+            file.string(),
+            fmt::format(
+                "it names its device '{}', expected '{}'", device.name, file.stem().string()),
+            "a profile's name is that of its file");
+    }
+    return device;
+}
+
+}  // namespace
+
+std::filesystem::path installed_profiles(const std::filesystem::path& program) {
+    return (program.parent_path() / PIPETWIN_PROFILES_FROM_PROGRAM).lexically_normal();
+}
+
+std::filesystem::path profiles_folder() {
+    if (const char* chosen = std::getenv("PIPETWIN_PROFILES")) {  // NOLINT(concurrency-mt-unsafe)
+        return chosen;
+    }
+    std::error_code ignored;
+    const std::filesystem::path installed =
+        installed_profiles(std::filesystem::read_symlink("/proc/self/exe", ignored));
+    return std::filesystem::is_directory(installed, ignored)
+               ? installed
+               : std::filesystem::path(PIPETWIN_SOURCE_PROFILES);
+}
+
+std::vector<std::string> device_names() {
+    return names_in("devices", ".json");
+}
+
+std::vector<std::string> model_names() {
+    return names_in("models", ".json");
+}
+
+std::filesystem::path find_model(std::string_view name) {
+    return find_file("model", name, "models", ".json");
+}
+
+std::vector<std::string> cluster_names() {
+    return names_in("clusters", ".toml");
+}
+
+std::filesystem::path find_cluster(std::string_view name) {
+    return find_file("cluster", name, "clusters", ".toml");
+}
+
+DeviceProfile find_device(std::string_view name) {
+    thread_local KnownFiles<DeviceProfile> known;
+    return known.get(find_file("device profile", name, "devices", ".json"), read_device);
+}
+
+std::vector<LinkProfile> all_links() {
+    thread_local KnownFiles<std::vector<LinkProfile>> known;
+    return known.get(profiles_folder() / "links.json", [](const std::filesystem::path& file) {
+        return parse_link_profiles(read(file), file.string());
+    });
+}
+
+LinkProfile find_link(std::string_view name) {
+    const std::vector<LinkProfile> links = all_links();
+    const auto found = std::ranges::find(links, name, &LinkProfile::name);
+    if (found == links.end()) {
+        std::vector<std::string> names;
+        std::ranges::transform(links, std::back_inserter(names), &LinkProfile::name);
+        refuse_name("link", name, profiles_folder() / "links.json", names);
+    }
+    return *found;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,59 @@
+#include "core/costs/whole_blocks.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace pipetwin {
+
+namespace {
+
+/// `a` runs first, `b` reads its output.
+LayerSample together(const LayerSample& a, const LayerSample& b) {
+    return {.micro_batch_size = a.micro_batch_size,
+            .forward = a.forward + b.forward,
+            .backward_input = a.backward_input + b.backward_input,
+            .backward_weight = a.backward_weight + b.backward_weight,
+            .input = a.input,
+            .output = b.output,
+            .saved = a.saved + b.saved,
+            .workspace = std::max(a.workspace, b.workspace),
+            .split = a.split + b.split + a.output,  // the gradient between them waits for W, too
+            .spread = std::max(a.spread, b.spread),
+            .forward_kernels = a.forward_kernels + b.forward_kernels,
+            .backward_input_kernels = a.backward_input_kernels + b.backward_input_kernels,
+            .backward_weight_kernels = a.backward_weight_kernels + b.backward_weight_kernels};
+}
+
+LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name) {
+    LayerCost block = a;
+    block.name = name;
+    block.kind = "block";
+    block.parameter_count += b.parameter_count;
+    block.parameter_bytes += b.parameter_bytes;
+    block.optimizer += b.optimizer;
+    for (std::size_t i = 0; i < block.samples.size(); ++i) {
+        block.samples[i] = together(a.samples[i], b.samples.at(i));
+    }
+    return block;
+}
+
+}  // namespace
+
+Profile with_whole_blocks(const Profile& profile) {
+    constexpr std::string_view first_half = ".attention";
+    Profile result = profile;
+    result.layers.clear();
+    for (std::size_t i = 0; i < profile.layers.size(); ++i) {
+        const LayerCost& layer = profile.layers[i];
+        const std::string_view name = layer.name;
+        const std::string_view block =
+            name.substr(0, name.ends_with(first_half) ? name.size() - first_half.size() : 0);
+        const bool is_pair = !block.empty() && i + 1 < profile.layers.size() &&
+                             profile.layers[i + 1].name == std::string(block) + ".feed_forward";
+        result.layers.push_back(is_pair ? together(layer, profile.layers[i + 1], block) : layer);
+        i += is_pair ? 1 : 0;
+    }
+    return result;
+}
+
+}  // namespace pipetwin

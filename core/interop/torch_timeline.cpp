@@ -1,0 +1,274 @@
+#include "core/interop/torch_timeline.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr int most_ranks = 4096;
+
+using Row = std::vector<Span>;
+
+std::string and_more(const Action& first, std::size_t count) {
+    return count == 1 ? to_string(first)
+                      : fmt::format("{} and {} more", to_string(first), count - 1);
+}
+
+/// Traces in the place of their rank.
+std::vector<TorchSpans> by_rank(std::vector<TorchSpans> traces,
+                                std::vector<std::string>& problems) {
+    std::map<int, TorchSpans> placed;
+    for (TorchSpans& trace : traces) {
+        int rank = 0;
+        if (trace.rank) {
+            rank = *trace.rank;
+        } else {
+            while (placed.contains(rank)) {
+                ++rank;
+            }
+        }
+        if (rank >= most_ranks) {
+            throw Error(ErrorKind::BadInput,
+                        "",
+                        fmt::format("a trace of rank {}, expected one below {}", rank, most_ranks));
+        }
+        if (trace.overlapped_pairs > 0) {
+            problems.push_back(fmt::format(
+                "rank {}: {} overlapped pairs are left out: of two actions issued together none "
+                "has its own time",
+                rank,
+                trace.overlapped_pairs));
+        }
+        if (!placed.emplace(rank, std::move(trace)).second) {
+            problems.push_back(
+                fmt::format("two traces are of rank {}: the second one is left out", rank));
+        }
+    }
+    std::vector<TorchSpans> all(static_cast<std::size_t>(placed.rbegin()->first) + 1);
+    for (auto& [rank, trace] : placed) {
+        all[static_cast<std::size_t>(rank)] = std::move(trace);
+    }
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        if (all[rank].spans.empty()) {
+            problems.push_back(fmt::format("there is no trace of rank {}", rank));
+        }
+    }
+    return all;
+}
+
+std::vector<Row> steps_of(const Row& spans) {
+    std::vector<Row> steps;
+    std::map<Action, bool> seen;
+    for (const Span& span : spans) {
+        if (steps.empty() || !seen.emplace(span.action, true).second) {
+            steps.emplace_back();
+            seen = {{span.action, true}};
+        }
+        steps.back().push_back(span);
+    }
+    return steps;
+}
+
+/// The spans of a step in the cells of a row.
+struct Fitted {
+    Row row;
+    std::vector<Action> lacking;  ///< cells without a span; they take no time
+    std::vector<Action> beyond;   ///< spans without a cell
+    std::string disorder;         ///< the first two actions that ran the other way round
+};
+
+Fitted fit(const Row& step, const std::vector<Action>& cells) {
+    Fitted fitted;
+    std::map<Action, const Span*> left;
+    for (const Span& span : step) {
+        left.emplace(span.action, &span);
+    }
+    const Span* before = nullptr;
+    for (const Action& cell : cells) {
+        Action plain = cell;
+        plain.with_next = false;
+        const auto found = left.find(plain);
+        if (found == left.end()) {
+            const Duration time = before != nullptr ? before->end
+                                  : step.empty()    ? Duration{}
+                                                    : step.front().begin;
+            fitted.lacking.push_back(cell);
+            fitted.row.push_back({.action = cell, .begin = time, .ready = time, .end = time});
+            continue;
+        }
+        const Span& span = *found->second;
+        if (before != nullptr && span.begin < before->begin && fitted.disorder.empty()) {
+            fitted.disorder =
+                fmt::format("{} before {}", to_string(span.action), to_string(before->action));
+        }
+        before = &span;
+        fitted.row.push_back(span);
+        fitted.row.back().action = cell;
+        left.erase(found);
+    }
+    for (const auto& [action, span] : left) {
+        fitted.beyond.push_back(action);
+    }
+    return fitted;
+}
+
+std::vector<Action> actions_of(const Row& step) {
+    std::vector<Action> actions;
+    for (const Span& span : step) {
+        actions.push_back(span.action);
+    }
+    return actions;
+}
+
+class Merger {
+  public:
+    Merger(std::vector<TorchSpans> traces, const Schedule* plan) {
+        for (const TorchSpans& trace : by_rank(std::move(traces), result_.problems)) {
+            steps_.push_back(steps_of(trace.spans));
+            count_ = steps_.back().empty() ? count_ : std::max(count_, steps_.back().size());
+        }
+        if (plan != nullptr && fits(*plan)) {
+            result_.trace.schedule = *plan;
+        } else {
+            lay_out_own_rows();
+        }
+    }
+
+    TorchTimeline take() {
+        for (std::size_t step = 0; step < count_; ++step) {
+            add_step(step);
+        }
+        if (result_.trace.timelines.steps.empty()) {
+            throw Error(ErrorKind::BadInput, "", "the traces have no whole step in common");
+        }
+        result_.trace.schedule_name = "of a PyTorch trace";
+        return std::move(result_);
+    }
+
+  private:
+    Schedule& schedule() { return result_.trace.schedule; }
+
+    /// Whether the first steps can stand in the plan's rows; says what differs.
+    bool fits(const Schedule& plan) {
+        if (plan.ranks.size() < steps_.size()) {
+            result_.problems.push_back(fmt::format(
+                "the traces have {} ranks, the plan {}", steps_.size(), plan.ranks.size()));
+            return false;
+        }
+        for (std::size_t rank = steps_.size(); rank < plan.ranks.size(); ++rank) {
+            result_.problems.push_back(fmt::format("there is no trace of rank {}", rank));
+        }
+        steps_.resize(plan.ranks.size());
+        for (std::size_t rank = 0; rank < steps_.size(); ++rank) {
+            if (steps_[rank].empty()) {
+                continue;
+            }
+            const Row& first = steps_[rank].front();
+            const Fitted fitted = fit(first, plan.ranks[rank]);
+            if (!fitted.disorder.empty()) {
+                result_.problems.push_back(
+                    fmt::format("rank {} ran {}, the plan has them the other way round",
+                                rank,
+                                fitted.disorder));
+                return false;
+            }
+            if (!fitted.beyond.empty()) {
+                result_.problems.push_back(
+                    fmt::format("rank {}: the trace has {}, the plan has not",
+                                rank,
+                                and_more(fitted.beyond.front(), fitted.beyond.size())));
+            }
+            if (fitted.beyond.size() == first.size()) {
+                return false;
+            }
+            if (!fitted.lacking.empty()) {
+                result_.problems.push_back(
+                    fmt::format("rank {}: the plan has {}, the trace has not",
+                                rank,
+                                and_more(fitted.lacking.front(), fitted.lacking.size())));
+            }
+        }
+        return true;
+    }
+
+    void lay_out_own_rows() {
+        Schedule& own = schedule();
+        for (std::size_t rank = 0; rank < steps_.size(); ++rank) {
+            own.ranks.push_back(steps_[rank].empty() ? std::vector<Action>{}
+                                                     : actions_of(steps_[rank].front()));
+            for (const Action& action : own.ranks.back()) {
+                const auto stage = static_cast<std::size_t>(action.stage);
+                while (own.rank_of_stage.size() <= stage) {
+                    own.weights_of_stage.push_back(own.stage_count());
+                    own.rank_of_stage.push_back(0);
+                }
+                own.rank_of_stage[stage] = static_cast<int>(rank);
+                own.micro_batches = std::max(own.micro_batches, action.micro_batch + 1);
+            }
+        }
+    }
+
+    void add_step(std::size_t number) {
+        Timeline step;
+        step.origin = Origin::Measured;
+        std::optional<Duration> begin;
+        for (std::size_t rank = 0; rank < schedule().ranks.size(); ++rank) {
+            const bool has_trace = rank < steps_.size() && !steps_[rank].empty();
+            const Row nothing;
+            const Row& spans =
+                has_trace && number < steps_[rank].size() ? steps_[rank][number] : nothing;
+            Fitted fitted = fit(spans, schedule().ranks[rank]);
+            if (has_trace && spans.size() != steps_[rank].front().size()) {
+                leave_out(number, rank, "has other actions than the first one");
+                return;
+            }
+            if (!fitted.disorder.empty()) {
+                leave_out(number, rank, "ran " + fitted.disorder);
+                return;
+            }
+            if (!spans.empty()) {
+                begin = std::min(begin.value_or(spans.front().begin), spans.front().begin);
+            }
+            step.ranks.push_back(std::move(fitted.row));
+        }
+        for (Row& row : step.ranks) {
+            move_to(row, begin.value_or(Duration{}));
+        }
+        result_.trace.timelines.steps.push_back(std::move(step));
+    }
+
+    /// Rows without any trace stay at 0.
+    static void move_to(Row& row, Duration begin) {
+        for (Span& span : row) {
+            for (Duration* const time : {&span.begin, &span.ready, &span.end}) {
+                *time = std::max(*time - begin, Duration{});
+            }
+        }
+    }
+
+    void leave_out(std::size_t step, std::size_t rank, const std::string& why) {
+        result_.problems.push_back(
+            fmt::format("step {} is left out: on rank {} it {}", step, rank, why));
+    }
+
+    TorchTimeline result_;
+    std::vector<std::vector<Row>> steps_;  ///< [rank][step]
+    std::size_t count_ = 0;
+};
+
+}  // namespace
+
+TorchTimeline torch_timeline(std::vector<TorchSpans> ranks, const Schedule* plan) {
+    PIPETWIN_EXPECT(!ranks.empty(), "at least one trace");
+    return Merger(std::move(ranks), plan).take();
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/partition/partition.h"
+
+/// What other systems are told of the stages of a decoder-only transformer, whose layers are named
+/// "embedding", "block0.attention", "block0.feed_forward", ..., "head" (as `gpt_model` and
+/// `import hf` do), or with whole blocks "embedding", "block0", ..., "head".
+namespace pipetwin {
+
+/// The number of blocks. Throws Error(Infeasible), naming the first layer that is called otherwise.
+int transformer_blocks(std::span<const std::string> layer_names);
+
+/// The partition in halves of blocks, of one that counts such layers.
+Partition partition_in_halves(const Partition& partition, std::span<const std::string> layer_names);
+
+/// torchtitan's `module_fqns_per_model_part`: for every stage the names of its modules in the order
+/// of the model, "tok_embeddings", "layers.0", ..., "norm", "output". The partition counts
+/// halves of blocks. Throws Error(Infeasible), naming the layer, where a cut goes through a block:
+/// torchtitan does not cut one.
+std::vector<std::vector<std::string>> torchtitan_modules(const Partition& partition);
+
+/// A list of lists, a stage per line: JSON, and alike a value in TOML and in Python.
+std::string print_torchtitan_modules(const std::vector<std::vector<std::string>>& modules);
+
+}  // namespace pipetwin

@@ -1,0 +1,62 @@
+#include "core/partition/partition_search.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// False if the next sum is more than an integer can hold.
+bool append(std::vector<std::int64_t>& sums, std::int64_t next) {
+    PIPETWIN_EXPECT(next >= 0, "the cost of a layer is negative");
+    if (next > std::numeric_limits<std::int64_t>::max() - sums.back()) {
+        return false;
+    }
+    sums.push_back(sums.back() + next);
+    return true;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> prefix_sums(std::span<const Duration> layer_costs) {
+    std::vector<std::int64_t> prefix{0};
+    prefix.reserve(layer_costs.size() + 1);
+    for (const Duration cost : layer_costs) {
+        if (!append(prefix, cost.count())) {
+            throw Error(ErrorKind::BadInput,
+                        "partition",
+                        "the costs of all layers add up to more than 292 years",
+                        "check the unit of the costs");
+        }
+    }
+    return prefix;
+}
+
+std::vector<std::int64_t> prefix_sums(std::span<const Bytes> layer_bytes) {
+    std::vector<std::int64_t> prefix{0};
+    prefix.reserve(layer_bytes.size() + 1);
+    for (const Bytes bytes : layer_bytes) {
+        if (!append(prefix, bytes.count)) {
+            throw Error(ErrorKind::BadInput,
+                        "partition",
+                        "the bytes of all layers add up to more than 8 EiB",
+                        "check the unit of the bytes");
+        }
+    }
+    return prefix;
+}
+
+void check_stage_count(int stages, int layers) {
+    if (stages < 1 || stages > layers) {
+        throw Error(ErrorKind::Infeasible,
+                    "partition",
+                    fmt::format("{} layers cannot fill {} stages", layers, stages),
+                    fmt::format("set stages between 1 and {}", layers));
+    }
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,339 @@
+#include "core/plan/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
+#include "core/plan/offload.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
+
+namespace pipetwin {
+
+namespace {
+
+void expect_sizes_agree(const Contention& contention, const Schedule& schedule) {
+    const std::size_t ranks = schedule.ranks.size();
+    PIPETWIN_EXPECT(contention.cores >= 0, "the number of cores is not negative");
+    PIPETWIN_EXPECT(contention.interference.empty() || contention.interference.size() == ranks,
+                    "the interference of every rank");
+    for (const auto& row : contention.interference) {
+        PIPETWIN_EXPECT(row.size() == ranks, "the interference with every rank");
+        PIPETWIN_EXPECT(std::ranges::all_of(row, [](double share) { return share >= 0; }),
+                        "interference is not negative");
+    }
+    PIPETWIN_EXPECT(contention.shared_links.empty() ||
+                        contention.way_of_edge.size() + 2 == 2 * schedule.rank_of_stage.size(),
+                    "a way for every edge");
+    for (const auto& way : contention.way_of_edge) {
+        PIPETWIN_EXPECT(std::ranges::all_of(way,
+                                            [&contention](int link) {
+                                                return link >= 0 &&
+                                                       link < std::ssize(contention.shared_links);
+                                            }),
+                        "a way leads over shared links");
+    }
+}
+
+/// The sizes that every user of a plan relies on.
+void expect_sizes_agree(const PlanParts& parts) {
+    const auto stages = parts.schedule.rank_of_stage.size();
+    const auto micro_batches = static_cast<std::size_t>(parts.schedule.micro_batches);
+    const auto covers_all_stages = [stages](const auto& costs) { return costs.size() == stages; };
+    const auto known_class = [&parts](int index) {
+        return index >= 0 && static_cast<std::size_t>(index) < parts.costs.size();
+    };
+    PIPETWIN_EXPECT(parts.cost_class.size() == micro_batches, "one cost class per micro-batch");
+    PIPETWIN_EXPECT(std::ranges::all_of(parts.cost_class, known_class), "cost class out of range");
+    PIPETWIN_EXPECT(std::ranges::all_of(parts.costs, covers_all_stages), "one cost per stage");
+    PIPETWIN_EXPECT(parts.states.size() == stages, "one state per stage");
+    PIPETWIN_EXPECT(parts.links.size() + 1 == stages, "one link per boundary");
+    const bool own_weights = !gradient_source(parts.schedule, 0);
+    PIPETWIN_EXPECT(parts.reductions.size() == (own_weights ? 0 : stages),
+                    "one link per stage where some share their weights");
+    PIPETWIN_EXPECT(parts.weight_gather.empty() || parts.weight_gather.size() == stages,
+                    "every stage gathers its weights");
+    PIPETWIN_EXPECT(parts.all_reduce.empty() || parts.all_reduce.size() == stages,
+                    "one all-reduce per stage");
+    const std::size_t ranks = parts.schedule.ranks.size();
+    PIPETWIN_EXPECT(parts.memory_limits.empty() || parts.memory_limits.size() == ranks,
+                    "one memory limit per rank");
+    PIPETWIN_EXPECT(parts.context.empty() || parts.context.size() == ranks, "one context per rank");
+    PIPETWIN_EXPECT(parts.replicas >= 1, "at least one replica");
+    expect_sizes_agree(parts.contention, parts.schedule);
+    PIPETWIN_EXPECT(
+        parts.micro_batch_sizes.empty() || parts.micro_batch_sizes.size() == micro_batches,
+        "one size per micro-batch");
+    const bool partitioned = !parts.partition || std::ssize(parts.partition->layers_per_stage()) ==
+                                                     piece_count(parts.schedule);
+    PIPETWIN_EXPECT(partitioned, "one piece of the partition per stage with weights of its own");
+    PIPETWIN_EXPECT(parts.channel_capacity.value_or(0) >= 0, "capacity is not negative");
+}
+
+void expect_recompute_agrees(const PlanParts& parts) {
+    PIPETWIN_EXPECT(
+        recompute_of(parts.schedule) == parts.recompute.at(parts.schedule.micro_batches),
+        "the rows recompute as the plan says");
+}
+
+/// By how much longer an action can last at most, as a share.
+double largest_interference(const Contention& contention) {
+    double largest = 0;
+    for (const auto& row : contention.interference) {
+        largest = std::max(largest, std::accumulate(row.begin(), row.end(), 0.0));
+    }
+    return largest;
+}
+
+double seconds_of_message(const LinkCost& link, const StageCost& sender) {
+    return to_seconds(link.latency) +
+           to_seconds(transfer_time(sender.output + link.half_bandwidth, link.bytes_per_second));
+}
+
+/// All actions and messages one after the other.
+double seconds_of_rows(const Plan& plan) {
+    double seconds = 0;
+    for (const auto& row : plan->schedule.ranks) {
+        for (const Action& action : row) {
+            seconds += to_seconds(plan.duration(action));
+            if (action.op == Op::ReduceGradient && plan->overlap_reduction) {
+                seconds += to_seconds(plan.all_reduce_time(action.stage));
+            }
+            if (is_send(action.op)) {
+                const int boundary = edge_of(action) / 2;
+                seconds += seconds_of_message(plan->links.at(static_cast<std::size_t>(boundary)),
+                                              plan.cost(boundary, action.micro_batch));
+            }
+        }
+    }
+    return seconds;
+}
+
+/// No less than the above, from costs alone: no action occurs twice on a stage but those that take
+/// no time.
+double most_seconds_of_rows(const Plan& plan) {
+    std::vector<double> of_class(plan->costs.size());
+    double seconds = 0;
+    const auto most_of = [&plan](Op op, std::size_t stage) {
+        return to_seconds(plan.duration({.op = op, .stage = static_cast<int>(stage)}));
+    };
+    for (std::size_t stage = 0; stage < plan->states.size(); ++stage) {
+        for (std::size_t number = 0; number < of_class.size(); ++number) {
+            const StageCost& cost = plan->costs[number][stage];
+            of_class[number] += 5 * to_seconds(plan->dispatch) + to_seconds(cost.forward) +
+                                to_seconds(cost.recompute) + to_seconds(cost.backward) +
+                                to_seconds(cost.backward_input) + to_seconds(cost.backward_weight);
+            if (exchanges(plan->schedule, static_cast<int>(stage))) {
+                of_class[number] += 2 * seconds_of_message(plan->links[stage], cost);
+            }
+        }
+        seconds += most_of(Op::GradientNorm, stage) + most_of(Op::Optimizer, stage) +
+                   to_seconds(plan.all_reduce_time(static_cast<int>(stage)));
+    }
+    for (const int number : plan->cost_class) {
+        seconds += of_class[static_cast<std::size_t>(number)];
+    }
+    return seconds;
+}
+
+/// Both engines and every metric add times as integers, some of them over all ranks. No step lasts
+/// longer than all of its actions and messages one after the other; where that is below the limit,
+/// no sum overflows.
+void require_bounded_time(const Plan& plan) {
+    // The sum over all rows is wanted only where it matters: rounding is far smaller than a factor
+    // of two.
+    const double most = most_seconds_of_rows(plan);
+    double seconds = most < to_seconds(longest_step) / 2 ? most : seconds_of_rows(plan);
+    if (plan->host_link) {
+        const LinkCost& link = *plan->host_link;
+        for (const auto& row : stash_copies(plan)) {
+            for (const StashCopy& copy : row) {
+                seconds += 2 * (to_seconds(link.latency) +
+                                to_seconds(transfer_time(copy.bytes + link.half_bandwidth,
+                                                         link.bytes_per_second)));
+            }
+        }
+    }
+    require_bounded_step(seconds * (1 + largest_interference(plan->contention)), "plan");
+}
+
+}  // namespace
+
+Plan Plan::make(PlanParts parts, RowsFrom rows) {
+    const bool any_rows = rows == RowsFrom::Anywhere;
+    if (any_rows) {
+        require_valid(parts.schedule, parts.schedule_name);
+        expect_recompute_agrees(parts);
+    }
+    expect_sizes_agree(parts);
+    if (any_rows || parts.channel_capacity) {
+        require_deadlock_free(parts.schedule, parts.channel_capacity, parts.schedule_name);
+    }
+    Plan plan(std::move(parts));
+    require_bounded_time(plan);
+    return plan;
+}
+
+Plan Plan::with_capacity(int capacity) const& {
+    return Plan(*this).with_capacity(capacity);
+}
+
+Plan Plan::with_capacity(int capacity) && {
+    PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
+    require_deadlock_free(parts_->schedule, capacity, parts_->schedule_name);
+    return std::move(*this).with_proven_capacity(capacity);
+}
+
+Plan Plan::with_proven_capacity(int capacity) && {
+    PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
+    if (parts_.use_count() > 1) {
+        parts_ = std::make_shared<PlanParts>(*parts_);
+    }
+    parts_->channel_capacity = capacity;
+    return std::move(*this);
+}
+
+Plan Plan::with_costs(std::vector<std::vector<StageCost>> costs,
+                      std::vector<LinkCost> links) const {
+    PlanParts parts = *parts_;
+    parts.costs = std::move(costs);
+    parts.links = std::move(links);
+    expect_sizes_agree(parts);
+    return Plan(std::move(parts));
+}
+
+const StageCost& Plan::cost(int stage, int micro_batch) const {
+    const int cost_class = parts_->cost_class.at(static_cast<std::size_t>(micro_batch));
+    return parts_->costs.at(static_cast<std::size_t>(cost_class))
+        .at(static_cast<std::size_t>(stage));
+}
+
+Bytes Plan::handed_over(int stage) const {
+    return parts_->schedule.tied_ends ? parts_->tied_gradient
+                                      : parts_->states.at(static_cast<std::size_t>(stage)).weights;
+}
+
+Duration Plan::duration(const Action& action) const {
+    if (uses_gradients(action.op)) {
+        const StageState& state = parts_->states.at(static_cast<std::size_t>(action.stage));
+        if (action.op == Op::GradientNorm) {
+            return parts_->dispatch + state.norm;
+        }
+        return parts_->dispatch + state.optimizer + weight_gather_time(action.stage);
+    }
+    if (action.op == Op::ReduceGradient && !parts_->overlap_reduction) {
+        return all_reduce_time(action.stage);
+    }
+    if (!is_compute(action.op)) {
+        return Duration{};
+    }
+    const StageCost& stage = cost(action.stage, action.micro_batch);
+    switch (action.op) {
+        case Op::Forward:
+            return parts_->dispatch + stage.forward;
+        case Op::Backward:
+            return parts_->dispatch + stage.backward;
+        case Op::BackwardInput:
+            return parts_->dispatch + stage.backward_input;
+        case Op::BackwardWeight:
+            return parts_->dispatch + stage.backward_weight;
+        default:
+            return parts_->dispatch + stage.recompute;
+    }
+}
+
+Duration Plan::all_reduce_time(int stage) const {
+    return parts_->all_reduce.empty() ? Duration{}
+                                      : parts_->all_reduce.at(static_cast<std::size_t>(stage));
+}
+
+Duration Plan::weight_gather_time(int stage) const {
+    return parts_->weight_gather.empty()
+               ? Duration{}
+               : parts_->weight_gather.at(static_cast<std::size_t>(stage));
+}
+
+std::optional<Bytes> Plan::memory_limit(int rank) const {
+    return parts_->memory_limits.empty() ? parts_->memory_limit
+                                         : parts_->memory_limits.at(static_cast<std::size_t>(rank));
+}
+
+std::optional<std::int64_t> Plan::samples() const {
+    if (parts_->micro_batch_sizes.empty()) {
+        return std::nullopt;
+    }
+    return parts_->replicas * std::accumulate(parts_->micro_batch_sizes.begin(),
+                                              parts_->micro_batch_sizes.end(),
+                                              std::int64_t{0});
+}
+
+namespace {
+
+/// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
+class Fnv1a {
+  public:
+    void add(int number) {
+        auto rest = static_cast<std::uint32_t>(number);
+        for (int byte = 0; byte < 4; ++byte) {
+            hash_ = (hash_ ^ (rest & 0xffU)) * 0x100000001b3ULL;
+            rest >>= 8U;
+        }
+    }
+    std::uint64_t value() const { return hash_; }
+
+  private:
+    std::uint64_t hash_ = 0xcbf29ce484222325ULL;
+};
+
+}  // namespace
+
+std::string Plan::hash() const {
+    Fnv1a hash;
+    for (const auto& row : parts_->schedule.ranks) {
+        hash.add(static_cast<int>(row.size()));
+        for (const Action& action : row) {
+            hash.add(static_cast<int>(action.op));
+            hash.add(action.stage);
+            hash.add(action.micro_batch);
+            hash.add(action.with_next ? 1 : 0);
+        }
+    }
+    return fmt::format("{:016x}", hash.value());
+}
+
+std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stale_gradients) {
+    if (is_forward_only(schedule)) {
+        return "a schedule without any backward cannot train";
+    }
+    if (stale_gradients) {
+        return "it never flushes, so its gradients belong to older weights; it is simulated only";
+    }
+    return std::nullopt;
+}
+
+std::vector<int> micro_batch_sizes(int batch, int micro_batches) {
+    if (batch < 1) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("batch = {}: a mini-batch has at least one sample", batch),
+                    "set training.batch to 1 or more");
+    }
+    if (micro_batches < 1) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("micro_batches = {}: a mini-batch has at least one", micro_batches),
+                    "set pipeline.micro_batches to 1 or more");
+    }
+    const int count = std::min(batch, micro_batches);
+    check_shape({.micro_batches = count});
+    std::vector<int> sizes(static_cast<std::size_t>(count), batch / count);
+    for (int larger = 0; larger < batch % count; ++larger) {
+        ++sizes[static_cast<std::size_t>(larger)];
+    }
+    return sizes;
+}
+
+}  // namespace pipetwin

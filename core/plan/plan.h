@@ -1,0 +1,199 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/costs/contention.h"
+#include "core/schedule/lower.h"
+#include "core/model/model.h"
+#include "core/partition/partition.h"
+#include "core/costs/profile.h"
+#include "core/schedule/schedule.h"
+#include "core/schedule/generators/generate.h"
+#include "core/base/units.h"
+
+namespace pipetwin {
+
+struct Scenario;
+
+/// What one stage costs for one micro-batch. Memory terms follow the rules of `LayerSample`.
+struct StageCost {
+    Duration forward{};
+    Duration recompute{};
+    Duration backward{};        ///< the whole of it; not below zero
+    Duration backward_input{};  ///< where a schedule splits it
+    Duration backward_weight{};
+    Bytes input{};   ///< boundary before the stage; for the first stage the model's own input
+    Bytes output{};  ///< boundary after the stage; 0 for the last
+    Bytes saved{};   ///< kept from F to B when everything is kept, input included
+    Bytes split{};   ///< kept in addition from I to W: gradients of the inner outputs
+    Bytes forward_drop_peak{};  ///< most held during an F that keeps its input only, input included
+    Bytes backward_peak{};      ///< most held during B: what is left of `saved`, and both gradients
+};
+
+/// What a stage holds whatever happens, and its update.
+struct StageState {
+    Bytes weights{};
+    Bytes gradients{};  ///< with room for those of another stage that shares the weights
+    Bytes optimizer_state{};
+    Bytes workspace{};  ///< largest of its layers
+    Duration optimizer{};
+    Duration norm{};  ///< of its gradients
+};
+
+/// Everything a plan is made of. Stages are 0..S-1, boundary b lies between stages b and b+1.
+struct PlanParts {
+    std::string schedule_name;  ///< "gpipe", or the file it came from
+    Schedule schedule;  ///< lowered: with recompute, communication and, where asked, NORM and OPT
+    int chunks = 1;
+    RecomputeRules recompute;
+    RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    std::optional<Partition> partition;    ///< none for plain numbers
+    std::vector<std::string> layer_names;  ///< empty for plain numbers
+    std::vector<int> micro_batch_sizes;  ///< samples, one per micro-batch; empty for plain numbers
+    std::vector<int> cost_class;         ///< per micro-batch: index into `costs`
+    std::vector<std::vector<StageCost>> costs;  ///< [cost class][stage]
+    std::vector<StageState> states;             ///< [stage]
+    std::vector<LinkCost> links;                ///< [boundary], both directions alike
+    /// [stage]: from it to the stage that it hands gradients to; empty where no stage does.
+    std::vector<LinkCost> reductions;
+    Bytes tied_gradient{};  ///< what tied ends hand each other; 0: they have nothing in common
+    /// [stage]: how long its REDUCE_GRAD sums the gradients of the pipeline's replicas; empty where
+    /// there is one replica. Those of one rank go one after the other.
+    std::vector<Duration> all_reduce;
+    bool overlap_reduction = false;  ///< the rank goes on meanwhile, up to the stage's NORM or OPT
+    /// [stage]: how long it takes at the end of its OPT until each replica has what the others have
+    /// updated; empty where every replica updates all weights. Then `all_reduce` is of sums that
+    /// stay where they are needed, and `states` have this share of the optimizer's state.
+    std::vector<Duration> weight_gather;
+    Duration dispatch{};                  ///< host time before every compute action
+    std::optional<int> channel_capacity;  ///< none: unbounded, no send ever blocks
+    TransferMode transfer = TransferMode::Asynchronous;
+    /// From each device to its host memory and back, both at a time: stashes are copied over it
+    /// (core/plan/offload.h). None: they stay on the device.
+    std::optional<LinkCost> host_link;
+    Contention contention;
+    std::optional<Bytes> memory_limit;   ///< of every rank
+    std::vector<Bytes> memory_limits{};  ///< [rank]; takes the place of `memory_limit`
+    std::vector<Bytes> context{};        ///< [rank]: taken by the device's runtime; empty: nothing
+    int replicas = 1;              ///< of the whole pipeline, each with its share of a mini-batch
+    int tensor_parallel = 1;       ///< devices of a rank, which share all of its layers
+    bool stale_gradients = false;  ///< schedules without a flush
+    std::optional<CostSource> cost_source;  ///< none for plain numbers
+    std::vector<std::string> notes{};       ///< what a reader of a prediction has to know
+};
+
+/// What a plan's maker is told about its rows.
+enum class RowsFrom {
+    Anywhere,  ///< they are held to every rule of core/schedule/validate.h
+    Generator  ///< made by `generate` and `lower` alone, which tests hold to those rules
+};
+
+/// What every device will do, in order, and what each action costs. Validated; sizes agree.
+class Plan {
+  public:
+    /// The only way to get a plan. Throws Error(BadInput) if a step would last more than 1e6 s, so
+    /// that no sum of times overflows; Error(Infeasible) with `explain` if the schedule breaks a
+    /// rule or deadlocks at the stated capacity, InternalError if sizes disagree.
+    ///
+    /// Of generated rows the rules are taken for kept, which takes half of the time; that they end
+    /// at a stated capacity is not.
+    static Plan make(PlanParts parts, RowsFrom rows = RowsFrom::Anywhere);
+
+    const PlanParts& parts() const { return *parts_; }
+    const PlanParts* operator->() const { return parts_.get(); }
+
+    /// The same plan with channels of this capacity.
+    Plan with_capacity(int capacity) const&;
+    Plan with_capacity(int capacity) &&;
+
+    /// The same without looking: whoever asks knows that no rank waits for ever with it.
+    Plan with_proven_capacity(int capacity) &&;
+
+    /// The same plan with other costs; the sizes must agree.
+    Plan with_costs(std::vector<std::vector<StageCost>> costs, std::vector<LinkCost> links) const;
+
+    int rank_count() const { return parts_->schedule.rank_count(); }
+    int stage_count() const { return parts_->schedule.stage_count(); }
+    int micro_batches() const { return parts_->schedule.micro_batches; }
+    const StageCost& cost(int stage, int micro_batch) const;
+
+    /// Compute actions, NORM and OPT: their duration, dispatch included. REDUCE_GRAD: how long the
+    /// rank is busy with it. Zero for sends and receives.
+    Duration duration(const Action& action) const;
+
+    /// What the REDUCE_GRAD of a stage hands to another stage of the pipeline, where it does.
+    Bytes handed_over(int stage) const;
+
+    /// How long the gradients of a stage are summed over the replicas.
+    Duration all_reduce_time(int stage) const;
+    Duration weight_gather_time(int stage) const;
+
+    std::optional<Bytes> memory_limit(int rank) const;
+
+    /// Samples of the mini-batch, over all replicas; none for plain numbers.
+    std::optional<std::int64_t> samples() const;
+
+    /// 64-bit FNV-1a over the rows, as 16 hex digits: two plans with one hash have the same
+    /// actions.
+    std::string hash() const;
+
+  private:
+    explicit Plan(PlanParts parts) : parts_(std::make_shared<PlanParts>(std::move(parts))) {}
+
+    /// Shared by copies, as rows are large and a plan never changes; what an expiring plan alone
+    /// has may still be written.
+    std::shared_ptr<PlanParts> parts_;
+};
+
+/// Why an order can be simulated, but not trained with: it has no backward, or its gradients would
+/// belong to older weights. None for every other.
+std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stale_gradients);
+
+/// Sizes of the micro-batches of a mini-batch: exactly min(batch, micro_batches) of them, differing
+/// by at most 1, the larger ones first (C15). Throws Error(BadInput), naming the value, if either
+/// is out of range (C17).
+std::vector<int> micro_batch_sizes(int batch, int micro_batches);
+
+/// Plain numbers: uniform or per-stage costs without a model.
+struct PlainCosts {
+    ScheduleKind schedule = ScheduleKind::GPipe;
+    std::optional<Schedule> schedule_from_file;  ///< takes the place of `schedule`
+    std::string schedule_name = "gpipe";
+    ScheduleShape shape;
+    std::vector<Duration> forward;  ///< one per stage
+    std::vector<Duration> backward;
+    std::vector<Duration> backward_input;  ///< empty: halves of backward
+    std::vector<Duration> backward_weight;
+    std::vector<Duration> recompute_cost;  ///< empty: as forward
+    RecomputeRules recompute;
+    RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    LinkCost link;
+    Bytes boundary;
+    std::optional<int> channel_capacity;
+    int group_size = 0;        ///< interleaved-1f1b
+    int deferred_weights = 0;  ///< W that a rank may put off; 0: as scheduled
+    MessageOrder message_order = MessageOrder::Plain;
+};
+
+/// Throws Error(BadInput) if a list does not have one entry per stage, Error(Infeasible) as
+/// Plan::make. Rows of a file, and those whose W are put off, are held to the rules whatever
+/// `rows` says.
+Plan make_plan(const PlainCosts& costs, RowsFrom rows = RowsFrom::Anywhere);
+
+/// Bytes of optimizer state per byte of weights: sgd 0, momentum 1, rmsprop 1, adam and adamw 2.
+int optimizer_slots(std::string_view optimizer);
+
+/// From a scenario and the costs of its layers. `partition = "auto"` is the balanced partition of
+/// forward + recompute + backward at the scenario's micro-batch size. Does not look at the memory
+/// limit: that is `check_memory` of core/timeline/memory_limits.h. Throws Error(BadInput) if profile and
+/// model disagree (names both), Error(Infeasible) as Plan::make. `rows` as above.
+Plan make_plan(const Scenario& scenario,
+               const Model& model,
+               const Profile& profile,
+               RowsFrom rows = RowsFrom::Anywhere);
+
+}  // namespace pipetwin

@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/plan/plan.h"
+#include "core/plan/plan_order.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/generators.h"
+#include "core/schedule/validate.h"
+
+/// A plan from plain numbers: the costs of each stage as somebody typed them, no model behind them.
+namespace pipetwin {
+
+namespace {
+
+using Costs = std::vector<Duration>;
+
+void require_one_per_stage(const Costs& costs, std::string_view what, int stages) {
+    if (costs.size() != static_cast<std::size_t>(stages)) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("{}: {} numbers for {} stages", what, costs.size(), stages),
+                    "give one number for all, or one per stage in model order");
+    }
+    const auto negative = std::ranges::find_if(costs, [](Duration d) { return d < Duration{}; });
+    if (negative != costs.end()) {
+        throw Error(ErrorKind::BadInput,
+                    "",
+                    fmt::format("{}: {} is negative", what, format_duration(*negative)),
+                    "a duration is 0 or more");
+    }
+}
+
+/// The two halves of the backward, completed from what was given:
+/// only B: I = B / 2 and W = B - I; only I and W: B = I + W.
+struct BackwardCosts {
+    Costs whole;
+    Costs input;
+    Costs weight;
+};
+
+BackwardCosts backward_costs(const PlainCosts& costs, int stages) {
+    const bool split = !costs.backward_input.empty() || !costs.backward_weight.empty();
+    BackwardCosts result{costs.backward, costs.backward_input, costs.backward_weight};
+    if (split) {
+        require_one_per_stage(result.input, "backward-input", stages);
+        require_one_per_stage(result.weight, "backward-weight", stages);
+    }
+    if (!split || !result.whole.empty()) {
+        require_one_per_stage(result.whole, "backward", stages);
+    }
+    for (std::size_t stage = 0; stage < static_cast<std::size_t>(stages); ++stage) {
+        if (!split) {
+            result.input.push_back(result.whole[stage] / 2);
+            result.weight.push_back(result.whole[stage] - result.input[stage]);
+        } else if (costs.backward.empty()) {
+            result.whole.push_back(result.input[stage] + result.weight[stage]);
+        }
+    }
+    return result;
+}
+
+/// Without a model the boundary is the only tensor that is known: a stage keeps its input and hands
+/// on its output.
+std::vector<StageCost> stage_costs(const PlainCosts& costs, int stages) {
+    require_one_per_stage(costs.forward, "forward", stages);
+    if (!costs.recompute_cost.empty()) {
+        require_one_per_stage(costs.recompute_cost, "recompute", stages);
+    }
+    const BackwardCosts backward = backward_costs(costs, stages);
+    std::vector<StageCost> result(static_cast<std::size_t>(stages));
+    for (std::size_t s = 0; s < result.size(); ++s) {
+        StageCost& stage = result[s];
+        stage.forward = costs.forward[s];
+        stage.recompute = costs.recompute_cost.empty() ? costs.forward[s] : costs.recompute_cost[s];
+        stage.backward = backward.whole[s];
+        stage.backward_input = backward.input[s];
+        stage.backward_weight = backward.weight[s];
+        stage.input = s == 0 ? Bytes{} : costs.boundary;
+        stage.output = s + 1 == result.size() ? Bytes{} : costs.boundary;
+        stage.saved = stage.input;
+        stage.forward_drop_peak = stage.input + stage.output;
+        stage.backward_peak = stage.saved + stage.output + stage.input;
+    }
+    return result;
+}
+
+/// The costs of each stage of the schedule, from those of each piece of the model.
+std::vector<StageCost> stage_costs(const PlainCosts& costs, const Schedule& schedule) {
+    const std::vector<StageCost> of_piece = stage_costs(costs, piece_count(schedule));
+    std::vector<StageCost> result;
+    for (const int piece : schedule.weights_of_stage) {
+        result.push_back(of_piece[static_cast<std::size_t>(piece)]);
+    }
+    return result;
+}
+
+GeneratorOptions generator_options(const PlainCosts& costs) {
+    GeneratorOptions options{.group_size = costs.group_size};
+    if (costs.schedule == ScheduleKind::ZbAuto) {
+        check_shape(costs.shape);
+        const int stages = costs.shape.ranks * costs.shape.chunks;
+        PlanParts parts;
+        parts.recompute = costs.recompute;
+        parts.costs = {stage_costs(costs, stages)};
+        parts.links.assign(static_cast<std::size_t>(stages - 1), costs.link);
+        options.zero_bubble = zero_bubble_costs(parts, schedules::loop_placement(costs.shape));
+    }
+    return options;
+}
+
+/// A file's own rows are validated first, so that what is wrong is reported by the file's own
+/// cells.
+Schedule order_of(const PlainCosts& costs) {
+    if (costs.schedule_from_file) {
+        require_valid(*costs.schedule_from_file, costs.schedule_name);
+        return *costs.schedule_from_file;
+    }
+    return generate(costs.schedule, costs.shape, generator_options(costs));
+}
+
+int largest_stage_count_of_a_rank(const Schedule& schedule) {
+    std::map<int, int> count;
+    int largest = 1;
+    for (const int rank : schedule.rank_of_stage) {
+        largest = std::max(largest, ++count[rank]);
+    }
+    return largest;
+}
+
+}  // namespace
+
+Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
+    PlanParts parts;
+    parts.schedule_name = costs.schedule_name;
+    parts.recompute = costs.recompute;
+    Schedule order = order_of(costs);
+    parts.costs = {stage_costs(costs, order)};
+    parts.links.assign(static_cast<std::size_t>(std::max(0, order.stage_count() - 1)), costs.link);
+    if (costs.deferred_weights > 0) {
+        order = with_deferred_weights(order, parts, costs.deferred_weights);
+    }
+    parts.schedule = lower(std::move(order),
+                           {.recompute = costs.recompute,
+                            .timing = costs.recompute_timing,
+                            .messages = costs.message_order},
+                           costs.schedule_name);
+    parts.recompute = lowered_recompute(parts.schedule, costs.recompute);
+    const int stages = parts.schedule.stage_count();
+    parts.chunks = largest_stage_count_of_a_rank(parts.schedule);
+    parts.recompute_timing = costs.recompute_timing;
+    parts.cost_class.assign(static_cast<std::size_t>(parts.schedule.micro_batches), 0);
+    parts.states.resize(static_cast<std::size_t>(stages));
+    if (twin_of(parts.schedule, 0)) {
+        parts.reductions.assign(static_cast<std::size_t>(stages), costs.link);
+    }
+    parts.channel_capacity = costs.channel_capacity;
+    parts.stale_gradients = has_stale_gradients(costs.schedule);
+    const bool others = costs.schedule_from_file || costs.deferred_weights > 0;
+    return Plan::make(std::move(parts), others ? RowsFrom::Anywhere : rows);
+}
+
+}  // namespace pipetwin

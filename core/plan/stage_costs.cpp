@@ -1,0 +1,211 @@
+#include "core/plan/stage_costs.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+
+#include "core/plan/tensor_parallel.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// What crosses each cut: every output made before it and read behind it, once.
+std::vector<Bytes> boundary_bytes(const Model& model, const LayerSamples& samples) {
+    std::vector<int> last_reader(samples.size(), 0);
+    for (int reader = 0; reader < model.layer_count(); ++reader) {
+        for (const int source : model.inputs_of(reader)) {
+            last_reader[static_cast<std::size_t>(source)] = reader;
+        }
+    }
+    // What an output adds at the first cut behind it goes after its last reader.
+    std::vector<Bytes> change(samples.size() + 2);
+    for (std::size_t layer = 0; layer < samples.size(); ++layer) {
+        if (const auto last = static_cast<std::size_t>(last_reader[layer]); last > layer) {
+            change[layer + 1] += samples[layer].output;
+            change[last + 1] -= samples[layer].output;
+        }
+    }
+    std::vector<Bytes> crossing(samples.size() + 1);
+    std::partial_sum(change.begin(), change.end() - 1, crossing.begin());
+    return crossing;
+}
+
+/// Of every layer.
+std::vector<Bytes> input_gradients(const Model& model, const LayerSamples& samples) {
+    std::vector<Bytes> gradients;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        gradients.push_back(input_gradient(model, samples, layer));
+    }
+    return gradients;
+}
+
+/// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
+class StageSum {
+  public:
+    StageSum(const LayerSamples& samples,
+             const std::vector<Bytes>& input_gradients,
+             int first,
+             int end)
+        : samples_(samples), input_gradients_(input_gradients), first_(first), end_(end) {}
+
+    void add_to(StageCost& cost) const {
+        for (int layer = first_; layer < end_; ++layer) {
+            cost.forward += sample(layer).forward;
+            cost.backward_input += sample(layer).backward_input;
+            cost.backward_weight += sample(layer).backward_weight;
+            cost.backward += sample(layer).backward();
+            cost.saved += sample(layer).saved;
+            cost.split += sample(layer).split;
+            if (layer > first_) {
+                cost.split += input_gradient(layer);
+            }
+        }
+        cost.recompute = cost.forward;
+        cost.forward_drop_peak = forward_drop_peak(cost.input);
+        cost.backward_peak = backward_peak();
+    }
+
+  private:
+    const LayerSample& sample(int layer) const { return samples_[static_cast<std::size_t>(layer)]; }
+    Bytes input_gradient(int layer) const {
+        return input_gradients_[static_cast<std::size_t>(layer)];
+    }
+
+    /// A forward that keeps the stage's input only holds one layer at a time beside it:
+    ///
+    ///     layer 0   [input of the stage = in its saved | saved | output]
+    ///     layer 1   [input of the stage] [saved | output]
+    ///     layer 2   [input of the stage] [saved | output]
+    Bytes forward_drop_peak(Bytes stage_input) const {
+        Bytes peak;
+        for (int layer = first_; layer < end_; ++layer) {
+            const Bytes beside = layer == first_ ? Bytes{} : stage_input;
+            peak = std::max(peak, beside + sample(layer).saved + sample(layer).output);
+        }
+        return peak;
+    }
+
+    /// Backward goes from the last layer to the first and gives back `saved` on its way:
+    ///
+    ///     layer 2   [saved 0] [saved 1] [saved 2] [gradients of 2's output and input]
+    ///     layer 1   [saved 0] [saved 1] [gradients of 1's output and input]
+    ///     layer 0   [saved 0] [gradients of 0's output and input]
+    Bytes backward_peak() const {
+        Bytes peak;
+        Bytes saved_up_to_here;
+        for (int layer = first_; layer < end_; ++layer) {
+            saved_up_to_here += sample(layer).saved;
+            const Bytes gradients = sample(layer).output + input_gradient(layer);
+            peak = std::max(peak, saved_up_to_here + gradients);
+        }
+        return peak;
+    }
+
+    const LayerSamples& samples_;
+    const std::vector<Bytes>& input_gradients_;
+    int first_;
+    int end_;
+};
+
+}  // namespace
+
+Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer) {
+    Bytes sum;
+    for (const int source : model.inputs_of(layer)) {
+        sum += samples[static_cast<std::size_t>(source)].output;
+    }
+    return sum;
+}
+
+StageCosts::StageCosts(const Model& model, const LayerSamples& samples)
+    : samples_(samples),
+      boundary_(boundary_bytes(model, samples)),
+      input_gradient_(input_gradients(model, samples)) {}
+
+StageCost StageCosts::of(int first, int end) const {
+    StageCost cost;
+    cost.input = first == 0 ? samples_.front().input : boundary_[static_cast<std::size_t>(first)];
+    cost.output = boundary_[static_cast<std::size_t>(end)];
+    StageSum(samples_, input_gradient_, first, end).add_to(cost);
+    return cost;
+}
+
+bool is_half_precision(std::string_view precision) {
+    return precision == "bf16" || precision == "fp16";
+}
+
+Bytes tied_bytes(const Model& model, const Profile& profile) {
+    const std::int64_t tied = model.tied_count();
+    if (tied == 0) {
+        return {};
+    }
+    // The first layer has the table, and so many bytes for each number.
+    return Bytes{profile.layers.front().parameter_bytes.count / model.layer(0).parameter_count *
+                 tied};
+}
+
+namespace {
+
+std::int64_t bytes_per_number(std::string_view precision) {
+    return is_half_precision(precision) ? 2 : precision == "fp64" ? 8 : 4;
+}
+
+/// Of the optimizer's state, for each byte of weights.
+int state_per_byte(std::string_view precision, int optimizer_slots) {
+    return is_half_precision(precision) ? 2 * (1 + optimizer_slots) : optimizer_slots;
+}
+
+}  // namespace
+
+Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules) {
+    const std::int64_t unit =
+        bytes_per_number(precision) * state_per_byte(precision, rules.optimizer_slots);
+    if (rules.optimizer_shards == 1 || unit == 0) {
+        return all;
+    }
+    const std::int64_t shards = rules.optimizer_shards;
+    return Bytes{(all.count / unit + shards - 1) / shards * unit};
+}
+
+Duration norm_time(Duration update, int optimizer_slots) {
+    return update / (3 + 2 * optimizer_slots);
+}
+
+std::vector<StageState> stage_states(const Profile& profile,
+                                     const std::vector<LayerSamples>& samples_of_class,
+                                     const Partition& partition,
+                                     const WeightRules& rules) {
+    std::vector<StageState> states(static_cast<std::size_t>(partition.stage_count()));
+    for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
+        const int stage = partition.stage_of_layer(static_cast<int>(layer));
+        StageState& state = states[static_cast<std::size_t>(stage)];
+        state.weights += part_of(profile.layers[layer].parameter_bytes, rules.devices);
+        state.optimizer += profile.layers[layer].optimizer;
+        for (const LayerSamples& samples : samples_of_class) {
+            state.workspace = std::max(state.workspace, samples[layer].workspace);
+        }
+    }
+    const Bytes tied = part_of(rules.tied, rules.devices);
+    if (states.size() == 1) {
+        states.front().weights -= tied;
+    }
+    const int gradient =
+        is_half_precision(profile.precision) ? 2 : 1;  // bytes of it for each of the weight
+    for (StageState& state : states) {
+        state.gradients = state.weights * gradient;
+        state.optimizer_state =
+            first_share(state.weights * state_per_byte(profile.precision, rules.optimizer_slots),
+                        profile.precision,
+                        rules);
+        state.optimizer /= rules.optimizer_shards;
+        state.norm = norm_time(state.optimizer, rules.optimizer_slots);
+    }
+    states.front().gradients += tied * gradient;
+    if (states.size() > 1) {
+        states.back().gradients += tied * gradient;
+    }
+    return states;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/model/model.h"
+#include "core/partition/partition.h"
+#include "core/plan/plan.h"
+#include "core/costs/profile.h"
+
+/// From the costs of layers to those of stages: sums of times, and what a stage holds.
+namespace pipetwin {
+
+/// Gradients that a layer hands to the layers it reads; nobody asks a layer of the model's input
+/// for one.
+Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer);
+
+/// What any neighbouring layers of a model cost as a stage, at one micro-batch size. `samples` must
+/// outlive it.
+class StageCosts {
+  public:
+    StageCosts(const Model& model, const LayerSamples& samples);
+
+    /// Layers `first` to `end` - 1. O(their number).
+    StageCost of(int first, int end) const;
+
+  private:
+    const LayerSamples& samples_;
+    std::vector<Bytes> boundary_;        ///< [cut]: what crosses it in front of layer `cut`
+    std::vector<Bytes> input_gradient_;  ///< [layer]: what it hands to the layers that it reads
+};
+
+/// Whether a profile's weights have two bytes each, and gradients of twice that.
+bool is_half_precision(std::string_view precision);
+
+/// What is held of a model's weights.
+struct WeightRules {
+    int optimizer_slots = 0;  ///< numbers per weight that the optimizer keeps
+    int devices = 1;          ///< that share the weights of a stage: each has its part
+    /// Replicas that share the optimizer's state of a stage and its update (ZeRO-1: Rajbhandari et
+    /// al., arXiv 1910.02054, section 5.1).
+    int optimizer_shards = 1;
+    /// Weights that the last layer has in common with the first. On one stage they are there once;
+    /// else either stage has a copy. Either way there is room for two gradients of them.
+    Bytes tied{};
+
+    bool operator==(const WeightRules&) const = default;
+};
+
+/// What the model's ends have in common, as `profile` counts weights.
+Bytes tied_bytes(const Model& model, const Profile& profile);
+
+/// How long the norm of gradients takes whose update takes `update`: the share that its bytes have.
+/// It reads one number per weight, and the update reads or writes 3, and 2 more for each of the
+/// optimizer's slots.
+Duration norm_time(Duration update, int optimizer_slots);
+
+/// Of a stage's optimizer state, what the first replica has: no less than any other.
+Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules);
+
+/// One state per piece of the partition; the workspace is the largest over `samples_of_class`.
+/// Weights of half precision ("bf16", "fp16") have gradients that are summed in fp32, and a copy in
+/// fp32 beside the optimizer's slots, which are fp32, too: 2 + 4 + 4 + 4 * slots bytes each
+/// (Micikevicius et al., arXiv 1710.03740, section 3.1). All others are of the weights' own size.
+std::vector<StageState> stage_states(const Profile& profile,
+                                     const std::vector<LayerSamples>& samples_of_class,
+                                     const Partition& partition,
+                                     const WeightRules& rules);
+
+}  // namespace pipetwin

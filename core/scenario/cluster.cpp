@@ -1,0 +1,282 @@
+#include "core/scenario/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/costs/shipped_profiles.h"
+
+namespace pipetwin {
+
+namespace {
+
+std::optional<LinkCost> profiled_link(const Profile& profile, std::string_view between) {
+    const auto found = std::ranges::find(profile.links, between, &LinkCost::between);
+    return found == profile.links.end() ? std::nullopt : std::optional(*found);
+}
+
+WrittenLink written_link(const std::string& name, double gigabits_per_second, double latency_us) {
+    return {.of_class = name.empty() ? std::nullopt : std::optional(link_cost(find_link(name))),
+            .gigabits_per_second = gigabits_per_second,
+            .latency_us = latency_us};
+}
+
+/// Whichever carries a large message more slowly; 0 stands for an instant one.
+LinkCost slower(const LinkCost& a, const LinkCost& b) {
+    if ((a.bytes_per_second == 0) != (b.bytes_per_second == 0)) {
+        return a.bytes_per_second == 0 ? b : a;
+    }
+    if (a.bytes_per_second != b.bytes_per_second) {
+        return a.bytes_per_second < b.bytes_per_second ? a : b;
+    }
+    return a.latency < b.latency ? b : a;
+}
+
+/// Devices that share a rank sit on one node.
+void require_whole_ranks(const Scenario& scenario, int tensor) {
+    const int per_node = std::max(1, scenario.cluster.per_node);
+    if (tensor > 1 && per_node % tensor != 0) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("pipeline.tensor_parallel = {}, but a node has {} devices "
+                                "(cluster.per_node), expected a divisor of that",
+                                tensor,
+                                per_node),
+                    "devices that share every layer have to sit on one node");
+    }
+}
+
+}  // namespace
+
+LinkCost WrittenLink::put_over(LinkCost link) const {
+    if (of_class) {
+        const std::string between = link.between;
+        link = *of_class;
+        link.between = between;
+    }
+    if (gigabits_per_second > 0) {
+        link.bytes_per_second = gigabits_per_second * 1e9 / 8;
+        link.half_bandwidth = {};
+    }
+    if (latency_us > 0) {
+        link.latency = from_milliseconds(latency_us / 1e3, "link latency");
+    }
+    return link;
+}
+
+Cluster::Cluster(const Scenario& scenario, const Profile& profile, int ranks)
+    : scenario_(scenario),
+      ranks_(ranks),
+      replicas_(scenario.pipeline.data_parallel.value()),
+      tensor_(scenario.pipeline.tensor_parallel.value()),
+      devices_(rank_devices(scenario, profile, ranks)),
+      written_inside_(written_link(
+          scenario.cluster.link, scenario.cluster.link_gbps, scenario.cluster.link_latency_us)),
+      written_between_(written_link(scenario.cluster.node_link,
+                                    scenario.cluster.node_link_gbps,
+                                    scenario.cluster.node_link_latency_us)) {
+    require_whole_ranks(scenario, tensor_);
+    const bool profiles_links =
+        std::ranges::none_of(devices_, [](const RankDevice& device) { return device.scaled; });
+    if (profiles_links && !profile.links.empty()) {
+        profiled_inside_ = profiled_link(profile, "ranks").value_or(profile.links.front());
+        profiled_between_ = profiled_link(profile, "nodes");
+    }
+    const std::size_t all = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(replicas_);
+    if (scenario.cluster.placement == Placement::Written && scenario.cluster.nodes.size() != all) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("cluster.placement has {} entries for {} devices",
+                                scenario.cluster.nodes.size(),
+                                all),
+                    "give the node of each rank, replica after replica");
+    }
+}
+
+int Cluster::node_of(int rank, int replica) const {
+    const Scenario::ClusterPart& part = scenario_.cluster;
+    const int per_node = std::max(1, part.per_node);
+    const int device = tensor_ * (replica * ranks_ + rank);
+    switch (part.placement) {
+        case Placement::Fill:
+            return device / per_node;
+        case Placement::RoundRobin:
+            return device / tensor_ % ((tensor_ * ranks_ * replicas_ + per_node - 1) / per_node);
+        case Placement::Written:
+            return part.nodes.at(static_cast<std::size_t>(device));
+    }
+    PIPETWIN_EXPECT(false, "placement out of range");
+}
+
+LinkCost Cluster::inside(int rank, int other) const {
+    LinkCost link = profiled_inside_.value_or(LinkCost{});
+    const auto& one = devices_.at(static_cast<std::size_t>(rank)).profile;
+    const auto& two = devices_.at(static_cast<std::size_t>(other)).profile;
+    if (!profiled_inside_ && (one || two)) {
+        const LinkCost first = one ? neighbour_link(*one) : LinkCost{};
+        link = slower(first, two ? neighbour_link(*two) : first);
+    }
+    return written_inside_.put_over(link);
+}
+
+LinkCost Cluster::between(int rank, int other) const {
+    if (profiled_between_) {
+        return written_between_.put_over(*profiled_between_);
+    }
+    const bool has_profile = devices_.at(static_cast<std::size_t>(rank)).profile.has_value();
+    if (has_profile && !written_between_.is_anything()) {
+        throw Error(ErrorKind::BadInput,
+                    scenario_.file.string(),
+                    rank == other
+                        ? fmt::format("replicas of rank {} are on two nodes, but nothing says what "
+                                      "connects nodes",
+                                      rank)
+                        : fmt::format("ranks {} and {} are on two nodes, but nothing says what "
+                                      "connects nodes",
+                                      rank,
+                                      other),
+                    "set cluster.node_link = \"infiniband-ndr\", or another of its kind, or "
+                    "per_node so that all ranks fit on one node");
+    }
+    return written_between_.put_over(inside(rank, other));
+}
+
+LinkCost Cluster::link(int rank, int other) const {
+    bool crosses = false;
+    bool stays = false;
+    for (int replica = 0; replica < replicas_; ++replica) {
+        const bool one_node = node_of(rank, replica) == node_of(other, replica);
+        stays = stays || one_node;
+        crosses = crosses || !one_node;
+    }
+    if (!crosses) {
+        return inside(rank, other);
+    }
+    return stays ? slower(between(rank, other), inside(rank, other)) : between(rank, other);
+}
+
+TensorParallel Cluster::tensor_parallel() const {
+    if (tensor_ == 1) {
+        return {};
+    }
+    LinkCost link = inside(0, 0);
+    for (int rank = 1; rank < ranks_; ++rank) {
+        link = slower(link, inside(rank, rank));
+    }
+    return {.devices = tensor_, .link = link};
+}
+
+ReplicaGroup Cluster::replicas_of(int rank) const {
+    std::map<int, int> on_node;
+    for (int replica = 0; replica < replicas_; ++replica) {
+        ++on_node[node_of(rank, replica)];
+    }
+    int most = 1;
+    for (const auto& [node, count] : on_node) {
+        most = std::max(most, count);
+    }
+    return {.replicas = replicas_,
+            .per_node = most,
+            .inside = inside(rank, rank),
+            .between = on_node.size() > 1 ? between(rank, rank) : LinkCost{}};
+}
+
+std::vector<LinkCost> boundary_links(const Cluster& cluster, const Schedule& order) {
+    std::vector<LinkCost> result;
+    for (std::size_t stage = 0; stage + 1 < order.rank_of_stage.size(); ++stage) {
+        result.push_back(cluster.link(order.rank_of_stage[stage], order.rank_of_stage[stage + 1]));
+    }
+    return result;
+}
+
+namespace {
+
+/// Two links for each node, for what leaves it and for what enters it, as fast as the fastest
+/// message's own.
+///
+///     | 0 - 1 | --leaves 0--> --enters 1--> | 2 - 3 |
+class NodeLinks {
+  public:
+    NodeLinks(const Cluster& cluster, Contention& contention)
+        : cluster_(cluster), contention_(contention) {}
+
+    /// The way from rank to rank; empty inside a node, and where the link takes no time.
+    std::vector<int> way(int from, int to) {
+        const int first = cluster_.node_of(from, 0);
+        const int second = cluster_.node_of(to, 0);
+        const double rate = cluster_.link(from, to).bytes_per_second;
+        if (first == second || rate <= 0) {
+            return {};
+        }
+        return {link({first, false}, rate), link({second, true}, rate)};
+    }
+
+  private:
+    int link(std::pair<int, bool> end, double rate) {
+        const auto [known, is_new] =
+            links_.emplace(end, static_cast<int>(contention_.shared_links.size()));
+        if (is_new) {
+            contention_.shared_links.push_back(rate);
+        }
+        double& capacity = contention_.shared_links[static_cast<std::size_t>(known->second)];
+        capacity = std::max(capacity, rate);
+        return known->second;
+    }
+
+    const Cluster& cluster_;
+    Contention& contention_;
+    std::map<std::pair<int, bool>, int> links_;  ///< node, and whether it is entered
+};
+
+}  // namespace
+
+Contention contention(const Cluster& cluster,
+                      const Scenario::ClusterPart& part,
+                      const Schedule& order) {
+    Contention result;
+    result.cores = part.cores;
+    const auto ranks = static_cast<std::size_t>(order.rank_count());
+    if (part.interference > 0) {
+        result.interference.assign(ranks, std::vector<double>(ranks, part.interference));
+    } else {
+        result.interference = part.pair_interference;
+    }
+    if (part.link_sharing) {
+        result.sharing = *part.link_sharing;
+        NodeLinks links(cluster, result);
+        for (std::size_t stage = 0; stage + 1 < order.rank_of_stage.size(); ++stage) {
+            const int rank = order.rank_of_stage[stage];
+            const int next = order.rank_of_stage[stage + 1];
+            result.way_of_edge.push_back(links.way(rank, next));
+            result.way_of_edge.push_back(links.way(next, rank));
+        }
+    }
+    return result;
+}
+
+std::optional<LinkCost> host_link(const Scenario::ClusterPart& part, const Profile& profile) {
+    const WrittenLink written =
+        written_link(part.host_link, part.host_link_gbps, part.host_link_latency_us);
+    const std::optional<LinkCost> profiled = profiled_link(profile, "host");
+    return written.of_class || written.gigabits_per_second > 0 || profiled
+               ? std::optional(written.put_over(profiled.value_or(LinkCost{.between = "host"})))
+               : std::nullopt;
+}
+
+std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& order) {
+    std::vector<LinkCost> result;
+    bool any = false;
+    for (int stage = 0; stage < order.stage_count(); ++stage) {
+        const int rank = order.rank_of_stage[static_cast<std::size_t>(stage)];
+        const auto other = gradient_source(order, stage);
+        const int there = other ? order.rank_of_stage[static_cast<std::size_t>(*other)] : rank;
+        result.push_back(there == rank ? LinkCost{} : cluster.link(rank, there));
+        any = any || other;
+    }
+    return any ? result : std::vector<LinkCost>{};
+}
+
+}  // namespace pipetwin

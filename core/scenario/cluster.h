@@ -1,0 +1,84 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/costs/all_reduce.h"
+#include "core/costs/contention.h"
+#include "core/costs/profile.h"
+#include "core/scenario/rank_device.h"
+#include "core/scenario/scenario.h"
+#include "core/schedule/schedule.h"
+#include "core/plan/tensor_parallel.h"
+
+namespace pipetwin {
+
+/// What a scenario says about a link. It goes before whatever else is known.
+struct WrittenLink {
+    std::optional<LinkCost> of_class{};  ///< of the link class that it names
+    double gigabits_per_second = 0;      ///< 0: not said
+    double latency_us = 0;               ///< 0: not said
+
+    bool is_anything() const { return of_class || gigabits_per_second > 0; }
+    LinkCost put_over(LinkCost link) const;
+};
+
+/// The machine that a scenario describes: the device of every rank, which node it is on, and the
+/// way from any rank to any other. With replicas of the pipeline, replica r's rank k is device
+/// r * ranks + k, or, with T devices to a rank, the T from T * (r * ranks + k) on. Nodes take the
+/// devices in order, `per_node` to each, or in turn:
+///
+///     fill          | 0 - 1 | - - | 2 - 3 |      per_node = 2
+///     round-robin   | 0 - 2 | - - | 1 - 3 |
+///                    inside       between
+class Cluster {
+  public:
+    /// What the scenario says about a link goes before what the profile measured, and that before
+    /// what is known of the device. Throws as `rank_devices`.
+    Cluster(const Scenario& scenario, const Profile& profile, int ranks);
+
+    const std::vector<RankDevice>& devices() const { return devices_; }
+    int node_of(int rank, int replica) const;
+
+    /// The slowest over the replicas. Throws Error(BadInput) if nothing says what connects two
+    /// nodes of devices that have a profile.
+    LinkCost link(int rank, int other) const;
+
+    /// The devices of one rank, where there are several.
+    TensorParallel tensor_parallel() const;
+
+    /// The replicas of one rank.
+    ReplicaGroup replicas_of(int rank) const;
+
+  private:
+    LinkCost inside(int rank, int other) const;
+    LinkCost between(int rank, int other) const;
+
+    const Scenario& scenario_;
+    int ranks_;
+    int replicas_;
+    int tensor_;  ///< devices of a rank
+    std::vector<RankDevice> devices_;
+    WrittenLink written_inside_;
+    WrittenLink written_between_;
+    std::optional<LinkCost> profiled_inside_;   ///< none: what is known of the devices
+    std::optional<LinkCost> profiled_between_;  ///< none: not known
+};
+
+/// [boundary]: the link between the ranks of two neighbouring stages.
+std::vector<LinkCost> boundary_links(const Cluster& cluster, const Schedule& order);
+
+/// What the ranks and the messages of one replica take from each other.
+Contention contention(const Cluster& cluster,
+                      const Scenario::ClusterPart& part,
+                      const Schedule& order);
+
+/// From each device to its host memory: what the scenario says, else what the profile has between
+/// a device and its "host"; none where neither knows one.
+std::optional<LinkCost> host_link(const Scenario::ClusterPart& part, const Profile& profile);
+
+/// [stage]: the link to the stage with the same weights; empty where all weights are their own.
+std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& order);
+
+}  // namespace pipetwin

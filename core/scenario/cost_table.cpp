@@ -1,0 +1,106 @@
+#include "core/scenario/cost_table.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "core/partition/unequal_partition.h"
+
+namespace pipetwin {
+
+DeviceKinds device_kinds(const Cluster& cluster) {
+    DeviceKinds kinds;
+    for (const RankDevice& device : cluster.devices()) {
+        const auto found = std::ranges::find(kinds.speeds, device.speed);
+        kinds.of_rank.push_back(static_cast<int>(found - kinds.speeds.begin()));
+        if (found == kinds.speeds.end()) {
+            kinds.speeds.push_back(device.speed);
+        }
+    }
+    return kinds;
+}
+
+namespace {
+
+LayerSamples on_device(const LayerSamples& samples, const DeviceSpeed& speed) {
+    LayerSamples result;
+    result.reserve(samples.size());
+    double seconds = 0;
+    for (const LayerSample& sample : samples) {
+        result.push_back(on_device(sample, speed));
+        seconds += to_seconds(result.back().forward) + to_seconds(result.back().backward_input) +
+                   to_seconds(result.back().backward_weight);
+    }
+    require_bounded_step(seconds, "profile");
+    return result;
+}
+
+/// What a micro-batch takes of the device's time, layer by layer.
+std::vector<Duration> layer_times(const LayerSamples& samples, Recompute recompute) {
+    std::vector<Duration> times;
+    times.reserve(samples.size());
+    for (const LayerSample& layer : samples) {
+        const Duration again = recompute == Recompute::None ? Duration{} : layer.forward;
+        times.push_back(layer.forward + again + layer.backward());
+    }
+    return times;
+}
+
+}  // namespace
+
+CostTable cost_table(const Model& model,
+                     const Profile& profile,
+                     const std::vector<int>& micro_batch_sizes,
+                     const DeviceKinds& kinds,
+                     const TensorParallel& tensor) {
+    CostTable table;
+    for (const int size : micro_batch_sizes) {
+        const LayerSamples samples = samples_at(profile, size);
+        std::vector<LayerSamples>& of_kind = table.emplace_back();
+        for (const DeviceSpeed& speed : kinds.speeds) {
+            of_kind.push_back(with_tensor_parallel(model, on_device(samples, speed), tensor));
+        }
+    }
+    return table;
+}
+
+Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
+                        const DeviceKinds& kinds,
+                        const Schedule& grid,
+                        const RecomputeRules& recompute) {
+    const std::optional<Recompute> everywhere = recompute.everywhere();
+    if (samples_of_kind.size() == 1 && everywhere) {
+        return balanced_partition(layer_times(samples_of_kind.front(), *everywhere),
+                                  piece_count(grid));
+    }
+    UnequalCosts costs;
+    std::map<std::tuple<int, int, bool>, int> known;  // both kinds of device, and whether with R
+    for (int piece = 0; piece < piece_count(grid); ++piece) {
+        const int twin = twin_of(grid, piece).value_or(piece);
+        const auto kind_of = [&](int stage) {
+            return static_cast<int>(
+                kinds.of(grid.rank_of_stage.at(static_cast<std::size_t>(stage))));
+        };
+        const auto [one, other] = std::minmax({kind_of(piece), kind_of(twin)});
+        const Recompute mode = recompute.of(piece);
+        const auto [entry, is_new] =
+            known.try_emplace(std::tuple(one, other, mode != Recompute::None),
+                              static_cast<int>(costs.of_layer.size()));
+        if (is_new) {
+            std::vector<Duration> slower =
+                layer_times(samples_of_kind[static_cast<std::size_t>(one)], mode);
+            const std::vector<Duration> times =
+                layer_times(samples_of_kind[static_cast<std::size_t>(other)], mode);
+            std::ranges::transform(slower, times, slower.begin(), [](Duration a, Duration b) {
+                return std::max(a, b);
+            });
+            costs.of_layer.push_back(std::move(slower));
+        }
+        costs.kind_of_stage.push_back(entry->second);
+    }
+    return unequal_partition(costs);
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <vector>
+
+#include "core/scenario/cluster.h"
+#include "core/partition/partition.h"
+#include "core/scenario/rank_device.h"
+#include "core/schedule/recompute.h"
+#include "core/schedule/schedule.h"
+#include "core/plan/stage_costs.h"
+
+/// What every layer costs at every size of a micro-batch on every kind of device.
+namespace pipetwin {
+
+/// Ranks with the same speed share their costs.
+struct DeviceKinds {
+    std::vector<DeviceSpeed> speeds;  ///< [kind]
+    std::vector<int> of_rank;
+
+    std::size_t of(int rank) const {
+        return static_cast<std::size_t>(of_rank.at(static_cast<std::size_t>(rank)));
+    }
+};
+
+DeviceKinds device_kinds(const Cluster& cluster);
+
+using CostTable = std::vector<std::vector<LayerSamples>>;  ///< [size of a micro-batch][kind]
+
+/// Throws Error(BadInput) as `cost_at`, or if a micro-batch would last longer than a step may.
+CostTable cost_table(const Model& model,
+                     const Profile& profile,
+                     const std::vector<int>& micro_batch_sizes,
+                     const DeviceKinds& kinds,
+                     const TensorParallel& tensor);
+
+/// The partition whose slowest piece takes the least of its device's time: forward, recompute,
+/// where the piece has one, and backward. `samples_of_kind` is a row of the table, `grid` says
+/// which rank holds which piece; a piece that two pipelines share counts with the slower of its two
+/// devices.
+Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
+                        const DeviceKinds& kinds,
+                        const Schedule& grid,
+                        const RecomputeRules& recompute);
+
+}  // namespace pipetwin

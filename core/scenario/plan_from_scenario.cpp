@@ -1,0 +1,510 @@
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/scenario/cluster.h"
+#include "core/scenario/cost_table.h"
+#include "core/base/error.h"
+#include "core/plan/plan.h"
+#include "core/plan/plan_order.h"
+#include "core/scenario/replan.h"
+#include "core/scenario/scenario.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/generators.h"
+#include "core/plan/stage_costs.h"
+
+/// A plan from a scenario: layer costs at the sizes of its micro-batches, summed into stages.
+namespace pipetwin {
+
+namespace {
+
+// --- What the scenario, the model and the profile must agree on. ---
+
+/// K <= devices (C26).
+void require_devices(const Scenario& scenario) {
+    const int count = scenario.cluster.count;
+    const int stages = *scenario.pipeline.stages;
+    const int replicas = *scenario.pipeline.data_parallel;
+    const int tensor = *scenario.pipeline.tensor_parallel;
+    if (count > 0 && std::int64_t{stages} * replicas * tensor > count) {
+        std::string text = fmt::format("pipeline.stages = {}", stages);
+        if (replicas > 1) {
+            text += fmt::format(" in pipeline.data_parallel = {} replicas", replicas);
+        }
+        if (tensor > 1) {
+            text += fmt::format(" of pipeline.tensor_parallel = {} devices each", tensor);
+        }
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("{}, but cluster.count = {}", text, count),
+                    "use as many stages as devices at most, with partition = \"auto\"");
+    }
+}
+
+/// Where stages are planned, a reader does not know of how many pieces a list is to speak.
+void require_recompute_fits(const RecomputeRules& recompute,
+                            const Schedule& grid,
+                            const Scenario& scenario) {
+    if (!recompute.fits(piece_count(grid))) {
+        require_mode_of_each_piece(
+            recompute.modes().size(), piece_count(grid), scenario.file.string());
+    }
+}
+
+void require_same_layers(const Model& model, const Profile& profile) {
+    const auto profiled = static_cast<int>(profile.layers.size());
+    if (profiled != model.layer_count()) {
+        throw Error(ErrorKind::BadInput,
+                    "profile",
+                    fmt::format("it has the costs of {} layers, but the model has {}",
+                                profiled,
+                                model.layer_count()),
+                    "profile this model, or name the profile that belongs to it");
+    }
+    for (int layer = 0; layer < profiled; ++layer) {
+        const std::string& expected = model.layer(layer).spec.name;
+        const std::string& found = profile.layers[static_cast<std::size_t>(layer)].name;
+        if (found != expected) {
+            throw Error(
+                ErrorKind::BadInput,
+                "profile",
+                fmt::format("layer {} is '{}', but '{}' in the model", layer, found, expected),
+                "profile this model, or name the profile that belongs to it");
+        }
+    }
+}
+
+// --- From pieces of the model to stages. ---
+
+/// Room for the gradients of the other pipeline's copy of the same weights.
+void double_shared_gradients(const Schedule& order, std::vector<StageState>& states) {
+    for (std::size_t stage = 0; stage < states.size(); ++stage) {
+        if (twin_of(order, static_cast<int>(stage))) {
+            states[stage].gradients += states[stage].weights;
+        }
+    }
+}
+
+/// From pieces of the model to stages: two pipelines of one model have each piece twice.
+template <class T>
+std::vector<T> of_stages(const Schedule& order, const std::vector<T>& of_pieces) {
+    std::vector<T> result;
+    result.reserve(order.weights_of_stage.size());
+    for (const int piece : order.weights_of_stage) {
+        result.push_back(of_pieces[static_cast<std::size_t>(piece)]);
+    }
+    return result;
+}
+
+/// "1f1b", or the name of the schedule file.
+std::string schedule_name(const Scenario& scenario) {
+    const std::string& schedule = *scenario.pipeline.schedule;
+    return has_schedule_file(scenario) ? std::filesystem::path(schedule).filename().string()
+                                       : schedule;
+}
+
+// --- Micro-batches. ---
+
+/// Micro-batches of one size share their costs. Sizes differ by 1 at most, so there are one or two
+/// classes.
+struct CostClasses {
+    std::vector<int> sizes;  ///< [class]
+    std::vector<int> of_micro_batch;
+};
+
+CostClasses cost_classes(const std::vector<int>& micro_batch_sizes) {
+    CostClasses classes;
+    for (const int size : micro_batch_sizes) {
+        if (classes.sizes.empty() || classes.sizes.back() != size) {
+            classes.sizes.push_back(size);
+        }
+        classes.of_micro_batch.push_back(static_cast<int>(classes.sizes.size()) - 1);
+    }
+    return classes;
+}
+
+// --- Order. ---
+
+bool is_zb_auto(const Scenario& scenario) {
+    return *scenario.pipeline.schedule == to_string(ScheduleKind::ZbAuto);
+}
+
+/// The order, or for zb-auto its empty grid: which order is best there follows from the costs of
+/// the stages that the grid places.
+Schedule grid_of(const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (!is_zb_auto(scenario)) {
+        return scenario_schedule(scenario);
+    }
+    return schedules::loop_placement(
+        {.ranks = *pipeline.stages,
+         .chunks = *pipeline.chunks,
+         .micro_batches = std::min(*pipeline.micro_batches, replica_batch(scenario))});
+}
+
+/// The rows as they are run, made for the costs and links of `parts`.
+Schedule lowered_order(const Scenario& scenario, Schedule grid, const PlanParts& parts) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    Schedule order =
+        is_zb_auto(scenario)
+            ? scenario_schedule(scenario, {.zero_bubble = zero_bubble_costs(parts, grid)})
+            : std::move(grid);
+    if (pipeline.deferred_weights > 0) {
+        order = with_deferred_weights(order, parts, pipeline.deferred_weights);
+    }
+    order.tied_ends = parts.tied_gradient > Bytes{} && piece_count(order) > 1;
+    return lower(std::move(order),
+                 {.recompute = parts.recompute,
+                  .timing = parts.recompute_timing,
+                  .messages = pipeline.message_order,
+                  .updates = true,
+                  .replicas = parts.replicas > 1,
+                  .norms = scenario.training.clip_norm > 0},
+                 parts.schedule_name);
+}
+
+/// Rows of a file may have updates of their own, which do not know of the norm.
+void require_norms(const Scenario& scenario, const PlanParts& parts) {
+    if (scenario.training.clip_norm > 0 && !is_forward_only(parts.schedule) &&
+        !has_gradient_norms(parts.schedule)) {
+        throw Error(ErrorKind::Infeasible,
+                    parts.schedule_name,
+                    "training.clip_norm needs the norm of all gradients before any update, but "
+                    "the rows have OPT without NORM",
+                    "leave updates out of the rows: they are added then");
+    }
+}
+
+/// The gradients of both ends of both pipelines would have to be summed.
+void refuse_tied_twins(const PlanParts& parts, const Schedule& grid) {
+    if (parts.tied_gradient > Bytes{} && twin_of(grid, 0)) {
+        throw Error(ErrorKind::BadInput,
+                    parts.schedule_name,
+                    "model.tied = true, but two pipelines share the weights of each stage already; "
+                    "both at once are not built yet",
+                    "set tied = false, or take another schedule");
+    }
+}
+
+/// Rows of a file may have updates of their own, without what replicas need.
+void require_reductions(const PlanParts& parts) {
+    if (parts.replicas == 1 || is_forward_only(parts.schedule)) {
+        return;
+    }
+    std::vector<bool> reduced(parts.schedule.rank_of_stage.size(), false);
+    for (const auto& row : parts.schedule.ranks) {
+        for (const Action& action : row) {
+            if (action.op == Op::ReduceGradient) {
+                reduced.at(static_cast<std::size_t>(action.stage)) = true;
+            }
+        }
+    }
+    const auto missing = std::ranges::find(reduced, false);
+    if (missing != reduced.end()) {
+        throw Error(ErrorKind::Infeasible,
+                    parts.schedule_name,
+                    fmt::format("{} replicas share their gradients, but stage {} has no "
+                                "REDUCE_GRAD",
+                                parts.replicas,
+                                missing - reduced.begin()),
+                    "leave updates out of the rows: they are added then");
+    }
+}
+
+// --- The parts of a plan. ---
+
+/// What stands in the scenario and the profile as it is.
+PlanParts settings_of(const Scenario& scenario, const Profile& profile) {
+    PlanParts parts;
+    parts.schedule_name = schedule_name(scenario);
+    parts.stale_gradients = has_stale_gradients(scenario);
+    parts.chunks = *scenario.pipeline.chunks;
+    parts.recompute = scenario.pipeline.recompute.value_or(Recompute::None);
+    parts.recompute_timing = scenario.pipeline.recompute_timing;
+    parts.channel_capacity = scenario.pipeline.channel_capacity;
+    parts.dispatch = profile.dispatch;
+    parts.replicas = *scenario.pipeline.data_parallel;
+    parts.tensor_parallel = *scenario.pipeline.tensor_parallel;
+    parts.overlap_reduction = scenario.pipeline.overlap_reduction;
+    // For a mini-batch smaller than their number there are as many as samples (C17).
+    parts.micro_batch_sizes =
+        micro_batch_sizes(replica_batch(scenario), *scenario.pipeline.micro_batches);
+    return parts;
+}
+
+std::vector<std::string> layer_names(const Model& model) {
+    std::vector<std::string> names;
+    names.reserve(static_cast<std::size_t>(model.layer_count()));
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        names.push_back(model.layer(layer).spec.name);
+    }
+    return names;
+}
+
+/// What the devices of the ranks have room for.
+void add_memory(PlanParts& parts, const Scenario& scenario, const Cluster& cluster) {
+    const Scenario::ClusterPart& written = scenario.cluster;
+    bool any_profile = false;
+    for (const RankDevice& device : cluster.devices()) {
+        parts.context.push_back(device.profile ? device.profile->context.value : Bytes{});
+        any_profile = any_profile || device.profile.has_value();
+    }
+    if (!any_profile) {
+        parts.context.clear();
+    }
+    if (written.memory_limit || (written.memory_limits.empty() && !any_profile)) {
+        parts.memory_limit = written.memory_limit;
+        return;
+    }
+    for (const RankDevice& device : cluster.devices()) {
+        parts.memory_limits.push_back(device.memory_limit.value());
+    }
+}
+
+void add_costs(PlanParts& parts,
+               const Schedule& grid,
+               const Model& model,
+               const CostTable& samples,
+               const DeviceKinds& kinds) {
+    for (const std::vector<LayerSamples>& of_kind : samples) {
+        std::vector<StageCosts> costs_of_kind;
+        for (const LayerSamples& of_layer : of_kind) {
+            costs_of_kind.emplace_back(model, of_layer);
+        }
+        std::vector<StageCost>& costs = parts.costs.emplace_back();
+        for (int stage = 0; stage < grid.stage_count(); ++stage) {
+            const auto index = static_cast<std::size_t>(stage);
+            const int piece = grid.weights_of_stage[index];
+            const int first = parts.partition->first_layer(piece);
+            costs.push_back(costs_of_kind[kinds.of(grid.rank_of_stage[index])].of(
+                first, first + parts.partition->layers_in(piece)));
+        }
+    }
+}
+
+void add_states(PlanParts& parts,
+                const Schedule& grid,
+                const Profile& profile,
+                const CostTable& samples,
+                const DeviceKinds& kinds,
+                const WeightRules& rules) {
+    std::vector<LayerSamples> sizes;  // bytes are the same on every device
+    for (const std::vector<LayerSamples>& of_kind : samples) {
+        sizes.push_back(of_kind.front());
+    }
+    parts.states = of_stages(grid, stage_states(profile, sizes, *parts.partition, rules));
+    for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
+        const double factor = kinds.speeds[kinds.of(grid.rank_of_stage[stage])].factor;
+        for (Duration* const time : {&parts.states[stage].optimizer, &parts.states[stage].norm}) {
+            *time = scaled(*time, factor);
+        }
+    }
+    double_shared_gradients(grid, parts.states);
+}
+
+void add_links(PlanParts& parts,
+               const Schedule& grid,
+               const Cluster& cluster,
+               const Scenario& scenario,
+               const Profile& profile) {
+    parts.links = boundary_links(cluster, grid);
+    parts.reductions = reduction_links(cluster, grid);
+    if (scenario.pipeline.offload == Offload::Stash) {
+        parts.host_link = host_link(scenario.cluster, profile);
+        if (!parts.host_link) {
+            throw Error(ErrorKind::BadInput,
+                        "pipeline.offload = \"stash\"",
+                        "neither scenario nor profile says how fast the link to host memory is",
+                        "set cluster.host_link = \"pcie-4\", or another of its kind, or "
+                        "cluster.host_link_gbps; or measure with 'pipetwin profile'");
+        }
+    }
+}
+
+/// What ranks and messages take from each other.
+void add_sharing(PlanParts& parts,
+                 const Schedule& grid,
+                 const Cluster& cluster,
+                 const Scenario::ClusterPart& part) {
+    parts.transfer = part.transfer;
+    parts.contention = contention(cluster, part, grid);
+}
+
+/// Every stage sums as many bytes of gradients as it has weights. Of either half of that the first
+/// leaves each replica with the sums of its share, and the second gives them to all others: the
+/// sums themselves, or, where the optimizer is sharded, the weights that came of them. Gradients
+/// that go on to another stage are needed everywhere.
+void add_all_reduce(PlanParts& parts,
+                    const Schedule& grid,
+                    const Cluster& cluster,
+                    const Scenario::PipelinePart& pipeline) {
+    if (parts.replicas == 1) {
+        return;
+    }
+    if (twin_of(grid, 0)) {
+        throw Error(ErrorKind::BadInput,
+                    parts.schedule_name,
+                    fmt::format("pipeline.data_parallel = {}, but two pipelines share the weights "
+                                "of each stage already; both at once are not built yet",
+                                parts.replicas),
+                    "set data_parallel = 1, or take another schedule");
+    }
+    for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
+        const Duration both = all_reduce_time(pipeline.all_reduce,
+                                              cluster.replicas_of(grid.rank_of_stage[stage]),
+                                              parts.states[stage].weights);
+        const bool stays =
+            pipeline.shard_optimizer && !gradient_source(grid, static_cast<int>(stage));
+        parts.all_reduce.push_back(stays ? both - both / 2 : both);
+        if (pipeline.shard_optimizer) {
+            parts.weight_gather.push_back(both / 2);
+        }
+    }
+}
+
+/// "micro-batches of 8 samples: times of 3 layers (a, b, c) were scaled from ..."
+std::vector<std::string> size_notes(const Profile& profile, const std::vector<int>& sizes) {
+    std::vector<std::string> notes;
+    for (const int size : sizes) {
+        std::vector<std::string_view> names;
+        const LayerCost* first = nullptr;
+        for (const LayerCost& layer : profile.layers) {
+            if (is_outside_samples(layer, size)) {
+                first = first == nullptr ? &layer : first;
+                names.push_back(layer.name);
+            }
+        }
+        if (first == nullptr) {
+            continue;
+        }
+        constexpr std::size_t most_named = 3;
+        const std::size_t count = names.size();
+        names.resize(std::min(count, most_named));
+        const LayerSample& nearest = size > first->samples.back().micro_batch_size
+                                         ? first->samples.back()
+                                         : first->samples.front();
+        notes.push_back(
+            fmt::format("estimated: no costs at micro-batch size {}; those of {} "
+                        "layer{} ({}{}) are scaled in proportion, '{}' from size {}",
+                        size,
+                        count,
+                        count == 1 ? "" : "s",
+                        fmt::join(names, ", "),
+                        count > most_named ? ", ..." : "",
+                        first->name,
+                        nearest.micro_batch_size));
+    }
+    return notes;
+}
+
+void add_notes(PlanParts& parts,
+               const Scenario& scenario,
+               const Profile& profile,
+               const Cluster& cluster,
+               const std::vector<int>& sizes) {
+    parts.notes = device_notes(scenario, profile, cluster.devices());
+    std::ranges::move(size_notes(profile, sizes), std::back_inserter(parts.notes));
+    const bool estimated =
+        std::ranges::any_of(
+            parts.notes, [](const std::string& note) { return note.starts_with("estimated"); }) ||
+        std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
+            return layer.source == CostSource::Estimated;
+        });
+    parts.cost_source = estimated ? CostSource::Estimated : profile.source;
+}
+
+}  // namespace
+
+int optimizer_slots(std::string_view optimizer) {
+    if (optimizer == "sgd") {
+        return 0;
+    }
+    if (optimizer == "momentum" || optimizer == "rmsprop") {
+        return 1;
+    }
+    PIPETWIN_EXPECT(optimizer == "adam" || optimizer == "adamw", "unknown optimizer");
+    return 2;
+}
+
+namespace {
+
+/// With the rows of `other`, where there is one, else with new ones.
+Plan planned(const Scenario& scenario,
+             const Model& model,
+             const Profile& profile,
+             RowsFrom rows,
+             const Plan* other) {
+    require_settled(scenario);
+    require_same_layers(model, profile);
+    require_devices(scenario);
+
+    PlanParts parts = settings_of(scenario, profile);
+    parts.layer_names = layer_names(model);
+    CostClasses classes = cost_classes(parts.micro_batch_sizes);
+    parts.cost_class = std::move(classes.of_micro_batch);
+
+    Schedule grid = other == nullptr ? grid_of(scenario) : (*other)->schedule;
+    require_recompute_fits(parts.recompute, grid, scenario);
+    const Cluster cluster(scenario, profile, grid.rank_count());
+    const DeviceKinds kinds = device_kinds(cluster);
+    const CostTable samples =
+        cost_table(model, profile, classes.sizes, kinds, cluster.tensor_parallel());
+    const std::optional<Partition> written = scenario_partition(scenario, model);
+    parts.partition =
+        written ? *written : partition_for(samples.front(), kinds, grid, parts.recompute);
+
+    add_memory(parts, scenario, cluster);
+    add_costs(parts, grid, model, samples, kinds);
+    const WeightRules rules{
+        .optimizer_slots = optimizer_slots(to_string(scenario.training.optimizer)),
+        .devices = parts.tensor_parallel,
+        .optimizer_shards = optimizer_shards(scenario),
+        .tied = tied_bytes(model, profile)};
+    parts.tied_gradient = rules.tied * (is_half_precision(profile.precision) ? 2 : 1);
+    refuse_tied_twins(parts, grid);
+    grid.tied_ends = parts.tied_gradient > Bytes{} && piece_count(grid) > 1;
+    add_states(parts, grid, profile, samples, kinds, rules);
+    add_links(parts, grid, cluster, scenario, profile);
+    add_sharing(parts, grid, cluster, scenario.cluster);
+    add_all_reduce(parts, grid, cluster, scenario.pipeline);
+    add_notes(parts, scenario, profile, cluster, classes.sizes);
+    if (other != nullptr) {
+        parts.schedule = std::move(grid);
+        parts.recompute = (*other)->recompute;
+        return Plan::make(std::move(parts), RowsFrom::Generator);
+    }
+    parts.schedule = lowered_order(scenario, std::move(grid), parts);
+    const bool generated = !has_schedule_file(scenario) && scenario.pipeline.deferred_weights == 0;
+    if (!generated || is_forward_only(parts.schedule)) {  // others recompute what they are asked to
+        parts.recompute = lowered_recompute(parts.schedule, parts.recompute);
+    }
+    require_reductions(parts);
+    require_norms(scenario, parts);
+    return Plan::make(std::move(parts), generated ? rows : RowsFrom::Anywhere);
+}
+
+}  // namespace
+
+Plan make_plan(const Scenario& scenario,
+               const Model& model,
+               const Profile& profile,
+               RowsFrom rows) {
+    return planned(scenario, model, profile, rows, nullptr);
+}
+
+bool rows_follow_costs(const Scenario& scenario) {
+    return is_zb_auto(scenario) || scenario.pipeline.deferred_weights > 0;
+}
+
+Plan make_plan_with_rows_of(const Plan& other,
+                            const Scenario& scenario,
+                            const Model& model,
+                            const Profile& profile) {
+    PIPETWIN_EXPECT(!rows_follow_costs(scenario), "the rows are those of any costs");
+    return planned(scenario, model, profile, RowsFrom::Generator, &other);
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,182 @@
+#include "core/scenario/rank_device.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/costs/shipped_profiles.h"
+
+namespace pipetwin {
+
+namespace {
+
+void require_one_per_rank(const Scenario& scenario,
+                          std::string_view key,
+                          std::size_t entries,
+                          int ranks) {
+    if (entries != 0 && std::cmp_not_equal(entries, ranks)) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("cluster.{} has {} entries for {} ranks", key, entries, ranks),
+                    "give one for each rank");
+    }
+}
+
+const std::string& device_name(const Scenario::ClusterPart& cluster, std::size_t rank) {
+    return cluster.devices.empty() ? cluster.device : cluster.devices[rank];
+}
+
+/// Whether the costs of the profile are of another device than `name`, as far as it says.
+bool is_other_device(const Profile& profile, const std::string& name) {
+    return name != this_machine && !profile.device.empty() && profile.device != name;
+}
+
+/// Costs that belong to no device fit one kind of device, but cannot tell two apart.
+void require_a_device_to_scale_from(const Scenario& scenario, const Profile& profile) {
+    const std::vector<std::string>& devices = scenario.cluster.devices;
+    const std::set<std::string> kinds(devices.begin(), devices.end());
+    if (kinds.size() < 2) {
+        return;
+    }
+    if (profile.device.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("cluster.devices has {} kinds of devices, but the profile does not "
+                                "say whose costs it has",
+                                kinds.size()),
+                    R"(write the device into the profile, as in "device": "a100-sxm-80")");
+    }
+    if (kinds.contains(this_machine)) {
+        throw Error(
+            ErrorKind::BadInput,
+            scenario.file.string(),
+            fmt::format("cluster.devices has '{}' beside devices with a profile", this_machine),
+            "name all of them, or say how fast each is with cluster.speeds");
+    }
+}
+
+[[noreturn]] void refuse_other_device(const Scenario& scenario,
+                                      const Profile& profile,
+                                      const std::string& name) {
+    throw Error(
+        ErrorKind::BadInput,
+        scenario.file.string(),
+        fmt::format(
+            "the costs are those of device '{}', but the scenario has '{}'", profile.device, name),
+        "profile the model there, or have the costs estimated with cluster.scale_costs = "
+        "\"cautious\"");
+}
+
+DeviceProfile device_to_scale_from(const Profile& profile) {
+    try {
+        return find_device(profile.device);
+    } catch (const Error& error) {
+        throw error.at("the profile's device");
+    }
+}
+
+/// Device profiles, each read once.
+class Devices {
+  public:
+    const DeviceProfile& named(const std::string& name) {
+        const auto found = known_.find(name);
+        return found != known_.end() ? found->second
+                                     : known_.emplace(name, find_device(name)).first->second;
+    }
+
+  private:
+    std::map<std::string, DeviceProfile> known_;
+};
+
+RankDevice device_of_rank(const Scenario& scenario,
+                          const Profile& profile,
+                          std::size_t rank,
+                          Devices& devices) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    const std::string& name = device_name(cluster, rank);
+    RankDevice device;
+    device.speed.launch = profile.launch;
+    device.memory_limit = cluster.memory_limits.empty()
+                              ? cluster.memory_limit
+                              : std::optional(cluster.memory_limits[rank]);
+    device.speed.factor = 1.0 / scenario.pipeline.tensor_parallel.value();
+    if (!cluster.speeds.empty()) {
+        device.speed.factor /= cluster.speeds[rank];
+    }
+    if (name == this_machine) {
+        return device;
+    }
+    device.profile = devices.named(name);
+    device.memory_limit = device.memory_limit.value_or(device.profile->memory.value);
+    device.scaled = is_other_device(profile, name);
+    if (device.scaled) {
+        if (cluster.scale_costs == ScaleCosts::None) {
+            refuse_other_device(scenario, profile, name);
+        }
+        device.speed.factor *= time_ratio(
+            device_to_scale_from(profile), *device.profile, profile.precision, cluster.scale_costs);
+    }
+    if (device.scaled || device.speed.launch == Duration{}) {
+        device.speed.launch = device.profile->launch.value;
+    }
+    return device;
+}
+
+}  // namespace
+
+std::vector<RankDevice> rank_devices(const Scenario& scenario, const Profile& profile, int ranks) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    require_one_per_rank(scenario, "devices", cluster.devices.size(), ranks);
+    require_one_per_rank(scenario, "speeds", cluster.speeds.size(), ranks);
+    require_one_per_rank(scenario, "memory_limit", cluster.memory_limits.size(), ranks);
+    require_a_device_to_scale_from(scenario, profile);
+    Devices known;
+    std::vector<RankDevice> devices;
+    for (std::size_t rank = 0; std::cmp_less(rank, ranks); ++rank) {
+        devices.push_back(device_of_rank(scenario, profile, rank, known));
+    }
+    return devices;
+}
+
+std::vector<std::string> device_notes(const Scenario& scenario,
+                                      const Profile& profile,
+                                      const std::vector<RankDevice>& devices) {
+    std::vector<std::string> notes;
+    std::set<std::string> told;
+    for (const RankDevice& device : devices) {
+        if (!device.profile || !told.insert(device.profile->name).second) {
+            continue;
+        }
+        const std::string& name = device.profile->name;
+        if (device.scaled) {
+            notes.push_back(
+                fmt::format("estimated: times of '{}' x {:.4g} stand for '{}' "
+                            "(scale_costs = \"{}\")",
+                            profile.device,
+                            device.speed.factor * scenario.pipeline.tensor_parallel.value(),
+                            name,
+                            to_string(scenario.cluster.scale_costs)));
+        } else if (profile.device.empty()) {
+            notes.push_back(fmt::format(
+                "the profile does not say whose costs it has: they are taken for those of '{}'",
+                name));
+        }
+    }
+    return notes;
+}
+
+LayerSample on_device(LayerSample sample, const DeviceSpeed& speed) {
+    if (speed.factor != 1) {
+        for (const auto time :
+             {&LayerSample::forward, &LayerSample::backward_input, &LayerSample::backward_weight}) {
+            sample.*time = scaled(sample.*time, speed.factor);
+        }
+    }
+    return with_launches(sample, speed.launch);
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,272 @@
+#include "core/scenario/scenario.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/scenario/scenario_words.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/costs/profile.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/validate.h"
+
+namespace pipetwin {
+
+namespace {
+
+template <class Enum, std::size_t count>
+std::string_view word_of(Enum value, const std::array<std::string_view, count>& words) {
+    const auto index = static_cast<std::size_t>(value);
+    PIPETWIN_EXPECT(index < count, "value of an enum out of range");
+    return words.at(index);
+}
+
+}  // namespace
+
+std::string_view to_string(ModelKind kind) {
+    return word_of(kind, words::model_kinds);
+}
+
+std::string_view to_string(DataKind kind) {
+    return word_of(kind, words::data_kinds);
+}
+
+std::string_view to_string(OptimizerKind kind) {
+    return word_of(kind, words::optimizers);
+}
+
+std::string_view to_string(Precision precision) {
+    return word_of(precision, words::precisions);
+}
+
+std::string_view to_string(RateSchedule schedule) {
+    return word_of(schedule, words::rate_schedules);
+}
+
+std::string_view to_string(Backend backend) {
+    return word_of(backend, words::backends);
+}
+
+std::string_view to_string(GpuShares shares) {
+    return word_of(shares, words::gpu_shares);
+}
+
+std::string_view to_string(Placement placement) {
+    return word_of(placement, words::placements);
+}
+
+std::string_view to_string(TransferMode transfer) {
+    return word_of(transfer, words::transfers);
+}
+
+void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place) {
+    if (std::cmp_not_equal(modes, pieces)) {
+        throw Error(ErrorKind::BadInput,
+                    std::move(place),
+                    fmt::format("pipeline.recompute: {} entries for {} stages, expected one entry "
+                                "per stage",
+                                modes,
+                                pieces),
+                    "for all stages alike, write one word: recompute = \"always\"");
+    }
+}
+
+void require_settled(const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const int stages = pipeline.stages.value_or(std::max(1, scenario.cluster.count));
+    std::vector<std::string> keys;
+    std::vector<std::string> settings;
+    const auto expect = [&](bool settled, std::string_view key, const std::string& value) {
+        if (!settled) {
+            keys.push_back(fmt::format("pipeline.{}", key));
+            settings.push_back(fmt::format("{} = {}", key, value));
+        }
+    };
+    expect(pipeline.stages.has_value(), "stages", fmt::to_string(stages));
+    expect(pipeline.micro_batches.has_value(), "micro_batches", fmt::to_string(4 * stages));
+    expect(pipeline.schedule.has_value(), "schedule", "\"gpipe\"");
+    expect(pipeline.chunks.has_value(), "chunks", "1");
+    expect(!pipeline.recompute_auto, "recompute", "\"always\"");
+    expect(pipeline.data_parallel.has_value(), "data_parallel", "1");
+    expect(pipeline.tensor_parallel.has_value(), "tensor_parallel", "1");
+    if (!keys.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("\"auto\" has to be planned first for {}", fmt::join(keys, ", ")),
+                    fmt::format("'pipetwin plan' finds the best values; or in [pipeline] set {}",
+                                fmt::join(settings, ", ")));
+    }
+}
+
+namespace {
+
+/// The last layer that computes: a sequence ends where its own last layer does.
+LayerType last_type(const std::vector<LayerSpec>& layers) {
+    const LayerSpec* last = &layers.back();
+    while (last->type == LayerType::Sequence && !last->inner.empty()) {
+        last = &last->inner.back();
+    }
+    return last->type;
+}
+
+Model layers_model(const Scenario::ModelPart& part) {
+    if (part.layers.empty() || last_type(part.layers) != LayerType::CrossEntropy) {
+        throw Error(ErrorKind::BadInput,
+                    "model.layer",
+                    "the last layer is no cross_entropy, expected the loss there",
+                    "end with [[model.layer]] type = \"cross_entropy\"");
+    }
+    return Model::chain(part.input, part.layers);
+}
+
+Model profile_model(const Scenario& scenario, const Profile* profile) {
+    PIPETWIN_EXPECT(profile != nullptr, "a model of kind profile needs the profile");
+    std::vector<Model::Named> layers;
+    layers.reserve(profile->layers.size());
+    for (const LayerCost& layer : profile->layers) {
+        layers.push_back({layer.name, layer.inputs});
+    }
+    try {
+        return Model::opaque(layers);
+    } catch (const Error& error) {
+        throw error.at(scenario.model.profile.string());
+    }
+}
+
+}  // namespace
+
+Model scenario_model(const Scenario& scenario, const Profile* profile) {
+    switch (scenario.model.kind) {
+        case ModelKind::Gpt:
+            return gpt_model(scenario.model.gpt);
+        case ModelKind::Mlp:
+            return mlp_model(scenario.model.sizes);
+        case ModelKind::Layers:
+            return layers_model(scenario.model);
+        case ModelKind::Profile:
+            return profile_model(scenario, profile);
+    }
+    PIPETWIN_EXPECT(false, "model kind out of range");
+}
+
+namespace {
+
+/// Whole blocks of a gpt as units: two a block, the embedding before the first, the head after the
+/// last.
+std::vector<int> units_of_blocks(std::vector<int> blocks) {
+    for (int& piece : blocks) {
+        piece *= 2;
+    }
+    blocks.front() += 1;
+    blocks.back() += 1;
+    return blocks;
+}
+
+}  // namespace
+
+int replica_batch(const Scenario& scenario) {
+    const int replicas = scenario.pipeline.data_parallel.value();
+    const int batch = scenario.training.batch;
+    if (batch % replicas != 0) {
+        throw Error(
+            ErrorKind::BadInput,
+            scenario.file.string(),
+            fmt::format("training.batch = {} cannot be shared out to pipeline.data_parallel "
+                        "= {} replicas",
+                        batch,
+                        replicas),
+            fmt::format("set batch to a multiple of {}, such as {}",
+                        replicas,
+                        (batch / replicas + 1) * replicas));
+    }
+    return batch / replicas;
+}
+
+int optimizer_shards(const Scenario& scenario) {
+    return scenario.pipeline.shard_optimizer ? scenario.pipeline.data_parallel.value() : 1;
+}
+
+bool has_schedule_file(const Scenario& scenario) {
+    return scenario.pipeline.schedule && is_schedule_file(*scenario.pipeline.schedule);
+}
+
+bool has_stale_gradients(const Scenario& scenario) {
+    return !has_schedule_file(scenario) &&
+           has_stale_gradients(schedule_kind(*scenario.pipeline.schedule));
+}
+
+Schedule scenario_schedule(const Scenario& scenario, const GeneratorOptions& options) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const int batch = replica_batch(scenario);
+    if (!has_schedule_file(scenario)) {
+        GeneratorOptions own = options;
+        own.group_size = pipeline.group_size;
+        return generate(schedule_kind(*pipeline.schedule),
+                        {.ranks = *pipeline.stages,
+                         .chunks = *pipeline.chunks,
+                         .micro_batches = std::min(*pipeline.micro_batches, batch)},
+                        own);
+    }
+    const std::string& place = *pipeline.schedule;
+    Schedule schedule = read_schedule_csv(place);
+    require_valid(schedule, place);
+    if (schedule.micro_batches > batch) {
+        throw Error(ErrorKind::Infeasible,
+                    place,
+                    fmt::format("it has {} micro-batches, but a mini-batch has {} samples for it",
+                                schedule.micro_batches,
+                                batch),
+                    fmt::format("set training.batch to {} or more",
+                                schedule.micro_batches * *pipeline.data_parallel));
+    }
+    return schedule;
+}
+
+std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model) {
+    if (!scenario.pipeline.partition) {
+        return std::nullopt;
+    }
+    const std::vector<int>& pieces = *scenario.pipeline.partition;
+    const bool is_gpt = scenario.model.kind == ModelKind::Gpt;
+    const int units = model.layer_count();
+    const auto sum = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
+    const std::string hint = "let the balancer choose: partition = \"auto\"";
+    if (scenario.pipeline.stages && scenario.pipeline.chunks) {
+        const std::int64_t expected = scenario.pipeline.pieces();
+        if (std::ssize(pieces) != expected) {
+            throw Error(ErrorKind::BadInput,
+                        "pipeline.partition",
+                        fmt::format("{} pieces for {} stages, expected one entry per stage",
+                                    pieces.size(),
+                                    expected),
+                        hint);
+        }
+    }
+    if (is_gpt && sum == scenario.model.gpt.layers &&
+        std::ranges::all_of(pieces, [](int n) { return n > 0; })) {
+        return Partition(units_of_blocks(pieces), units);
+    }
+    if (sum != units) {
+        throw Error(ErrorKind::BadInput,
+                    "pipeline.partition",
+                    is_gpt
+                        ? fmt::format("[{}] sums to {}, expected {} (whole blocks) or {} (units: "
+                                      "embedding, two halves of each block, head)",
+                                      fmt::join(pieces, ", "),
+                                      sum,
+                                      scenario.model.gpt.layers,
+                                      units)
+                        : fmt::format("[{}] sums to {}, but the model has {} layers",
+                                      fmt::join(pieces, ", "),
+                                      sum,
+                                      units),
+                    hint);
+    }
+    return Partition(pieces, units);
+}
+
+}  // namespace pipetwin

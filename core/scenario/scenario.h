@@ -1,0 +1,227 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/costs/all_reduce.h"
+#include "core/costs/contention.h"
+#include "core/costs/device_profile.h"
+#include "core/schedule/lower.h"
+#include "core/text/override.h"
+#include "core/model/model.h"
+#include "core/partition/partition.h"
+#include "core/schedule/schedule.h"
+#include "core/schedule/generators/generate.h"
+#include "core/base/units.h"
+
+namespace pipetwin {
+
+enum class ModelKind { Gpt, Mlp, Layers, Profile };
+enum class DataKind { Text, Tokens, Mnist, Synthetic };
+enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW };
+enum class Precision { Fp32, Fp64, Bf16 };
+
+/// How the learning rate goes on behind its warm-up.
+enum class RateSchedule { Constant, Linear, Cosine };
+enum class Backend { Cpu, Paced, Cuda };
+
+/// What goes to host memory between a forward and its backward.
+enum class Offload { None, Stash };
+
+/// How the ranks of one GPU share it. Own: each has multiprocessors of its own. Streams: each takes
+/// what is free.
+enum class GpuShares { Own, Streams };
+
+/// Which node a rank is on. Written down: as listed.
+enum class Placement { Fill, RoundRobin, Written };
+
+std::string_view to_string(ModelKind kind);
+std::string_view to_string(DataKind kind);
+std::string_view to_string(OptimizerKind kind);
+std::string_view to_string(Precision precision);
+std::string_view to_string(RateSchedule schedule);
+std::string_view to_string(Backend backend);
+std::string_view to_string(GpuShares shares);
+std::string_view to_string(Placement placement);
+std::string_view to_string(TransferMode transfer);
+
+/// The device of a scenario that names none: costs and links are those of its profile.
+inline constexpr const char* this_machine = "this-machine";
+
+/// Everything a run depends on, defaults filled in. Keys and their meaning: docs/scenario.md.
+/// An empty optional is "auto". Paths inside are absolute: the reader resolves them against the
+/// file's folder.
+struct Scenario {
+    std::filesystem::path file;  ///< where it was read from
+
+    struct ModelPart {
+        ModelKind kind = ModelKind::Gpt;
+        GptSizes gpt;
+        std::vector<int> sizes;         ///< mlp
+        SampleShape input;              ///< layers: one sample
+        std::vector<LayerSpec> layers;  ///< layers, `repeat` expanded
+        std::filesystem::path profile;  ///< profile
+
+        bool operator==(const ModelPart&) const = default;
+    } model;
+    struct DataPart {
+        DataKind kind = DataKind::Synthetic;
+        std::filesystem::path path;  ///< text, tokens, mnist; empty if none was given
+        /// What validation reads: a place of its own, or this share of the data's end.
+        std::filesystem::path validation_path{};
+        double validation_share = 0;
+
+        bool has_validation() const { return !validation_path.empty() || validation_share > 0; }
+
+        bool operator==(const DataPart&) const = default;
+    } data;
+    struct TrainingPart {
+        int batch = 32;
+        int steps = 50;
+        OptimizerKind optimizer = OptimizerKind::AdamW;
+        double learning_rate = 3e-4;
+        RateSchedule learning_rate_schedule = RateSchedule::Constant;
+        int warmup_steps = 0;
+        double final_learning_rate = 0;  ///< towards which linear and cosine go
+        double clip_norm = 0;            ///< of all gradients; 0: they are left as they are
+        Precision precision = Precision::Fp32;
+        std::uint64_t seed = 1;
+        int validate_every = 0;  ///< steps; 0: never
+        int validation_batches = 8;
+
+        bool operator==(const TrainingPart&) const = default;
+    } training;
+    struct PipelinePart {
+        std::optional<int> stages = 1;
+        std::optional<int> micro_batches = 1;
+        /// Our name of a generator, or the absolute path of a schedule file ("....csv").
+        std::optional<std::string> schedule = "gpipe";
+        std::optional<int> chunks = 1;
+        int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
+        int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
+        MessageOrder message_order = MessageOrder::Plain;
+        int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
+        /// Of all pieces, or one of each. The reader has filled in the schedule's default.
+        std::optional<RecomputeRules> recompute;
+        bool recompute_auto = false;
+        RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+        Offload offload = Offload::None;
+        std::optional<std::vector<int>> partition;  ///< as written: units, or whole blocks of a gpt
+        std::optional<int> channel_capacity;
+        std::optional<int> data_parallel = 1;
+        AllReduceKind all_reduce = AllReduceKind::Ring;
+        bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
+        bool shard_optimizer = false;    ///< each replica updates its share of the weights (ZeRO-1)
+        std::optional<int> tensor_parallel = 1;
+
+        /// Into how many pieces the model is cut. Stages and chunks are settled.
+        int pieces() const { return file_pieces > 0 ? file_pieces : *stages * *chunks; }
+        bool operator==(const PipelinePart&) const = default;
+    } pipeline;
+    struct ClusterPart {
+        Backend backend = Backend::Cpu;
+        std::string device = this_machine;
+        std::vector<std::string> devices;  ///< one per rank; empty: `device` is all of them
+        std::vector<double> speeds;        ///< one per rank, relative to the costs; empty: 1
+        ScaleCosts scale_costs = ScaleCosts::None;
+        int count = 0;  ///< devices; 0 = as many as stages
+        int per_node = 8;
+        Placement placement = Placement::Fill;
+        std::vector<int> nodes;  ///< Placement::Written: of every rank, replica after replica
+        std::string link;        ///< a class of links; empty = what the profile or the device says
+        std::string node_link;
+        double link_gbps = 0;  ///< gigabit per second; 0 = what the profile says
+        double node_link_gbps = 0;
+        double link_latency_us = 0;
+        double node_link_latency_us = 0;
+        bool emulate_links = false;  ///< messages take as long as the plan says, not as they do
+        std::string host_link;  ///< a class; from each device to its host memory; empty: not known
+        double host_link_gbps = 0;
+        double host_link_latency_us = 0;
+        std::optional<Bytes> memory_limit;   ///< of every device
+        std::vector<Bytes> memory_limits{};  ///< one per rank; takes the place of `memory_limit`
+        TransferMode transfer = TransferMode::Asynchronous;
+        int cores = 0;            ///< processors that the ranks share; 0: one for each
+        double interference = 0;  ///< longer by that share for every other rank that computes
+        std::vector<std::vector<double>> pair_interference{};  ///< [rank][other]; in its place
+        std::optional<LinkSharing> link_sharing;  ///< of what leaves and enters a node; none: not
+        GpuShares gpu_shares = GpuShares::Own;
+        std::vector<int> gpu_units{};  ///< Own: of every rank, in 8 multiprocessors; empty: alike
+
+        bool operator==(const ClusterPart&) const = default;
+    } cluster;
+    struct OutputPart {
+        int checkpoint_every = 0;
+
+        bool operator==(const OutputPart&) const = default;
+    } output;
+
+    bool operator==(const Scenario&) const = default;
+};
+
+/// What a key of [pipeline] means that is planned, but not written down: its default, or "auto".
+/// tensor_parallel is 1 either way: it cannot be trained with.
+enum class Unwritten { Default, Auto };
+
+/// Reads a scenario. Throws Error(BadInput) with file:line:column, what was found, what was
+/// expected and the nearest known key; for an override the place is "--set key".
+Scenario read_scenario(const std::filesystem::path& file,
+                       const std::vector<Override>& overrides = {},
+                       Unwritten unwritten = Unwritten::Default);
+
+/// The same from text; `file` names it in errors and anchors relative paths.
+Scenario parse_scenario(std::string_view text,
+                        const std::filesystem::path& file,
+                        const std::vector<Override>& overrides = {},
+                        Unwritten unwritten = Unwritten::Default);
+
+/// The scenario as TOML with every default written out and absolute paths, so that it means the
+/// same wherever it is put; parse(print(x)) = x.
+std::string print_scenario(const Scenario& scenario);
+
+/// Throws Error(BadInput) at `place` if a list of so many modes in 'pipeline.recompute' is not one
+/// for each piece of the model.
+void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place);
+
+/// Throws Error(BadInput), naming the key and a value to set, for every "auto" that has to be
+/// planned yet (all but partition and channel_capacity).
+void require_settled(const Scenario& scenario);
+
+struct Profile;
+
+/// Samples of a mini-batch that one replica takes. Data parallelism is settled. Throws
+/// Error(BadInput) naming both numbers if the mini-batch cannot be shared out equally.
+int replica_batch(const Scenario& scenario);
+
+/// Replicas that have the optimizer's state between them; 1: each has all of it.
+int optimizer_shards(const Scenario& scenario);
+
+/// Whether the scenario's order comes from the user's own file.
+bool has_schedule_file(const Scenario& scenario);
+
+/// Whether its gradients would belong to older weights. The schedule is settled.
+bool has_stale_gradients(const Scenario& scenario);
+
+/// The order of the actions: generated, or as it stands in the scenario's schedule file, with
+/// whatever recomputes, communication and updates it has. `pipeline` is settled. Throws
+/// Error(Infeasible) naming the rule that the shape breaks or what is wrong with the file, and
+/// Error(BadInput) as parse_schedule_csv, or if the file's ranks, chunks or micro-batches are not
+/// those of the scenario.
+Schedule scenario_schedule(const Scenario& scenario, const GeneratorOptions& options = {});
+
+/// The model that the scenario describes. For kind = "profile" the layers come from `profile`.
+/// Throws Error(BadInput).
+Model scenario_model(const Scenario& scenario, const Profile* profile = nullptr);
+
+/// The partition that the scenario writes down, in units of `model`; none for "auto". A list for a
+/// gpt that sums to its number of blocks counts whole blocks: the embedding joins the first piece,
+/// the head the last. Throws Error(BadInput), naming what the list sums to and what it should, or
+/// how many entries it should have.
+std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model);
+
+}  // namespace pipetwin

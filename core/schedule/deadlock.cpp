@@ -1,0 +1,372 @@
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/schedule/validate.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// One direction over one boundary. Two ends, each with the rank that stands there waiting, if any.
+struct Channel {
+    int begun = 0;  ///< receives, where they are begun before the first action
+    int sent = 0;
+    int received = 0;
+    int waiting_sender = -1;
+    int waiting_receiver = -1;
+};
+
+/// Index of the channel that an action uses: 2 b forward over boundary b, 2 b + 1 backward.
+/// -1 if the stage has no neighbour there.
+int channel_of(const Action& action, int stage_count) {
+    const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
+    const bool over_right = action.op == Op::SendForward || action.op == Op::RecvBackward;
+    const int boundary = over_right ? action.stage : action.stage - 1;
+    if (boundary < 0 || boundary + 1 >= stage_count) {
+        return -1;
+    }
+    return 2 * boundary + (forward ? 0 : 1);
+}
+
+/// Walks all rows as far as they go.
+///
+/// Ranks are sequential, channels are FIFO with one producer and one consumer, and nothing polls or
+/// chooses: so moving one rank never takes a move from another, and whatever the interleaving, all
+/// runs end in the same place (the argument of Kahn process networks). One run therefore decides.
+/// Every turn of the loop in `advance` finishes an action or ends a visit, and a rank is visited
+/// again only when a message or a free place came: O(actions).
+class SymbolicRun {
+  public:
+    /// Without a capacity there is no room either, but all receives are begun first.
+    SymbolicRun(const Schedule& schedule, std::optional<int> capacity)
+        : schedule_(schedule),
+          capacity_(capacity),
+          channels_(2 * schedule.rank_of_stage.size()),
+          reduced_(schedule.rank_of_stage.size(), false),
+          next_(schedule.ranks.size(), 0) {
+        for (const auto& row : schedule.ranks) {
+            norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
+            begin_receives(row);
+        }
+        for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+            runnable_.push_back(rank);
+        }
+        while (!runnable_.empty()) {
+            const int rank = runnable_.front();
+            runnable_.pop_front();
+            advance(rank);
+        }
+    }
+
+    bool finished(int rank) const { return next(rank) == row(rank).size(); }
+    /// The action that a rank which has not finished waits at.
+    const Action& current(int rank) const { return row(rank)[next(rank)]; }
+    int current_cell(int rank) const { return static_cast<int>(next(rank)); }
+
+    /// The action of another rank that would let this one go on: the next of its channel's other
+    /// end.
+    struct Awaited {
+        int rank = 0;
+        std::size_t cell = 0;
+    };
+    std::optional<Awaited> awaited_by(int rank) const {
+        const Action& waiting = current(rank);
+        if (uses_gradients(waiting.op)) {
+            return has_gradients(waiting.stage) ? norm_awaited_by(rank)
+                                                : reduction_awaited_by(waiting);
+        }
+        const int channel = channel_of(waiting, schedule_.stage_count());
+        if (channel < 0) {
+            return std::nullopt;
+        }
+        const bool to_the_right = waiting.op == Op::SendForward || waiting.op == Op::RecvBackward;
+        const int stage = to_the_right ? waiting.stage + 1 : waiting.stage - 1;
+        const int peer = schedule_.rank_of_stage[static_cast<std::size_t>(stage)];
+        if (peer < 0 || peer >= schedule_.rank_count()) {
+            return std::nullopt;
+        }
+        for (std::size_t cell = next(peer); cell < row(peer).size(); ++cell) {
+            if (other_end(row(peer)[cell], waiting, channel)) {
+                return Awaited{peer, cell};
+            }
+        }
+        return std::nullopt;
+    }
+
+  private:
+    std::optional<Awaited> reduction_awaited_by(const Action& user) const {
+        const int source = known_source_of(user.stage).value();
+        const int peer = schedule_.rank_of_stage[static_cast<std::size_t>(source)];
+        for (std::size_t cell = next(peer); cell < row(peer).size(); ++cell) {
+            if (row(peer)[cell].op == Op::ReduceGradient && row(peer)[cell].stage == source) {
+                return Awaited{peer, cell};
+            }
+        }
+        return std::nullopt;
+    }
+
+    /// The first of those that an update waits for, its own rank's last.
+    std::optional<Awaited> norm_awaited_by(int rank) const {
+        for (int step = 1; step <= schedule_.rank_count(); ++step) {
+            const int peer = (rank + step) % schedule_.rank_count();
+            for (std::size_t cell = next(peer); cell < row(peer).size(); ++cell) {
+                if (row(peer)[cell].op == Op::GradientNorm) {
+                    return Awaited{peer, cell};
+                }
+            }
+        }
+        return std::nullopt;
+    }
+
+    void begin_receives(const std::vector<Action>& row) {
+        for (const Action& action : row) {
+            const int channel =
+                is_receive(action.op) ? channel_of(action, schedule_.stage_count()) : -1;
+            if (channel >= 0) {
+                ++channels_[static_cast<std::size_t>(channel)].begun;
+            }
+        }
+    }
+
+    const std::vector<Action>& row(int rank) const {
+        return schedule_.ranks[static_cast<std::size_t>(rank)];
+    }
+    std::size_t next(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
+    std::size_t& next(int rank) { return next_[static_cast<std::size_t>(rank)]; }
+
+    bool other_end(const Action& candidate, const Action& waiting, int channel) const {
+        return (is_send(waiting.op) ? is_receive(candidate.op) : is_send(candidate.op)) &&
+               channel_of(candidate, schedule_.stage_count()) == channel;
+    }
+
+    void advance(int rank) {
+        while (!finished(rank) && passes(rank, current(rank))) {
+            ++next(rank);
+        }
+    }
+
+    bool passes(int rank, const Action& action) {
+        if (action.op == Op::ReduceGradient) {
+            return reduces(action.stage);
+        }
+        if (action.op == Op::GradientNorm) {
+            return has_gradients(action.stage) && knows_norm();
+        }
+        if (action.op == Op::Optimizer) {
+            return has_gradients(action.stage) && norms_left_ == 0;
+        }
+        if (!is_send(action.op) && !is_receive(action.op)) {
+            return true;
+        }
+        const int index = channel_of(action, schedule_.stage_count());
+        if (index < 0) {
+            return false;
+        }
+        Channel& channel = channels_[static_cast<std::size_t>(index)];
+        if (capacity_ == 0) {
+            return meets(rank, action, channel);
+        }
+        return is_send(action.op) ? sends(rank, channel) : receives(rank, channel);
+    }
+
+    /// The stage whose gradients this one needs, if both are stages that some rank holds: the rows
+    /// may be of a schedule that breaks every rule.
+    std::optional<int> known_source_of(int stage) const {
+        if (stage < 0 || stage >= schedule_.stage_count()) {
+            return std::nullopt;
+        }
+        const std::optional<int> source = gradient_source(schedule_, stage);
+        const auto held = [this](int held_stage) {
+            const int rank = schedule_.rank_of_stage[static_cast<std::size_t>(held_stage)];
+            return rank >= 0 && rank < schedule_.rank_count();
+        };
+        return source && held(*source) ? source : std::nullopt;
+    }
+
+    bool has_gradients(int stage) const {
+        const auto source = known_source_of(stage);
+        return !source || reduced_[static_cast<std::size_t>(*source)];
+    }
+
+    /// Another rank may wait for these gradients: where they come from, they go to.
+    bool reduces(int stage) {
+        if (const auto source = known_source_of(stage)) {
+            reduced_[static_cast<std::size_t>(stage)] = true;
+            runnable_.push_back(schedule_.rank_of_stage[static_cast<std::size_t>(*source)]);
+        }
+        return true;
+    }
+
+    /// The updates of any rank may wait for the last norm.
+    bool knows_norm() {
+        if (--norms_left_ == 0) {
+            for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
+                runnable_.push_back(rank);
+            }
+        }
+        return true;
+    }
+
+    bool has_room(const Channel& channel) const {
+        return capacity_ ? channel.sent - channel.received < *capacity_
+                         : channel.sent < channel.begun;
+    }
+
+    bool sends(int rank, Channel& channel) {
+        if (!has_room(channel)) {
+            channel.waiting_sender = rank;
+            return false;
+        }
+        ++channel.sent;
+        wake(channel.waiting_receiver);
+        return true;
+    }
+
+    bool receives(int rank, Channel& channel) {
+        if (channel.sent == channel.received) {
+            channel.waiting_receiver = rank;
+            return false;
+        }
+        ++channel.received;
+        wake(channel.waiting_sender);
+        return true;
+    }
+
+    /// Capacity 0: whoever comes second takes both over.
+    bool meets(int rank, const Action& action, Channel& channel) {
+        int& other = is_send(action.op) ? channel.waiting_receiver : channel.waiting_sender;
+        int& own = is_send(action.op) ? channel.waiting_sender : channel.waiting_receiver;
+        if (other < 0) {
+            own = rank;
+            return false;
+        }
+        ++next(other);
+        wake(other);
+        return true;
+    }
+
+    void wake(int& waiting) {
+        if (waiting >= 0) {
+            runnable_.push_back(waiting);
+            waiting = -1;
+        }
+    }
+
+    const Schedule& schedule_;
+    std::optional<int> capacity_;
+    std::vector<Channel> channels_;
+    std::vector<bool> reduced_;      ///< per stage: its gradients have been handed over
+    std::int64_t norms_left_ = 0;    ///< to be known before any update
+    std::vector<std::size_t> next_;  ///< per rank: the cell that it has come to
+    std::deque<int> runnable_;
+};
+
+/// Follows "waits for" from a stuck rank until a rank comes twice: from there on it is the cycle. A
+/// chain that ends at a message nobody sends is returned whole.
+std::vector<int> waiting_cycle(const Schedule& schedule, const SymbolicRun& run, int start) {
+    std::vector<int> chain;
+    std::vector<bool> seen(schedule.ranks.size(), false);
+    int rank = start;
+    while (!seen[static_cast<std::size_t>(rank)]) {
+        seen[static_cast<std::size_t>(rank)] = true;
+        chain.push_back(rank);
+        const auto awaited = run.awaited_by(rank);
+        if (!awaited) {
+            return chain;
+        }
+        rank = awaited->rank;
+    }
+    chain.erase(chain.begin(), std::ranges::find(chain, rank));
+    return chain;
+}
+
+Violation describe(const Schedule& schedule, const SymbolicRun& run, int rank) {
+    const Action& action = run.current(rank);
+    Violation violation{rank, run.current_cell(rank), to_string(action), {}};
+    const auto awaited = run.awaited_by(rank);
+    if (!awaited) {
+        violation.why = is_send(action.op) ? "waits for room, but nobody receives this message"
+                                           : "waits for a message that nobody sends";
+        return violation;
+    }
+    const auto& row = schedule.ranks[static_cast<std::size_t>(awaited->rank)];
+    violation.why = fmt::format("waits for {} on rank {} (cell {})",
+                                to_string(row[awaited->cell]),
+                                awaited->rank,
+                                awaited->cell);
+    if (static_cast<int>(awaited->cell) != run.current_cell(awaited->rank)) {
+        violation.why +=
+            fmt::format(", which stands behind {}", to_string(run.current(awaited->rank)));
+    }
+    return violation;
+}
+
+/// With room for every message of the fullest channel no send ever waits.
+int unbounded_capacity(const Schedule& schedule) {
+    std::vector<int> sends(2 * schedule.rank_of_stage.size(), 0);
+    int largest = 1;
+    for (const auto& row : schedule.ranks) {
+        for (const Action& action : row) {
+            const int channel =
+                is_send(action.op) ? channel_of(action, schedule.stage_count()) : -1;
+            if (channel >= 0) {
+                largest = std::max(largest, ++sends[static_cast<std::size_t>(channel)]);
+            }
+        }
+    }
+    return largest;
+}
+
+DeadlockReport report_of(const Schedule& schedule, const SymbolicRun& run) {
+    DeadlockReport report;
+    for (int rank = 0; rank < schedule.rank_count() && report.deadlock_free; ++rank) {
+        if (run.finished(rank)) {
+            continue;
+        }
+        report.deadlock_free = false;
+        for (const int waiting : waiting_cycle(schedule, run, rank)) {
+            report.waiting.push_back(describe(schedule, run, waiting));
+        }
+    }
+    return report;
+}
+
+}  // namespace
+
+DeadlockReport find_deadlock(const Schedule& schedule, int capacity) {
+    PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
+    return report_of(schedule, SymbolicRun(schedule, capacity));
+}
+
+DeadlockReport find_deadlock_of_begun_receives(const Schedule& schedule) {
+    return report_of(schedule, SymbolicRun(schedule, std::nullopt));
+}
+
+int smallest_capacity(const Schedule& schedule) {
+    const auto runs = [&schedule](int capacity) {
+        const SymbolicRun run(schedule, capacity);
+        for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+            if (!run.finished(rank)) {
+                return false;
+            }
+        }
+        return true;
+    };
+    int high = unbounded_capacity(schedule);
+    if (!runs(high)) {
+        return -1;
+    }
+    int low = -1;  // more room never hurts, so the answer can be bisected: low fails, high runs
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        (runs(middle) ? high : low) = middle;
+    }
+    return high;
+}
+
+}  // namespace pipetwin

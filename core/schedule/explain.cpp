@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/schedule/render_schedule.h"
+#include "core/schedule/validate.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr int cells_shown = 24;
+
+std::string line_of(const Violation& violation) {
+    std::string line;
+    if (violation.rank >= 0) {
+        line += fmt::format("rank {}", violation.rank);
+    }
+    if (violation.cell >= 0) {
+        line += fmt::format(", cell {}", violation.cell);
+    }
+    if (line.empty()) {
+        return violation.why + '\n';
+    }
+    return violation.action.empty()
+               ? fmt::format("{}: {}\n", line, violation.why)
+               : fmt::format("{}: {} {}\n", line, violation.action, violation.why);
+}
+
+}  // namespace
+
+std::string explain(const Schedule& schedule,
+                    const std::vector<Violation>& violations,
+                    std::size_t most) {
+    std::vector<CellMark> marks;
+    for (const Violation& violation : violations) {
+        if (violation.rank >= 0 && violation.cell >= 0) {
+            marks.push_back({violation.rank, violation.cell});
+        }
+    }
+    std::string text = render_schedule(schedule, cells_shown, marks);
+    for (std::size_t i = 0; i < std::min(most, violations.size()); ++i) {
+        text += line_of(violations[i]);
+    }
+    if (violations.size() > most) {
+        text += fmt::format("and {} more\n", violations.size() - most);
+    }
+    text.pop_back();
+    return text;
+}
+
+void require_valid(const Schedule& schedule, std::string_view place, std::size_t most) {
+    const std::vector<Violation> violations = validate(schedule);
+    if (violations.empty()) {
+        return;
+    }
+    throw Error(ErrorKind::Infeasible,
+                std::string(place),
+                fmt::format("not a valid schedule: {} rule{} broken\n{}",
+                            violations.size(),
+                            violations.size() == 1 ? " is" : "s are",
+                            explain(schedule, violations, most)));
+}
+
+void require_deadlock_free(const Schedule& schedule,
+                           std::optional<int> capacity,
+                           std::string_view place) {
+    const DeadlockReport report =
+        find_deadlock(schedule, capacity.value_or(std::max(1, schedule.micro_batches)));
+    if (report.deadlock_free) {
+        return;
+    }
+    const int smallest = smallest_capacity(schedule);
+    throw Error(ErrorKind::Infeasible,
+                std::string(place),
+                fmt::format("deadlock at {}: these actions wait on each other\n{}",
+                            capacity ? fmt::format("channel capacity {}", *capacity)
+                                     : "any channel capacity",
+                            explain(schedule, report.waiting)),
+                smallest < 0
+                    ? "change the order of the actions; no channel capacity helps"
+                    : fmt::format("the smallest channel capacity that works is {}", smallest));
+}
+
+}  // namespace pipetwin

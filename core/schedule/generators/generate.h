@@ -1,0 +1,93 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/schedule/schedule.h"
+#include "core/base/units.h"
+
+namespace pipetwin {
+
+enum class ScheduleKind {
+    Naive,
+    GPipe,
+    OneFOneB,
+    Interleaved1F1B,
+    LoopedBfs,
+    ZbH1,
+    ZbH2,
+    ZbAuto,
+    ZbV,
+    InterleavedZb,
+    DualPipeV,
+    Chimera,
+    Hanayo,
+    ForwardOnly,
+    PipeDream,
+    PipeDream2Bw,
+    FromFile
+};
+
+enum class BackwardOrder { Descending, Ascending };
+
+/// What a generator needs to know. `ranks` is p of one replica, `chunks` is v; stages = ranks *
+/// chunks.
+struct ScheduleShape {
+    int ranks = 1;
+    int chunks = 1;
+    int micro_batches = 1;
+};
+
+/// What zb-auto searches with.
+struct ZeroBubbleCosts {
+    std::vector<Duration> forward{};  ///< [stage], as the two below; empty: 1 each
+    std::vector<Duration> backward_input{};
+    std::vector<Duration> backward_weight{};
+    std::vector<Duration> latency{};  ///< [boundary], one way; empty: 0
+    std::vector<int> live_limit{};    ///< [stage], in activations; empty: 2 * ranks each
+    /// A live activation weighs `activation` from the start of its F to the end of its I, and
+    /// `kept_for_weight` from there to the end of its W; only their ratio counts. One half where
+    /// nothing is known, as W is half of B.
+    Bytes activation{2};
+    Bytes kept_for_weight{1};
+};
+
+/// What only some generators look at.
+struct GeneratorOptions {
+    BackwardOrder gpipe_order = BackwardOrder::Descending;
+    int group_size = 0;  ///< interleaved-1f1b: micro-batches that a chunk takes in turn; 0: ranks
+    ZeroBubbleCosts zero_bubble{};  ///< zb-auto
+};
+
+struct ScheduleName {
+    ScheduleKind kind;
+    std::string_view name;        ///< ours: "gpipe"
+    std::string_view torch_name;  ///< PyTorch's class, empty if it has none
+};
+
+/// The schedules that can be generated, in the order in which they are listed to a user.
+std::span<const ScheduleName> known_schedules();
+
+/// Reads our names and PyTorch's, whatever the case. Throws Error(BadInput) with the nearest known
+/// name.
+ScheduleKind schedule_kind(std::string_view name);
+std::string_view to_string(ScheduleKind kind);
+
+/// Weights are updated while micro-batches are under way, so gradients belong to older weights:
+/// such a schedule is simulated only, and says so wherever it is offered.
+bool has_stale_gradients(ScheduleKind kind);
+
+/// Compute actions only, no recompute and no communication: `lower` adds those.
+/// Throws Error(Infeasible) naming the rule that the shape breaks ("naive: one micro-batch, got
+/// 4").
+Schedule generate(ScheduleKind kind,
+                  const ScheduleShape& shape,
+                  const GeneratorOptions& options = {});
+
+/// Throws Error(BadInput) if ranks, chunks or micro-batches lie outside 1..4096, 1..64, 1..65536,
+/// or the schedule could have more than `largest_schedule` actions; called by every generator
+/// before it allocates.
+void check_shape(const ScheduleShape& shape);
+
+}  // namespace pipetwin

@@ -1,0 +1,34 @@
+#include <fmt/format.h>
+
+#include "core/schedule/generators/generators.h"
+#include "core/schedule/generators/list_schedule.h"
+
+namespace pipetwin::schedules {
+
+/// Hanayo with one wave: the pieces go down the ranks and up again, and actions are taken as they
+/// become ready.
+///
+///     rank 0   0 1 2 3 . . . 0 a a 1 b b 2 c c 3 d d . . . a a . . b b . . c c . . d d
+///     rank 1   . 0 1 2 3 . 0 . 1 . a a 2 b b 3 c c . . a a d d b b . . c c . . d d . .
+///     rank 2   . . 0 1 2 0 3 1 . 2 . . a a 3 b b . a a c c b b d d c c . . d d . . . .
+///     rank 3   . . . 0 0 1 1 2 2 3 3 . . . a a a a b b b b c c c c d d d d . . . . . .
+///
+/// The order comes from a list scheduler in which F and B take a slot each, and is then timed with
+/// the real costs: 10 p - 4 pieces' worth of forward for B = 2F. m = p.
+///
+/// Source: Liu et al., "Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced Large Model
+/// Training Efficiency".
+Schedule hanayo(const ScheduleShape& shape) {
+    require_two_chunks(shape, "hanayo");
+    const int p = shape.ranks;
+    require_rule(
+        shape.micro_batches == p,
+        "hanayo",
+        fmt::format("one micro-batch per rank, got {} for {} ranks", shape.micro_batches, p),
+        fmt::format("take {} micro-batches", p));
+    Schedule schedule = v_placement(shape);
+    list_schedule(schedule, 2 * p, [](int) { return 0; });
+    return schedule;
+}
+
+}  // namespace pipetwin::schedules

@@ -1,0 +1,68 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/schedule/generators/generators.h"
+#include "core/schedule/generators/interleaved_order.h"
+
+namespace pipetwin::schedules {
+
+/// Interleaved 1F1B: the model is cut into more pieces than there are ranks, and every rank holds
+/// several of them, a loop apart.
+///
+///     rank 0   0 1 2 0 1 2 3 4 . . a a 5 b b 3 c c 4 a a 5 b b . c c . d d . e e . f f d d e e f f
+///     rank 1   . 0 1 2 0 1 2 . a a 3 b b 4 c c 5 a a 3 b b 4 c c 5 d d . e e . f f d d e e f f . .
+///     rank 2   . . 0 1 2 0 a a 1 b b 2 c c 3 a a 4 b b 5 c c 3 d d 4 e e 5 f f d d e e f f . . . .
+///
+/// Three ranks, two chunks each: micro-batches go in groups of g (here 3, the number of ranks)
+/// through the first chunk, then through the second. A chunk is a v-th of a stage, and so is the
+/// time in which the pipeline fills: (m v + p - 1)(F + B) per piece, against (m + p - 1)(F + B) v
+/// of 1F1B. The price is v times as many messages, and min(m v, (v - 1) g + 2 (p - 1 - r) + 1) live
+/// activations on rank r.
+///
+/// A last group of fewer micro-batches is fine as long as it has one per rank.
+///
+/// Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+/// Megatron-LM", section 2.2.2.
+Schedule interleaved_1f1b(const ScheduleShape& shape, int group_size) {
+    Schedule schedule = loop_placement(shape);
+    const int p = shape.ranks;
+    const int m = shape.micro_batches;
+    const int v = shape.chunks;
+    const int g = group_size == 0 ? p : group_size;
+    require_rule(
+        g >= p,
+        "interleaved-1f1b",
+        fmt::format("a group has at least one micro-batch per rank, got {} for {} ranks", g, p),
+        fmt::format("give a group size of {} or more", p));
+    require_rule(m % g == 0 || m % g >= p,
+                 "interleaved-1f1b",
+                 fmt::format("{} micro-batches in groups of {} leave a last group of {}, smaller "
+                             "than the {} ranks",
+                             m,
+                             g,
+                             m % g,
+                             p),
+                 fmt::format("take a multiple of {} micro-batches", g));
+    const InterleavedOrder order(m, v, g);
+    const int all = m * v;
+    fill_rows(schedule, [&](int rank, RowWriter& row) {
+        const auto forward = [&](int k) {
+            row.add(Op::Forward, order.forward(k).chunk, order.forward(k).micro_batch);
+        };
+        const int warm_up = std::min(all, (v - 1) * g + 2 * (p - 1 - rank));
+        for (int k = 0; k < warm_up; ++k) {
+            forward(k);
+        }
+        for (int k = 0; k < all; ++k) {
+            if (warm_up + k < all) {
+                forward(warm_up + k);
+            }
+            row.add(Op::Backward, order.backward(k).chunk, order.backward(k).micro_batch);
+        }
+    });
+    return schedule;
+}
+
+}  // namespace pipetwin::schedules

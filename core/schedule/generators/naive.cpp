@@ -1,0 +1,30 @@
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/schedule/generators/generators.h"
+
+namespace pipetwin::schedules {
+
+/// Naive model parallelism: the mini-batch goes through the stages in one piece, and one rank works
+/// at a time.
+///
+///     rank 0   0 . . . . . . . . . a a
+///     rank 1   . 0 . . . . . . a a . .
+///     rank 2   . . 0 . . . a a . . . .          0 forward, a backward (twice as long)
+///     rank 3   . . . 0 a a . . . . . .
+///
+/// It is what GPipe improves on, and GPipe with a single micro-batch. p ranks take p (F + B); each
+/// of them is idle for the share 1 - 1/p of it.
+Schedule naive(const ScheduleShape& shape) {
+    check_shape(shape);
+    if (shape.micro_batches != 1) {
+        throw Error(ErrorKind::Infeasible,
+                    "",
+                    fmt::format("naive: one micro-batch, got {}", shape.micro_batches),
+                    "set micro_batches = 1, or schedule = \"gpipe\"");
+    }
+    require_one_chunk(shape, "naive");
+    return gpipe(shape, BackwardOrder::Descending);
+}
+
+}  // namespace pipetwin::schedules

@@ -1,0 +1,66 @@
+#include "core/schedule/schedule.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace pipetwin {
+
+bool has_next_stage(const Schedule& schedule, int stage) {
+    const auto next = static_cast<std::size_t>(stage) + 1;
+    return next < schedule.rank_of_stage.size() &&
+           (next >= schedule.weights_of_stage.size() ||
+            schedule.weights_of_stage[next] > schedule.weights_of_stage[next - 1]);
+}
+
+bool has_stage_before(const Schedule& schedule, int stage) {
+    return stage > 0 && has_next_stage(schedule, stage - 1);
+}
+
+int piece_count(const Schedule& schedule) {
+    return schedule.weights_of_stage.empty() ? schedule.stage_count()
+                                             : schedule.weights_of_stage.back() + 1;
+}
+
+int piece_of(const Schedule& schedule, int stage) {
+    return stage - first_stage_of_pipeline(schedule, stage);
+}
+
+std::optional<int> twin_of(const Schedule& schedule, int stage) {
+    const int pieces = piece_count(schedule);
+    if (pieces == schedule.stage_count()) {
+        return std::nullopt;
+    }
+    return stage < pieces ? stage + pieces : stage - pieces;
+}
+
+std::optional<int> gradient_source(const Schedule& schedule, int stage) {
+    const int last = schedule.stage_count() - 1;
+    if (schedule.tied_ends && last > 0 && (stage == 0 || stage == last)) {
+        return last - stage;
+    }
+    return twin_of(schedule, stage);
+}
+
+bool has_gradient_norms(const Schedule& schedule) {
+    return std::ranges::any_of(schedule.ranks, [](const std::vector<Action>& row) {
+        // They stand at the end of a row, before its updates.
+        return std::ranges::any_of(row.rbegin(), row.rend(), [](const Action& action) {
+            return action.op == Op::GradientNorm;
+        });
+    });
+}
+
+int first_stage_of_pipeline(const Schedule& schedule, int stage) {
+    return stage - stage % piece_count(schedule);
+}
+
+bool is_forward_only(const Schedule& schedule) {
+    return std::ranges::all_of(schedule.ranks, [](const std::vector<Action>& row) {
+        return std::ranges::none_of(row, [](const Action& action) {
+            return action.op == Op::Backward || action.op == Op::BackwardInput ||
+                   action.op == Op::BackwardWeight;
+        });
+    });
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/schedule/action.h"
+
+namespace pipetwin {
+
+/// One row of actions per rank, and which rank holds which stage. An order is a row: there is no
+/// global clock. It may be wrong on purpose - importers and tests must be able to hold and print
+/// it.
+struct Schedule {
+    int micro_batches = 0;
+    std::vector<int> rank_of_stage;
+    /// Whose weights a stage uses: itself, except in chimera, where two pipelines of one model run
+    /// in opposite directions and share out the micro-batches. Stages p..2p-1 are the second one.
+    std::vector<int> weights_of_stage;
+    std::vector<std::vector<Action>> ranks;
+    /// The first stage and the last have a weight in common: each hands the other its gradient.
+    bool tied_ends = false;
+
+    int rank_count() const { return static_cast<int>(ranks.size()); }
+    int stage_count() const { return static_cast<int>(rank_of_stage.size()); }
+    bool operator==(const Schedule&) const = default;
+};
+
+/// Whether stage + 1 follows stage in a pipeline: not where another pipeline begins.
+bool has_next_stage(const Schedule& schedule, int stage);
+
+/// Whether stage - 1 comes before stage in a pipeline.
+bool has_stage_before(const Schedule& schedule, int stage);
+
+/// Into how many pieces the model is cut: the stages, each weight counted once. Of a valid
+/// schedule.
+int piece_count(const Schedule& schedule);
+
+/// The piece of the model that a stage computes. Of a valid schedule.
+int piece_of(const Schedule& schedule, int stage);
+
+/// The stage of the other pipeline that has the same weights; none where a stage's weights are its
+/// own. Of a valid schedule.
+std::optional<int> twin_of(const Schedule& schedule, int stage);
+
+/// The stage whose REDUCE_GRAD hands gradients to this one: its twin, or the other end where both
+/// ends are tied. None: nobody does. Of a valid schedule.
+std::optional<int> gradient_source(const Schedule& schedule, int stage);
+
+/// Whether every update waits for the norm of all gradients: there are NORMs.
+bool has_gradient_norms(const Schedule& schedule);
+
+/// The first stage of the pipeline that the stage belongs to: 0, unless there are two.
+int first_stage_of_pipeline(const Schedule& schedule, int stage);
+
+/// A schedule without any B, I or W: it cannot train.
+bool is_forward_only(const Schedule& schedule);
+
+/// The most actions that a schedule may have: one of 16 bytes each is a gigabyte.
+constexpr std::int64_t largest_schedule = 64'000'000;
+
+/// The most actions of one micro-batch on one stage: F, B, R (or F, I, W, R) and two sends and two
+/// receives.
+constexpr int largest_actions_per_pair = 8;
+
+}  // namespace pipetwin

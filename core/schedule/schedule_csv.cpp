@@ -1,0 +1,505 @@
+#include "core/schedule/schedule_csv.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/text/json_text.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr int largest_stage = 4096 * 64 - 1;
+constexpr int largest_micro_batch = 65535;
+
+// --- Words. ---
+
+/// In the old dialect `B` is the input gradient alone and `BW` the full backward; which one a file
+/// speaks is known only at its end, so `BW` is read as a word of its own.
+struct Word {
+    std::string_view text;
+    Op op;
+    bool old_full_backward = false;
+};
+
+constexpr std::array words{
+    Word{"F", Op::Forward},
+    Word{"B", Op::Backward},
+    Word{"BW", Op::Backward, true},
+    Word{"I", Op::BackwardInput},
+    Word{"W", Op::BackwardWeight},
+    Word{"R", Op::Recompute},
+    Word{"SEND_F", Op::SendForward},
+    Word{"RECV_F", Op::RecvForward},
+    Word{"SEND_B", Op::SendBackward},
+    Word{"RECV_B", Op::RecvBackward},
+    Word{"REDUCE_GRAD", Op::ReduceGradient},
+    Word{"UNSHARD", Op::Unshard},
+    Word{"RESHARD", Op::Reshard},
+    Word{"NORM", Op::GradientNorm},
+    Word{"OPT", Op::Optimizer},
+};
+
+constexpr std::string_view overlap = "OVERLAP_F_B";
+
+/// F, B, I and W: all that a compute-only file may hold.
+bool is_plain_compute(Op op) {
+    return is_compute(op) && op != Op::Recompute;
+}
+
+/// Where a cell stands, for error texts; lines and columns count from 1, cells from 0.
+struct Place {
+    std::string_view file;
+    int line = 1;
+    int cell = 0;
+    std::size_t column = 1;
+};
+
+/// A stranger's file may hold a cell of megabytes; an error text may not.
+std::string_view clipped(std::string_view text) {
+    return text.substr(0, 40);
+}
+
+[[noreturn]] void refuse(
+    const Place& place,
+    std::size_t offset,
+    std::string_view cell,
+    std::string_view why,
+    std::string hint = "a cell is <stage><TYPE>[<micro-batch>], as in 2F0, 0SEND_F3 or 1OPT") {
+    throw Error(ErrorKind::BadInput,
+                fmt::format("{}:{}:{}", place.file, place.line, place.column + offset),
+                fmt::format("cell {}, '{}': {}", place.cell, clipped(cell), why),
+                std::move(hint));
+}
+
+// --- One cell. ---
+
+struct Cell {
+    Action action;
+    bool old_full_backward = false;
+};
+
+/// Reads "2F0" from `text`, a part of `whole` at `offset`.
+class CellReader {
+  public:
+    CellReader(const Place& place,
+               std::string_view whole,
+               std::size_t offset,
+               std::string_view text)
+        : place_(place), whole_(whole), offset_(offset), text_(text) {}
+
+    Cell read() {
+        Cell cell;
+        cell.action.stage = number("a stage", largest_stage);
+        const Word& type = word();
+        cell.action.op = type.op;
+        cell.old_full_backward = type.old_full_backward;
+        if (has_micro_batch(type.op)) {
+            cell.action.micro_batch = number("a micro-batch", largest_micro_batch);
+        }
+        if (position_ < text_.size()) {
+            fail(fmt::format("unexpected '{}' after the action", clipped(text_.substr(position_))));
+        }
+        return cell;
+    }
+
+  private:
+    [[noreturn]] void fail(std::string_view why) const {
+        refuse(place_, offset_ + position_, whole_, why);
+    }
+
+    std::string_view take(std::string_view characters) {
+        const std::size_t end =
+            std::min(text_.find_first_not_of(characters, position_), text_.size());
+        const std::string_view taken = text_.substr(position_, end - position_);
+        position_ = end;
+        return taken;
+    }
+
+    int number(std::string_view what, int largest) {
+        const std::size_t begin = position_;
+        const std::string_view digits = take("0123456789");
+        int value = 0;
+        const auto status = std::from_chars(digits.data(), digits.data() + digits.size(), value).ec;
+        const bool leading_zero = digits.size() > 1 && digits.front() == '0';
+        if (!digits.empty() && !leading_zero && status == std::errc{} && value <= largest) {
+            return value;
+        }
+        position_ = begin;
+        if (digits.empty()) {
+            fail(fmt::format("expected {}, a decimal number, here", what));
+        }
+        fail(leading_zero
+                 ? fmt::format("'{}' has a leading zero", digits)
+                 : fmt::format(
+                       "'{}' is too large for {}: at most {}", clipped(digits), what, largest));
+    }
+
+    const Word& word() {
+        const std::size_t begin = position_;
+        const std::string_view type = take("ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+        const auto found = std::ranges::find(words, type, &Word::text);
+        if (found != words.end()) {
+            return *found;
+        }
+        position_ = begin;
+        fail(type.empty()
+                 ? std::string("expected a type (F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, "
+                               "REDUCE_GRAD, UNSHARD, RESHARD, NORM or OPT) here")
+                 : fmt::format("'{}' is not a type: expected F, B, I, W, R, SEND_F, RECV_F, "
+                               "SEND_B, RECV_B, REDUCE_GRAD, UNSHARD, RESHARD, NORM or OPT",
+                               clipped(type)));
+    }
+
+    const Place& place_;
+    std::string_view whole_;
+    std::size_t offset_;
+    std::string_view text_;
+    std::size_t position_ = 0;
+};
+
+// --- The file. ---
+
+/// Rows as they were read, with what decides about dialect and content once the end is reached.
+class FileReader {
+  public:
+    explicit FileReader(std::string_view place) { at_.file = place; }
+
+    Schedule read(std::string_view text) {
+        while (!text.empty()) {
+            const std::size_t end = std::min(text.find('\n'), text.size());
+            read_line(text.substr(0, end));
+            text.remove_prefix(std::min(end + 1, text.size()));
+            ++at_.line;
+        }
+        if (last_stage_ < 0) {
+            refuse({.file = at_.file},
+                   0,
+                   "",
+                   "the file holds no action",
+                   "write one line per rank, such as 0F0,0F1,0B0,0B1");
+        }
+        check_size();
+        check_idle_slots();
+        settle_dialect();
+        place_stages();
+        return std::move(schedule_);
+    }
+
+  private:
+    void read_line(std::string_view line) {
+        if (line.ends_with('\r')) {
+            line.remove_suffix(1);
+        }
+        at_.cell = 0;
+        at_.column = 1;
+        if (line.empty()) {
+            refuse(at_, 0, "", "the line is empty", "every line is one rank: remove this one");
+        }
+        schedule_.ranks.emplace_back();
+        for (std::size_t begin = 0; begin <= line.size(); ++at_.cell) {
+            const std::size_t end = std::min(line.find(',', begin), line.size());
+            at_.column = begin + 1;
+            read_cell(line.substr(begin, end - begin));
+            begin = end + 1;
+        }
+    }
+
+    void read_cell(std::string_view cell) {
+        if (cell.empty()) {
+            if (!first_idle_) {
+                first_idle_ = at_;
+            }
+            return;
+        }
+        if (cell.front() == '(') {
+            read_pair(cell);
+            return;
+        }
+        add(CellReader(at_, cell, 0, cell).read(), false);
+    }
+
+    /// "(0F7;7B3)OVERLAP_F_B"
+    void read_pair(std::string_view cell) {
+        const std::size_t middle = cell.find(';');
+        const std::size_t close = cell.find(')');
+        const bool has_form = middle != std::string_view::npos && close != std::string_view::npos &&
+                              middle < close && cell.substr(close + 1) == overlap;
+        if (!has_form) {
+            refuse(at_,
+                   0,
+                   cell,
+                   "expected (<cell>;<cell>)OVERLAP_F_B",
+                   "for example (0F7;7B3)OVERLAP_F_B");
+        }
+        const Cell first = CellReader(at_, cell, 1, cell.substr(1, middle - 1)).read();
+        const Cell second =
+            CellReader(at_, cell, middle + 1, cell.substr(middle + 1, close - middle - 1)).read();
+        if (!is_plain_compute(first.action.op) || !is_plain_compute(second.action.op)) {
+            refuse(
+                at_, 1, cell, "only F, B, I and W can overlap", "for example (0F7;7B3)OVERLAP_F_B");
+        }
+        add(first, true);
+        add(second, false);
+    }
+
+    void add(Cell cell, bool with_next) {
+        cell.action.with_next = with_next;
+        const Action& action = cell.action;
+        last_stage_ = std::max(last_stage_, action.stage);
+        schedule_.micro_batches = std::max(schedule_.micro_batches, action.micro_batch + 1);
+        if (!is_plain_compute(action.op) && !first_beyond_compute_) {
+            first_beyond_compute_ = fmt::format("{} in line {}", to_string(action), at_.line);
+        }
+        if (cell.old_full_backward) {
+            if (!first_old_) {
+                first_old_ = at_;
+            }
+            const auto rank = schedule_.ranks.size() - 1;
+            old_full_backwards_.push_back({rank, schedule_.ranks[rank].size()});
+        }
+        has_input_gradient_ = has_input_gradient_ || action.op == Op::BackwardInput;
+        schedule_.ranks.back().push_back(action);
+    }
+
+    /// A file of two cells can name a stage and a micro-batch between which lie millions.
+    void check_size() const {
+        const std::int64_t pairs = (std::int64_t{last_stage_} + 1) * schedule_.micro_batches;
+        if (2 * pairs > largest_schedule) {
+            throw Error(ErrorKind::BadInput,
+                        std::string(at_.file),
+                        fmt::format("it names stage {} and micro-batch {}: with all between them "
+                                    "that is more than {} actions",
+                                    last_stage_,
+                                    schedule_.micro_batches - 1,
+                                    largest_schedule),
+                        "stages and micro-batches count from 0 without gaps");
+        }
+    }
+
+    void check_idle_slots() const {
+        if (first_idle_ && first_beyond_compute_) {
+            refuse(
+                *first_idle_,
+                0,
+                "",
+                fmt::format("an empty cell (idle slot) belongs into a file of F, B, I and W only, "
+                            "but this one has {}",
+                            *first_beyond_compute_),
+                "remove the empty cell: with communication the order alone counts");
+        }
+    }
+
+    /// Old if any BW occurs, or B and W of one stage and micro-batch; `I` is a word of the current
+    /// dialect only.
+    void settle_dialect() {
+        if (first_old_ && has_input_gradient_) {
+            refuse(*first_old_,
+                   0,
+                   "BW",
+                   "the old word for a full backward stands in a file that uses I, a new one",
+                   "current files say B for the full backward and I for the input gradient");
+        }
+        if (has_input_gradient_ || !(first_old_ || has_backward_beside_weight())) {
+            return;
+        }
+        for (auto& row : schedule_.ranks) {
+            for (Action& action : row) {
+                action.op = action.op == Op::Backward ? Op::BackwardInput : action.op;
+            }
+        }
+        for (const auto& [rank, position] : old_full_backwards_) {
+            schedule_.ranks[rank][position].op = Op::Backward;
+        }
+    }
+
+    bool has_backward_beside_weight() const {
+        const auto micro_batches = static_cast<std::size_t>(schedule_.micro_batches);
+        std::vector<bool> seen_backward;
+        std::vector<bool> seen_weight;
+        const auto index = [micro_batches](const Action& action) {
+            return static_cast<std::size_t>(action.stage) * micro_batches +
+                   static_cast<std::size_t>(action.micro_batch);
+        };
+        const std::size_t pairs = (static_cast<std::size_t>(last_stage_) + 1) * micro_batches;
+        seen_backward.resize(pairs);
+        seen_weight.resize(pairs);
+        for (const auto& row : schedule_.ranks) {
+            for (const Action& action : row) {
+                if (action.op == Op::Backward) {
+                    seen_backward[index(action)] = true;
+                } else if (action.op == Op::BackwardWeight) {
+                    seen_weight[index(action)] = true;
+                }
+            }
+        }
+        for (std::size_t i = 0; i < pairs; ++i) {
+            if (seen_backward[i] && seen_weight[i]) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /// Two pipelines of one model: of the S stages, s and s + S/2 share out the micro-batches.
+    ///
+    ///     stage 0   F0 F1            stage 2         F2 F3
+    ///     stage 1   F0 F1            stage 3         F2 F3
+    ///
+    /// Nothing else looks like that: in one pipeline every stage has the forward of every
+    /// micro-batch.
+    bool is_two_pipelines() const {
+        const int stages = last_stage_ + 1;
+        if (stages % 2 != 0) {
+            return false;
+        }
+        const auto micro_batches = static_cast<std::size_t>(schedule_.micro_batches);
+        const std::vector<bool> forward = forwards();
+        const auto half = static_cast<std::size_t>(stages / 2);
+        for (std::size_t stage = 0; stage < half; ++stage) {
+            std::size_t in_first = 0;
+            for (std::size_t k = 0; k < micro_batches; ++k) {
+                const bool first = forward[stage * micro_batches + k];
+                const bool second = forward[(stage + half) * micro_batches + k];
+                if (first == second) {
+                    return false;
+                }
+                in_first += first ? 1 : 0;
+            }
+            if (in_first == 0 || in_first == micro_batches) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /// Which stages run the forward of which micro-batches: [stage * micro_batches + micro-batch].
+    std::vector<bool> forwards() const {
+        const auto micro_batches = static_cast<std::size_t>(schedule_.micro_batches);
+        std::vector<bool> seen((static_cast<std::size_t>(last_stage_) + 1) * micro_batches);
+        for (const auto& row : schedule_.ranks) {
+            for (const Action& action : row) {
+                if (action.op == Op::Forward) {
+                    seen[static_cast<std::size_t>(action.stage) * micro_batches +
+                         static_cast<std::size_t>(action.micro_batch)] = true;
+                }
+            }
+        }
+        return seen;
+    }
+
+    /// A stage is on the rank where it stands first. If it stands on another one too, `validate`
+    /// says so.
+    void place_stages() {
+        schedule_.rank_of_stage.assign(static_cast<std::size_t>(last_stage_) + 1, -1);
+        const int pieces = is_two_pipelines() ? (last_stage_ + 1) / 2 : last_stage_ + 1;
+        for (int stage = 0; stage <= last_stage_; ++stage) {
+            schedule_.weights_of_stage.push_back(stage % pieces);
+        }
+        for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
+            for (const Action& action : schedule_.ranks[static_cast<std::size_t>(rank)]) {
+                int& home = schedule_.rank_of_stage[static_cast<std::size_t>(action.stage)];
+                home = home < 0 ? rank : home;
+            }
+        }
+    }
+
+    struct Position {
+        std::size_t rank = 0;
+        std::size_t cell = 0;
+    };
+
+    Place at_;
+    Schedule schedule_;
+    int last_stage_ = -1;
+    bool has_input_gradient_ = false;
+    std::optional<Place> first_idle_;
+    std::optional<Place> first_old_;
+    std::optional<std::string> first_beyond_compute_;
+    std::vector<Position> old_full_backwards_;
+};
+
+bool belongs(Op op, CsvContent content) {
+    switch (content) {
+        case CsvContent::Ours:
+            return true;
+        case CsvContent::ComputeComms:
+            return op != Op::Recompute && op != Op::GradientNorm && op != Op::Optimizer;
+        case CsvContent::ComputeOnly:
+            return is_plain_compute(op);
+    }
+    PIPETWIN_EXPECT(false, "content out of range");
+}
+
+std::string print_row(const std::vector<Action>& row) {
+    std::string text;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        text += i == 0 ? "" : ",";
+        if (row[i].with_next && i + 1 < row.size()) {
+            text += fmt::format("({};{}){}", to_string(row[i]), to_string(row[i + 1]), overlap);
+            ++i;
+        } else {
+            text += to_string(row[i]);
+        }
+    }
+    return text + "\r\n";
+}
+
+}  // namespace
+
+void CellCounter::count(std::string_view part) {
+    for (const char c : part) {
+        ++column_;
+        if (c != ',' && c != '\n') {
+            continue;
+        }
+        ++cell_;
+        if (c == '\n') {
+            ++line_;
+            cell_ = 0;
+            column_ = 1;
+        }
+        if (++cells_ > largest_schedule) {
+            refuse({.file = place_, .line = line_, .cell = cell_, .column = column_},
+                   0,
+                   "",
+                   fmt::format("the file has more than {} cells", largest_schedule),
+                   "no schedule is this large: look at how the file was written");
+        }
+    }
+}
+
+Schedule parse_schedule_csv(std::string_view text, std::string_view place) {
+    CellCounter(place).count(text);
+    return FileReader(place).read(text);
+}
+
+Schedule read_schedule_csv(const std::filesystem::path& file) {
+    CellCounter counter(file.string());
+    return parse_schedule_csv(read_file(file,
+                                        largest_schedule_file,
+                                        [&counter](std::string_view part) { counter.count(part); }),
+                              file.string());
+}
+
+bool is_schedule_file(std::string_view name) {
+    return name.ends_with(".csv");
+}
+
+std::string print_schedule_csv(const Schedule& schedule, CsvContent content) {
+    std::string text;
+    for (std::vector<Action> row : schedule.ranks) {
+        std::erase_if(row,
+                      [content](const Action& action) { return !belongs(action.op, content); });
+        text += print_row(row);
+    }
+    return text;
+}
+
+}  // namespace pipetwin

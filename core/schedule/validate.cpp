@@ -1,0 +1,586 @@
+#include "core/schedule/validate.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/schedule/lower.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr int missing = -1;
+
+/// Where the actions of one stage stand in the row of its rank.
+class StageCells {
+  public:
+    /// Cell of the action, or `missing`. Actions without a micro-batch are asked for with 0.
+    int at(Op op, int micro_batch) const {
+        const auto& cells = cells_[index(op)];
+        const auto position = static_cast<std::size_t>(micro_batch);
+        return position < cells.size() ? cells[position] : missing;
+    }
+    bool has(Op op, int micro_batch) const { return at(op, micro_batch) != missing; }
+
+    void put(Op op, int micro_batch, int cell) {
+        auto& cells = cells_[index(op)];
+        const auto position = static_cast<std::size_t>(micro_batch);
+        if (position >= cells.size()) {
+            cells.resize(position + 1, missing);
+        }
+        cells[position] = cell;
+        if (is_send(op) || is_receive(op)) {
+            messages_[index(op)].push_back(micro_batch);
+        }
+    }
+
+    /// Micro-batches of the stage's sends or receives of one kind, as they follow in the row.
+    const std::vector<int>& messages(Op op) const { return messages_[index(op)]; }
+
+  private:
+    static std::size_t index(Op op) { return static_cast<std::size_t>(op); }
+    std::array<std::vector<int>, op_count> cells_;
+    std::array<std::vector<int>, op_count> messages_;
+};
+
+/// What every rule looks at, and where it puts what it finds.
+struct Inspection {
+    const Schedule& schedule;
+    bool lowered = false;       ///< it has sends and receives, so it must have all of them
+    bool forward_only = false;  ///< it has no backward, so it needs none
+    /// Two pipelines of one model: the stage that does the same in the other one; else `missing`.
+    std::vector<int> twins{};
+    std::vector<StageCells> stages{};
+    std::vector<Violation> found{};
+
+    int rank_of(int stage) const { return schedule.rank_of_stage[static_cast<std::size_t>(stage)]; }
+    const StageCells& cells(int stage) const { return stages[static_cast<std::size_t>(stage)]; }
+
+    /// Any compute of the micro-batch stands on the stage.
+    bool works_on(int stage, int k) const {
+        const StageCells& own = cells(stage);
+        return own.has(Op::Forward, k) || own.has(Op::Backward, k) ||
+               own.has(Op::BackwardInput, k) || own.has(Op::BackwardWeight, k);
+    }
+    /// Every micro-batch goes through every stage; where there are two pipelines, through one of
+    /// them.
+    bool needs(int stage, int k) const {
+        const int twin = twins[static_cast<std::size_t>(stage)];
+        return twin == missing || works_on(stage, k) || (!works_on(twin, k) && stage < twin);
+    }
+
+    void report(int rank, int cell, const Action& action, std::string why) {
+        found.push_back({rank, cell, to_string(action), std::move(why)});
+    }
+    void report(int rank, std::string why) { found.push_back({rank, missing, "", std::move(why)}); }
+};
+
+/// May occur more than once for one stage.
+bool is_repeatable(Op op) {
+    return op == Op::Unshard || op == Op::Reshard;
+}
+
+// --- The frame: without it the other rules have nothing to stand on. ---
+
+void check_sizes(Inspection& in) {
+    const Schedule& schedule = in.schedule;
+    if (schedule.ranks.empty() || schedule.rank_of_stage.empty() || schedule.micro_batches < 1) {
+        in.report(
+            missing,
+            fmt::format("{} ranks, {} stages, {} micro-batches: at least one of each is needed",
+                        schedule.rank_count(),
+                        schedule.stage_count(),
+                        schedule.micro_batches));
+        return;
+    }
+    const std::int64_t pairs = std::int64_t{schedule.stage_count()} * schedule.micro_batches;
+    std::int64_t actions = 0;
+    for (const auto& row : schedule.ranks) {
+        actions += std::ranges::count_if(
+            row, [](const Action& action) { return !is_repeatable(action.op); });
+    }
+    // A few cells can name a stage and a micro-batch between which lie millions, and millions of
+    // cells can be one action: saying so once is better than listing what is missing or doubled.
+    constexpr std::int64_t worth_listing = 100'000;
+    const auto& weights = schedule.weights_of_stage;
+    const bool two_pipelines = !weights.empty() && weights.back() + 1 < schedule.stage_count();
+    const std::int64_t needed = (in.forward_only ? 1 : 2) * (two_pipelines ? pairs / 2 : pairs);
+    if (pairs > worth_listing && actions < needed) {
+        in.report(missing,
+                  fmt::format("{} actions, but {} stages x {} micro-batches need at least {}",
+                              actions,
+                              schedule.stage_count(),
+                              schedule.micro_batches,
+                              needed));
+    }
+    const std::int64_t most = largest_actions_per_pair * pairs + 2 * schedule.stage_count();
+    if (actions > most + worth_listing) {
+        in.report(missing,
+                  fmt::format("{} actions, but {} stages x {} micro-batches have at most {}",
+                              actions,
+                              schedule.stage_count(),
+                              schedule.micro_batches,
+                              most));
+    }
+}
+
+void check_placement(Inspection& in) {
+    const Schedule& schedule = in.schedule;
+    std::set<int> used;
+    for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+        const int rank = in.rank_of(stage);
+        used.insert(rank);
+        if (rank < 0 || rank >= schedule.rank_count()) {
+            in.report(missing, fmt::format("stage {} is on no rank", stage));
+        }
+    }
+    for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+        if (!used.contains(rank)) {
+            in.report(rank, fmt::format("rank {} has no stage", rank));
+        }
+    }
+}
+
+/// Every stage uses its own weights; or there are two pipelines, and each stage of the second uses
+/// those of the first.
+void check_weights(Inspection& in) {
+    const auto& weights = in.schedule.weights_of_stage;
+    const std::size_t stages = in.schedule.rank_of_stage.size();
+    const auto counts_up = [&weights](std::size_t begin, std::size_t end) {
+        for (std::size_t stage = begin; stage < end; ++stage) {
+            if (weights[stage] != static_cast<int>(stage - begin)) {
+                return false;
+            }
+        }
+        return true;
+    };
+    in.twins.assign(stages, missing);
+    if (weights.size() == stages && counts_up(0, stages)) {
+        return;
+    }
+    const std::size_t half = stages / 2;
+    if (weights.size() != stages || stages % 2 != 0 || !counts_up(0, half) ||
+        !counts_up(half, stages)) {
+        in.report(missing,
+                  "every stage must use its own weights, or those of the first pipeline's stage");
+        return;
+    }
+    for (std::size_t stage = 0; stage < half; ++stage) {
+        in.twins[stage] = static_cast<int>(stage + half);
+        in.twins[stage + half] = static_cast<int>(stage);
+    }
+}
+
+// --- Single cells: a first look at every action, which fills the index of the others. ---
+
+std::optional<std::string> out_of_range(const Schedule& schedule, const Action& action) {
+    if (action.stage < 0 || action.stage >= schedule.stage_count()) {
+        return fmt::format("stage {} is out of range: the schedule has 0 to {}",
+                           action.stage,
+                           schedule.stage_count() - 1);
+    }
+    if (action.micro_batch < 0 || action.micro_batch >= schedule.micro_batches) {
+        return fmt::format("micro-batch {} is out of range: the schedule has 0 to {}",
+                           action.micro_batch,
+                           schedule.micro_batches - 1);
+    }
+    if (!has_micro_batch(action.op) && action.micro_batch != 0) {
+        return fmt::format("concerns the stage as a whole, but names micro-batch {}; leave it at 0",
+                           action.micro_batch);
+    }
+    return std::nullopt;
+}
+
+void check_cell(Inspection& in, int rank, int cell, const Action& action) {
+    if (auto why = out_of_range(in.schedule, action)) {
+        in.report(rank, cell, action, std::move(*why));
+        return;
+    }
+    if (in.rank_of(action.stage) != rank) {
+        in.report(rank,
+                  cell,
+                  action,
+                  fmt::format("stage {} is on rank {}; a stage lives on exactly one rank",
+                              action.stage,
+                              in.rank_of(action.stage)));
+        return;
+    }
+    if (in.cells(action.stage).has(action.op, action.micro_batch) && !is_repeatable(action.op)) {
+        in.report(rank,
+                  cell,
+                  action,
+                  fmt::format("stands in cell {} already; every action occurs once",
+                              in.cells(action.stage).at(action.op, action.micro_batch)));
+        return;
+    }
+    in.stages[static_cast<std::size_t>(action.stage)].put(action.op, action.micro_batch, cell);
+}
+
+void check_cells(Inspection& in) {
+    in.stages.resize(in.schedule.rank_of_stage.size());
+    for (int rank = 0; rank < in.schedule.rank_count(); ++rank) {
+        const auto& row = in.schedule.ranks[static_cast<std::size_t>(rank)];
+        for (std::size_t cell = 0; cell < row.size(); ++cell) {
+            check_cell(in, rank, static_cast<int>(cell), row[cell]);
+        }
+    }
+}
+
+/// An overlapped pair is a forward and a backward that do not depend on each other.
+void check_pairs(Inspection& in) {
+    const auto is_backward = [](Op op) { return op == Op::Backward || op == Op::BackwardInput; };
+    for (int rank = 0; rank < in.schedule.rank_count(); ++rank) {
+        const auto& row = in.schedule.ranks[static_cast<std::size_t>(rank)];
+        for (std::size_t cell = 0; cell < row.size(); ++cell) {
+            if (!row[cell].with_next) {
+                continue;
+            }
+            const Action& first = row[cell];
+            const Action& second = cell + 1 < row.size() ? row[cell + 1] : first;
+            const bool forward_and_backward = (first.op == Op::Forward && is_backward(second.op)) ||
+                                              (is_backward(first.op) && second.op == Op::Forward);
+            const bool dependent =
+                first.stage == second.stage && first.micro_batch == second.micro_batch;
+            if (!forward_and_backward || dependent || second.with_next) {
+                in.report(rank,
+                          static_cast<int>(cell),
+                          first,
+                          "is paired with the next action, but a pair is one forward and one "
+                          "backward that do not depend on each other");
+            }
+        }
+    }
+}
+
+// --- Completeness of a stage. ---
+
+/// Reports what `needed` lacks, neighbouring micro-batches in one sentence.
+template <class Lacks>
+void report_missing(Inspection& in, int stage, Op op, Lacks lacks) {
+    const auto is_missing = [&](int k) { return in.needs(stage, k) && lacks(k); };
+    for (int first = 0; first < in.schedule.micro_batches; ++first) {
+        if (!is_missing(first)) {
+            continue;
+        }
+        int last = first;
+        while (last + 1 < in.schedule.micro_batches && is_missing(last + 1)) {
+            ++last;
+        }
+        const std::string which = first == last
+                                      ? fmt::format("micro-batch {}", first)
+                                      : fmt::format("micro-batches {} to {}", first, last);
+        in.report(in.rank_of(stage),
+                  missing,
+                  {.op = op, .stage = stage, .micro_batch = first},
+                  fmt::format("is missing: {} of {} on stage {}", op_words(op), which, stage));
+        first = last;
+    }
+}
+
+void check_forwards(Inspection& in, int stage) {
+    report_missing(
+        in, stage, Op::Forward, [&](int k) { return !in.cells(stage).has(Op::Forward, k); });
+}
+
+/// One full backward, or both of its parts; never a mixture.
+void check_backwards(Inspection& in, int stage) {
+    if (in.forward_only) {
+        return;
+    }
+    const StageCells& cells = in.cells(stage);
+    const auto whole = [&](int k) { return cells.has(Op::Backward, k); };
+    const auto input = [&](int k) { return cells.has(Op::BackwardInput, k); };
+    const auto weight = [&](int k) { return cells.has(Op::BackwardWeight, k); };
+    report_missing(
+        in, stage, Op::Backward, [&](int k) { return !whole(k) && !input(k) && !weight(k); });
+    report_missing(
+        in, stage, Op::BackwardInput, [&](int k) { return !whole(k) && !input(k) && weight(k); });
+    report_missing(
+        in, stage, Op::BackwardWeight, [&](int k) { return !whole(k) && input(k) && !weight(k); });
+    for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        for (const Op part : {Op::BackwardInput, Op::BackwardWeight}) {
+            if (whole(k) && cells.has(part, k)) {
+                in.report(
+                    in.rank_of(stage),
+                    cells.at(part, k),
+                    {.op = part, .stage = stage, .micro_batch = k},
+                    fmt::format("is part of the full backward in cell {}; use one or the other",
+                                cells.at(Op::Backward, k)));
+            }
+        }
+    }
+}
+
+/// Where there is no backward, nothing needs recomputing and no gradient is reduced or used.
+void check_what_serves_a_backward(Inspection& in, int stage) {
+    const StageCells& cells = in.cells(stage);
+    const auto refuse = [&](Op op, int k) {
+        in.report(in.rank_of(stage),
+                  cells.at(op, k),
+                  {.op = op, .stage = stage, .micro_batch = k},
+                  "serves a backward, but there is none");
+    };
+    for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        if (cells.has(Op::Recompute, k) && (in.forward_only || !in.needs(stage, k))) {
+            refuse(Op::Recompute, k);
+        }
+    }
+    for (const Op op : {Op::ReduceGradient, Op::GradientNorm, Op::Optimizer}) {
+        if (cells.has(op, 0) && in.forward_only) {
+            refuse(op, 0);
+        }
+    }
+}
+
+/// With two pipelines, a micro-batch goes through one of them.
+void check_one_pipeline(Inspection& in, int stage) {
+    const int twin = in.twins[static_cast<std::size_t>(stage)];
+    for (int k = 0; k < in.schedule.micro_batches && stage < twin; ++k) {
+        if (in.works_on(stage, k) && in.works_on(twin, k)) {
+            in.report(in.rank_of(twin),
+                      in.cells(twin).at(Op::Forward, k),
+                      {.op = Op::Forward, .stage = twin, .micro_batch = k},
+                      fmt::format("micro-batch {} goes through stage {} of the other pipeline "
+                                  "already",
+                                  k,
+                                  stage));
+        }
+    }
+}
+
+// --- Order inside a stage. ---
+
+struct Before {
+    Op first;
+    Op second;
+};
+
+/// For one stage and micro-batch: `first` must stand before `second` wherever both occur.
+constexpr std::array required_order{
+    Before{Op::RecvForward, Op::Forward},
+    Before{Op::Forward, Op::SendForward},
+    Before{Op::Forward, Op::Recompute},
+    Before{Op::Forward, Op::Backward},
+    Before{Op::Forward, Op::BackwardInput},
+    Before{Op::Forward, Op::BackwardWeight},
+    Before{Op::Recompute, Op::Backward},
+    Before{Op::Recompute, Op::BackwardInput},
+    Before{Op::RecvBackward, Op::Backward},
+    Before{Op::RecvBackward, Op::BackwardInput},
+    Before{Op::BackwardInput, Op::BackwardWeight},
+    Before{Op::Backward, Op::SendBackward},
+    Before{Op::BackwardInput, Op::SendBackward},
+};
+
+void check_order(Inspection& in, int stage) {
+    const StageCells& cells = in.cells(stage);
+    for (const auto& [first, second] : required_order) {
+        for (int k = 0; k < in.schedule.micro_batches; ++k) {
+            if (!cells.has(first, k) || cells.at(first, k) < cells.at(second, k) ||
+                !cells.has(second, k)) {
+                continue;
+            }
+            in.report(in.rank_of(stage),
+                      cells.at(second, k),
+                      {.op = second, .stage = stage, .micro_batch = k},
+                      fmt::format("stands before {} (cell {}), which must come first",
+                                  to_string({.op = first, .stage = stage, .micro_batch = k}),
+                                  cells.at(first, k)));
+        }
+    }
+}
+
+/// The gradients of all micro-batches are complete before they are reduced and used.
+void check_update(Inspection& in, int stage) {
+    const StageCells& cells = in.cells(stage);
+    int last = missing;
+    for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        last = std::max({last, cells.at(Op::Backward, k), cells.at(Op::BackwardWeight, k)});
+    }
+    for (const Op op : {Op::ReduceGradient, Op::GradientNorm, Op::Optimizer}) {
+        if (cells.has(op, 0) && cells.at(op, 0) < last) {
+            in.report(in.rank_of(stage),
+                      cells.at(op, 0),
+                      {.op = op, .stage = stage},
+                      fmt::format("stands before the stage's last backward (cell {})", last));
+        }
+        last = std::max(last, cells.at(op, 0));
+    }
+}
+
+/// All stages are updated or none is; with the gradients of both pipelines, where there are two,
+/// and of both ends, where they are tied; with the norms of all gradients or of none.
+void check_updates_complete(Inspection& in) {
+    const auto updated = [](const StageCells& cells) { return cells.has(Op::Optimizer, 0); };
+    const auto has_norm = [](const StageCells& cells) { return cells.has(Op::GradientNorm, 0); };
+    if (std::ranges::none_of(in.stages, updated) && std::ranges::none_of(in.stages, has_norm)) {
+        return;
+    }
+    const bool norms = std::ranges::any_of(in.stages, has_norm);
+    const int last = in.schedule.stage_count() - 1;
+    for (int stage = 0; stage < in.schedule.stage_count(); ++stage) {
+        const auto report_missing = [&](Op op, std::string why) {
+            in.report(in.rank_of(stage), missing, {.op = op, .stage = stage}, std::move(why));
+        };
+        if (!updated(in.cells(stage))) {
+            report_missing(Op::Optimizer, "is missing: the other stages are updated");
+        }
+        const int twin = in.twins[static_cast<std::size_t>(stage)];
+        if (twin != missing && !in.cells(stage).has(Op::ReduceGradient, 0)) {
+            report_missing(Op::ReduceGradient,
+                           fmt::format("is missing: stage {} has the same weights and needs the "
+                                       "gradients before its update",
+                                       twin));
+        }
+        const bool tied = in.schedule.tied_ends && last > 0 && (stage == 0 || stage == last);
+        if (tied && !in.cells(stage).has(Op::ReduceGradient, 0)) {
+            report_missing(Op::ReduceGradient,
+                           fmt::format("is missing: stage {} has the tied weights, too, and needs "
+                                       "their gradient before its update",
+                                       last - stage));
+        }
+        if (norms && !has_norm(in.cells(stage))) {
+            report_missing(Op::GradientNorm,
+                           "is missing: updates wait for the norm of all gradients");
+        }
+    }
+}
+
+// --- Between stages. ---
+
+/// Neighbouring stages on one rank hand over in place: the row itself must have the right order.
+void check_shared_rank(Inspection& in, int boundary) {
+    const int left = boundary;
+    const int right = boundary + 1;
+    const auto check = [&](const Action& first, const Action& second) {
+        const int before = in.cells(first.stage).at(first.op, first.micro_batch);
+        const int after = in.cells(second.stage).at(second.op, second.micro_batch);
+        if (before != missing && after != missing && before > after) {
+            in.report(
+                in.rank_of(second.stage),
+                after,
+                second,
+                fmt::format("stands before {} (cell {}) on the same rank, whose result it needs",
+                            to_string(first),
+                            before));
+        }
+    };
+    const auto backward = [&in](int stage, int k) {
+        const Op op = in.cells(stage).has(Op::Backward, k) ? Op::Backward : Op::BackwardInput;
+        return Action{.op = op, .stage = stage, .micro_batch = k};
+    };
+    for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        check({.op = Op::Forward, .stage = left, .micro_batch = k},
+              {.op = Op::Forward, .stage = right, .micro_batch = k});
+        check(backward(right, k), backward(left, k));
+    }
+}
+
+/// A stage sends to and receives from its neighbours on other ranks every micro-batch, and nothing
+/// else.
+void check_messages(Inspection& in, int stage) {
+    struct Message {
+        Op op;
+        int boundary;
+    };
+    const std::array messages{Message{Op::RecvForward, stage - 1},
+                              Message{Op::SendForward, stage},
+                              Message{Op::RecvBackward, stage},
+                              Message{Op::SendBackward, stage - 1}};
+    const StageCells& cells = in.cells(stage);
+    for (const auto& [op, boundary] : messages) {
+        const bool backward = op == Op::RecvBackward || op == Op::SendBackward;
+        const bool travels = exchanges(in.schedule, boundary) && !(backward && in.forward_only);
+        if (travels) {
+            report_missing(in, stage, op, [&, op = op](int k) { return !cells.has(op, k); });
+        }
+        for (int k = 0; k < in.schedule.micro_batches; ++k) {
+            if (cells.has(op, k) && !(travels && in.needs(stage, k))) {
+                in.report(in.rank_of(stage),
+                          cells.at(op, k),
+                          {.op = op, .stage = stage, .micro_batch = k},
+                          travels ? "is of a micro-batch that this stage does not compute"
+                                  : "has no stage on another rank to exchange with");
+            }
+        }
+    }
+}
+
+/// The k-th message sent must be the k-th received: a channel is a queue and messages carry no
+/// name.
+void check_message_order(Inspection& in, Op send, int sender, Op receive, int receiver) {
+    const std::vector<int>& sent = in.cells(sender).messages(send);
+    const std::vector<int>& received = in.cells(receiver).messages(receive);
+    if (sent.size() != received.size()) {
+        return;  // reported as missing; pairing the rest would only blame the innocent
+    }
+    for (std::size_t k = 0; k < sent.size(); ++k) {
+        if (sent[k] == received[k]) {
+            continue;
+        }
+        in.report(in.rank_of(receiver),
+                  in.cells(receiver).at(receive, received[k]),
+                  {.op = receive, .stage = receiver, .micro_batch = received[k]},
+                  fmt::format("order mismatch: it is receive {} of its channel, but send {} is {} "
+                              "(rank {}, cell {})",
+                              k,
+                              k,
+                              to_string({.op = send, .stage = sender, .micro_batch = sent[k]}),
+                              in.rank_of(sender),
+                              in.cells(sender).at(send, sent[k])));
+        return;  // what follows on this channel is shifted by the same mistake
+    }
+}
+
+void check_boundary(Inspection& in, int boundary) {
+    if (!has_next_stage(in.schedule, boundary)) {
+        return;  // the next stage begins another pipeline
+    }
+    if (!exchanges(in.schedule, boundary)) {
+        check_shared_rank(in, boundary);
+    } else if (in.lowered) {
+        check_message_order(in, Op::SendForward, boundary, Op::RecvForward, boundary + 1);
+        check_message_order(in, Op::SendBackward, boundary + 1, Op::RecvBackward, boundary);
+    }
+}
+
+}  // namespace
+
+std::vector<Violation> validate(const Schedule& schedule) {
+    Inspection in{.schedule = schedule,
+                  .lowered = has_communication(schedule),
+                  .forward_only = is_forward_only(schedule)};
+    check_sizes(in);
+    if (!in.found.empty()) {
+        return in.found;
+    }
+    check_placement(in);
+    check_weights(in);
+    check_cells(in);
+    check_pairs(in);
+    for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+        check_forwards(in, stage);
+        check_backwards(in, stage);
+        check_what_serves_a_backward(in, stage);
+        check_one_pipeline(in, stage);
+        check_order(in, stage);
+        check_update(in, stage);
+        if (in.lowered) {
+            check_messages(in, stage);
+        }
+    }
+    check_updates_complete(in);
+    for (int boundary = 0; boundary + 1 < schedule.stage_count(); ++boundary) {
+        check_boundary(in, boundary);
+    }
+    std::ranges::stable_sort(
+        in.found, {}, [](const Violation& v) { return std::pair(v.rank, v.cell); });
+    return in.found;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/schedule/schedule.h"
+
+namespace pipetwin {
+
+/// One broken rule at one place. `cell` is the position in the rank's row; -1 where no cell is to
+/// blame (an action that is missing), and `rank` is -1 where no rank is.
+struct Violation {
+    int rank = 0;
+    int cell = -1;
+    std::string action;  ///< "1B3"
+    std::string why;     ///< a sentence: what is wrong and what was expected
+
+    bool operator==(const Violation&) const = default;
+};
+
+/// All broken rules at once, by rank and cell; empty for a valid schedule. Checks, each a function:
+/// stages and micro-batches in range; every stage on the rank that the row says; completeness (one
+/// F and one B, or one F, I and W, per stage and micro-batch; at most one R, between F and B; R,
+/// REDUCE_GRAD, NORM and OPT only where there is a backward); order inside a stage; receives before
+/// use and sends after production; k-th send of an edge matches its k-th receive. A compute-only
+/// schedule (no SEND or RECV at all) is checked without the communication rules. Never throws for
+/// what it finds.
+std::vector<Violation> validate(const Schedule& schedule);
+
+/// Whether a lowered schedule runs to its end with FIFO channels of this capacity, one per boundary
+/// and direction. Capacity 0: a send waits for its receive.
+struct DeadlockReport {
+    bool deadlock_free = true;
+    std::vector<Violation> waiting;  ///< actions that wait on each other, in the cycle's order
+};
+
+/// One symbolic run, O(actions): ranks are sequential, channels FIFO with one producer and one
+/// consumer, so the answer does not depend on timing.
+DeadlockReport find_deadlock(const Schedule& schedule, int capacity);
+
+/// The same for channels without any room of which each rank begins all receives before its first
+/// action, in the order of its row, as ranks in processes of their own do (exec/transport): a
+/// message leaves as soon as its receive has begun and the messages before it have left. It is what
+/// NCCL promises of a pair of GPUs, with a communicator for each direction and no groups.
+DeadlockReport find_deadlock_of_begun_receives(const Schedule& schedule);
+
+/// The smallest capacity at which the schedule does not deadlock; -1 if none does.
+int smallest_capacity(const Schedule& schedule);
+
+/// How many violations a text lists unless told otherwise.
+constexpr std::size_t violations_shown = 20;
+
+/// The grid of the schedule, with an arrow at every violation, then one line for each. Of many rows
+/// the first are shown, of the violations the first `most`, and the rest is counted.
+std::string explain(const Schedule& schedule,
+                    const std::vector<Violation>& violations,
+                    std::size_t most = violations_shown);
+
+/// Throws Error(Infeasible) with `explain` if `validate` finds anything. `place` names the
+/// schedule.
+void require_valid(const Schedule& schedule,
+                   std::string_view place,
+                   std::size_t most = violations_shown);
+
+/// Throws Error(Infeasible) with the actions that wait on each other and the smallest capacity that
+/// works. Without a capacity channels are unbounded.
+void require_deadlock_free(const Schedule& schedule,
+                           std::optional<int> capacity,
+                           std::string_view place);
+
+}  // namespace pipetwin

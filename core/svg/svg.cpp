@@ -1,0 +1,365 @@
+#include "core/svg/svg.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/svg/svg_pieces.h"
+
+namespace pipetwin {
+
+namespace {
+
+using namespace svg;
+
+/// 1, 2 or 5 times a power of ten: the smallest such step in which at most `most` ticks fit into
+/// `span_ms`.
+double nice_step(double span_ms, int most) {
+    const double least = span_ms / std::max(1, most);
+    const double power = std::pow(10, std::floor(std::log10(least)));
+    for (const double factor : {1.0, 2.0, 5.0}) {
+        if (factor * power >= least * (1 - 1e-9)) {
+            return factor * power;
+        }
+    }
+    return 10 * power;
+}
+
+std::string tick_label(double ms, double step) {
+    const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
+    return fmt::format("{:.{}f}", ms, decimals);
+}
+
+constexpr double margin = 12;
+constexpr double axis_height = 24;
+constexpr double legend_line = 20;
+constexpr double bar_inset = 3;
+constexpr double thinnest = 2;  ///< of a bar of its own
+
+/// By the place of a stage on its rank, where it is not the first.
+constexpr std::array<std::string_view, most_lines> stage_words{
+    "second stage of the rank", "third stage of the rank", "fourth stage of the rank or later"};
+
+/// The stages that a row computes, ascending.
+std::vector<int> stages_of(const std::vector<Span>& row) {
+    std::set<int> stages;
+    for (const Span& span : row) {
+        if (is_compute(span.action.op)) {
+            stages.insert(span.action.stage);
+        }
+    }
+    return {stages.begin(), stages.end()};
+}
+
+/// Consecutive spans too thin to be seen alone, drawn as one; its height is shared out among their
+/// kinds.
+struct Thin {
+    double begin = 0;
+    double end = 0;
+    std::array<double, look_count> width{};
+
+    bool empty() const { return end <= begin; }
+};
+
+class Picture {
+  public:
+    Picture(const SvgOptions& options, Duration span, double label_width)
+        : options_(options),
+          left_(margin + label_width),
+          right_(static_cast<double>(options.width) - margin - 8),
+          span_(std::max(span, Duration{1})) {}
+
+    double y() const { return y_; }
+    void skip(double height) { y_ += height; }
+    double row_height() const { return options_.row_height; }
+
+    /// The title, and what is said beside it or, where the two do not fit into one line, below it.
+    void header(std::string_view facts) {
+        constexpr double title_size = 14;
+        const double title_width = text_width(options_.title, title_size);
+        if (!options_.title.empty()) {
+            body_ += text_at(margin, y_ + 16, options_.title, {.size = title_size, .bold = true});
+            y_ += margin + title_width + 20 > right_ - text_width(facts, 11) ? 20 : 0;
+        }
+        body_ += text_at(right_, y_ + 16, facts, {.anchor = Anchor::End, .fill = pale_ink});
+        y_ += 30;
+        top_ = y_;
+    }
+
+    void background(double height) {
+        back_ += rect({left_ - 4, y_, right_ - left_ + 8, height}, group_fill, " rx=\"4\"") + "\n";
+    }
+
+    void label(double x, double height, std::string_view text, const TextStyle& style) {
+        body_ += text_at(x, y_ + height / 2 + style.size * 0.36, text, style);
+    }
+
+    /// One row of spans; moves down by its height.
+    void row(const std::vector<Span>& spans) {
+        Thin thin;
+        const std::vector<int> stages = stages_of(spans);
+        body_ += fmt::format("<g font-size=\"{}\" text-anchor=\"middle\">\n", number(name_size()));
+        for (const Span& span : spans) {
+            const Look look = look_of(span.action.op);
+            const bool waits = is_wait(look);
+            const Duration end = std::min(waits ? span.ready : span.end, span_);
+            const Duration begin = waits ? span.begin : span.ready;
+            const double x0 = x_of(begin);
+            const double x1 = x_of(end);
+            if (begin >= span_ || end <= begin) {
+                continue;
+            }
+            looks_.insert(look);
+            if (x1 - x0 < thinnest) {
+                add_thin(thin, x0, x1, look);
+            } else {
+                flush(thin);
+                bar(span, look, lines_of(span.action, stages), {x0, x1});
+            }
+        }
+        flush(thin);
+        body_ += "</g>\n";
+        y_ += row_height();
+    }
+
+    std::string finish() {
+        axis();
+        if (options_.legend) {
+            legend();
+        }
+        const double height = y_ + margin / 2;
+        return fmt::format(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 "
+            "{0} {1}\" "
+            "font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\">\n"
+            "{2}<rect width=\"{0}\" height=\"{1}\" fill=\"#FFFFFF\"/>\n{3}{4}</svg>\n",
+            options_.width,
+            number(height),
+            definitions(),
+            back_,
+            body_);
+    }
+
+    double left() const { return left_; }
+
+  private:
+    double x_of(Duration time) const {
+        return left_ + (right_ - left_) * static_cast<double>(time.count()) /
+                           static_cast<double>(span_.count());
+    }
+
+    Box bar_box(double x0, double x1) const {
+        return {x0, y_ + bar_inset, x1 - x0, row_height() - 2 * bar_inset};
+    }
+
+    void add_thin(Thin& thin, double x0, double x1, Look look) {
+        if (!thin.empty() && (x0 - thin.end >= 0.5 || thin.end - thin.begin >= 3)) {
+            flush(thin);
+        }
+        if (thin.empty()) {
+            thin.begin = x0;
+        }
+        thin.end = x1;
+        thin.width.at(static_cast<std::size_t>(look)) += x1 - x0;
+    }
+
+    void flush(Thin& thin) {
+        if (!thin.empty()) {
+            const double total = std::accumulate(thin.width.begin(), thin.width.end(), 0.0);
+            Box box = bar_box(thin.begin, std::max(thin.end, thin.begin + 0.5));
+            const double height = box.height;
+            for (std::size_t look = 0; look < look_count; ++look) {
+                if (thin.width.at(look) > 0) {
+                    box.height = height * thin.width.at(look) / total;
+                    body_ += swatch(box, static_cast<Look>(look)) + "\n";
+                    box.y += box.height;
+                }
+            }
+        }
+        thin = {};
+    }
+
+    /// How many lines tell the action's stage from the first of its rank.
+    int lines_of(const Action& action, const std::vector<int>& stages) {
+        if (!is_compute(action.op)) {
+            return 0;
+        }
+        const auto before = std::ranges::lower_bound(stages, action.stage) - stages.begin();
+        const int lines = std::min(static_cast<int>(before), most_lines);
+        lines_ = std::max(lines_, lines);
+        return lines;
+    }
+
+    struct Extent {
+        double begin = 0;
+        double end = 0;
+    };
+
+    /// A rectangle of its own: a hair of background between neighbours, its name where that fits,
+    /// and a tooltip.
+    void bar(const Span& span, Look look, int lines, const Extent& x) {
+        const double gap = x.end - x.begin > 3 ? 0.7 : 0;
+        const bool waits = is_wait(look);
+        const Duration begin = waits ? span.begin : span.ready;
+        const Duration end = waits ? span.ready : span.end;
+        body_ += fmt::format("<g><title>{}{}: {:.3f} to {:.3f} ms, {}</title>",
+                             to_string(span.action),
+                             waits ? " waits" : "",
+                             to_milliseconds(begin),
+                             to_milliseconds(end),
+                             format_duration(end - begin));
+        const Box box = bar_box(x.begin, x.end - gap);
+        body_ += swatch(box, look) + stage_lines(box, lines, style_of(look).ink);
+        const std::string name = name_that_fits(span.action, look, x.end - x.begin - 3);
+        if (!name.empty()) {
+            body_ += text_in_group(box.x + box.width / 2,
+                                   y_ + row_height() / 2 + name_size() * 0.36,
+                                   name,
+                                   style_of(look).ink);
+        }
+        body_ += "</g>\n";
+    }
+
+    double name_size() const { return std::min(11.0, row_height() * 0.44); }
+
+    std::string name_that_fits(const Action& action, Look look, double width) const {
+        if (is_wait(look)) {
+            return {};
+        }
+        const std::string alone = has_micro_batch(action.op) ? std::to_string(action.micro_batch)
+                                                             : std::string(op_text(action.op));
+        for (const std::string& name : {std::string(style_of(look).letter) + alone, alone}) {
+            if (text_width(name, name_size()) <= width) {
+                return name;
+            }
+        }
+        return {};
+    }
+
+    void axis() {
+        const double span_ms = to_milliseconds(span_);
+        const double step = nice_step(span_ms, static_cast<int>((right_ - left_) / 80));
+        std::string lines;
+        for (int tick = 0; tick * step <= span_ms * (1 + 1e-9); ++tick) {
+            const double x = left_ + (right_ - left_) * tick * step / span_ms;
+            lines += fmt::format("<path d=\"M{0} {1}V{2}\" stroke=\"{3}\" stroke-width=\"1\"/>\n",
+                                 number(x),
+                                 number(top_ - 2),
+                                 number(y_ + 4),
+                                 grid_ink);
+            std::string label = tick_label(tick * step, step);
+            label += tick == 0 ? " ms" : "";
+            body_ += text_at(x, y_ + 17, label, {.anchor = Anchor::Middle, .fill = pale_ink});
+        }
+        back_ += lines;
+        y_ += axis_height;
+    }
+
+    void legend() {
+        y_ += 6;
+        double x = left_;
+        for (const Look look : looks_) {
+            const Style& style = style_of(look);
+            const Box box = legend_box(x, style.words);
+            body_ += swatch(box, look);
+            body_ += text_at(box.x + box.width / 2,
+                             box.y + 11,
+                             style.letter,
+                             {.size = 10, .anchor = Anchor::Middle, .fill = style.ink});
+        }
+        for (int lines = 1; lines <= lines_; ++lines) {
+            const Box box = legend_box(x, stage_words.at(static_cast<std::size_t>(lines - 1)));
+            body_ += rect(box, grid_ink, " rx=\"2\"") + stage_lines(box, lines, ink) + "\n";
+        }
+        y_ += legend_line;
+    }
+
+    /// Where the swatch of the next entry goes, with its words beside it; moves `x` behind them.
+    Box legend_box(double& x, std::string_view words) {
+        const double needed = 26 + text_width(words, 11) + 14;
+        if (x > left_ && x + needed > right_) {
+            x = left_;
+            y_ += legend_line;
+        }
+        const Box box{x, y_, 20, 14};
+        body_ += text_at(x + 26, y_ + 11, words, {.fill = pale_ink});
+        x += needed;
+        return box;
+    }
+
+    const SvgOptions& options_;
+    double left_;
+    double right_;
+    Duration span_;
+    double y_ = margin;
+    double top_ = margin;
+    std::string back_;  ///< behind the bars
+    std::string body_;
+    std::set<Look> looks_;  ///< what occurs, for the legend
+    int lines_ = 0;         ///< most lines across a bar
+};
+
+std::string rank_label(std::size_t rank) {
+    return fmt::format("rank {}", rank);
+}
+
+/// "predicted 428.000 ms"; whoever sees an emulated timeline must know what that is.
+std::string facts_of(const Timeline& timeline) {
+    return fmt::format("{}{} {}",
+                       to_string(timeline.origin),
+                       timeline.origin == Origin::Emulated ? " (paced device or links)" : "",
+                       format_duration(step_time(timeline)));
+}
+
+}  // namespace
+
+std::string render_svg(const Timeline& timeline, const SvgOptions& options) {
+    const Timeline shown = aligned(timeline);
+    const Duration span = options.span > Duration{} ? options.span : step_time(shown);
+    Picture picture(options, span, 54);
+    picture.header(facts_of(shown));
+    for (std::size_t rank = 0; rank < shown.ranks.size(); ++rank) {
+        picture.background(picture.row_height());
+        picture.label(margin, picture.row_height(), rank_label(rank), {});
+        picture.row(shown.ranks[rank]);
+        picture.skip(2);
+    }
+    return picture.finish();
+}
+
+std::string render_svg_pair(const Timeline& predicted,
+                            const Timeline& measured,
+                            const SvgOptions& options) {
+    const std::array<Timeline, 2> sides{aligned(predicted), aligned(measured)};
+    const Duration longest = std::max(step_time(sides[0]), step_time(sides[1]));
+    Picture picture(options, options.span > Duration{} ? options.span : longest, 116);
+    picture.header(facts_of(sides[0]) + ",  " + facts_of(sides[1]));
+    const double row = picture.row_height();
+    const std::size_t ranks = std::max(sides[0].ranks.size(), sides[1].ranks.size());
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        picture.background(2 * row + 4);
+        picture.label(margin, 2 * row + 4, rank_label(rank), {});
+        picture.skip(2);
+        for (const Timeline& side : sides) {
+            picture.label(picture.left() - 10,
+                          row,
+                          to_string(side.origin),
+                          {.size = 10, .anchor = Anchor::End, .fill = pale_ink});
+            if (rank < side.ranks.size()) {
+                picture.row(side.ranks[rank]);
+            } else {
+                picture.skip(row);
+            }
+        }
+        picture.skip(8);
+    }
+    return picture.finish();
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+struct SvgOptions {
+    int width = 960;  ///< pixels
+    int row_height = 26;
+    Duration span{};  ///< time shown; 0 = the timeline's own
+    std::string title;
+    bool legend = true;
+};
+
+/// A timeline as a picture: a row per rank, a rectangle per action with its kind and micro-batch
+/// where they fit, waits hatched, an axis in ms, tooltips. Okabe-Ito colours; every kind also
+/// differs by hatching or letter, so that colour is never the only carrier of meaning. Where a rank
+/// holds several stages, lines across a rectangle tell the second, the third and those that follow
+/// from the first. Neighbours
+/// thinner than two pixels are drawn together, their height shared out among the kinds. The origin
+/// stands in the picture.
+std::string render_svg(const Timeline& timeline, const SvgOptions& options);
+
+/// Predicted above measured, per rank, on one time axis.
+std::string render_svg_pair(const Timeline& predicted,
+                            const Timeline& measured,
+                            const SvgOptions& options);
+
+}  // namespace pipetwin

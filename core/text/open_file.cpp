@@ -1,0 +1,36 @@
+#include "core/text/open_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+OpenFile::OpenFile(const std::filesystem::path& path, int flags)
+    : descriptor_(::open(path.c_str(), flags, 0666)) {}
+
+OpenFile::~OpenFile() {
+    if (descriptor_ >= 0) {
+        ::close(descriptor_);
+    }
+}
+
+bool OpenFile::close() {
+    return ::close(std::exchange(descriptor_, -1)) == 0;
+}
+
+void refuse_io(const std::filesystem::path& file, std::string_view what) {
+    const int code = errno;
+    throw Error(ErrorKind::Io,
+                file.string(),
+                fmt::format("{}: {}", what, std::generic_category().message(code)));
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,546 @@
+#include "core/text/toml_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/base/suggest.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr int deepest = 64;
+
+/// The index after the string that begins at `begin`; TOML has "basic" and 'literal' strings, and
+/// either in three quotes may span lines.
+std::size_t after_string(std::string_view text, std::size_t begin) {
+    const char quote = text[begin];
+    const std::string_view three = quote == '"' ? R"(""")" : "'''";
+    const bool long_string = text.substr(begin, 3) == three;
+    std::size_t i = begin + (long_string ? 3 : 1);
+    while (i < text.size()) {
+        if (quote == '"' && text[i] == '\\') {
+            i += 2;
+        } else if (long_string && text.substr(i, 3) == three) {
+            return i + 3;
+        } else if (!long_string && (text[i] == quote || text[i] == '\n')) {
+            return i + 1;
+        } else {
+            ++i;
+        }
+    }
+    return text.size();
+}
+
+std::string place_in(std::string_view text, std::size_t index, std::string_view place) {
+    const std::string_view before = text.substr(0, index);
+    const auto line = 1 + std::ranges::count(before, '\n');
+    const std::size_t line_begin = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
+    return fmt::format("{}:{}:{}", place, line, index - line_begin + 1);
+}
+
+/// toml++ bounds nested values but not dotted keys, whose tables it takes apart recursively:
+/// "a.a.a. ..." would end in a stack overflow. So nesting is counted before it sees the text.
+void check_depth(std::string_view text, std::string_view place) {
+    int brackets = 0;
+    int dots_of_line = 0;
+    std::size_t i = 0;
+    while (i < text.size()) {
+        const char c = text[i];
+        if (c == '"' || c == '\'') {
+            i = after_string(text, i);
+            continue;
+        }
+        if (c == '#') {
+            i = std::min(text.find('\n', i), text.size());
+            continue;
+        }
+        if (c == '[' || c == '{') {
+            ++brackets;
+        } else if (c == ']' || c == '}') {
+            brackets = std::max(0, brackets - 1);
+        } else if (c == '.') {
+            ++dots_of_line;
+        } else if (c == '\n') {
+            dots_of_line = 0;
+        }
+        if (brackets > deepest || dots_of_line > deepest) {
+            throw Error(ErrorKind::BadInput,
+                        place_in(text, i, place),
+                        fmt::format("nested deeper than {}", deepest));
+        }
+        ++i;
+    }
+}
+
+toml::table parse_toml(std::string_view text, const std::string& place) {
+    check_depth(text, place);
+    try {
+        return toml::parse(text, std::string_view{});
+    } catch (const toml::parse_error& error) {
+        const toml::source_position at = error.source().begin;
+        throw Error(ErrorKind::BadInput,
+                    fmt::format("{}:{}:{}", place, at.line, at.column),
+                    std::string(error.description()),
+                    "expected TOML: [table] lines and key = value lines, strings in quotes");
+    }
+}
+
+/// The value of an override as `value` of a table of its own. What is no TOML but looks like a word
+/// is a string.
+toml::table parse_value(const std::string& text, const std::string& place) {
+    const bool quoted =
+        !text.empty() && std::string_view(R"("'[{)").find(text.front()) != std::string_view::npos;
+    const bool one_line = text.find_first_of("\r\n") == std::string::npos;
+    check_depth(text, place);
+    try {
+        toml::table parsed = toml::parse("value = " + text);
+        if (parsed.size() == 1) {
+            return parsed;
+        }
+    } catch (const toml::parse_error& error) {
+        if (!quoted && one_line) {
+            toml::table word;
+            word.insert("value", text);
+            return word;
+        }
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("'{}' is no value: {}", text, error.description()),
+                    "write a number, true, false, a word, a \"string\" or a [list]");
+    }
+    throw Error(ErrorKind::BadInput, place, "more than one value, expected one");
+}
+
+/// What the user sees of a value: short values as they are, others by their type.
+std::string describe(const toml::node& node) {
+    constexpr std::size_t longest = 60;
+    switch (node.type()) {
+        case toml::node_type::string: {
+            const std::string& text = node.as_string()->get();
+            return text.size() <= longest ? fmt::format("\"{}\"", text)
+                                          : fmt::format("\"{}...\"", text.substr(0, longest));
+        }
+        case toml::node_type::integer:
+            return fmt::format("{}", node.as_integer()->get());
+        case toml::node_type::floating_point:
+            return fmt::format("{}", node.as_floating_point()->get());
+        case toml::node_type::boolean:
+            return fmt::format("{}", node.as_boolean()->get());
+        case toml::node_type::array:
+            return "[a list]";
+        case toml::node_type::table:
+            return "{a table}";
+        default:
+            return "a date or time";
+    }
+}
+
+std::string describe(Range range) {
+    return range.high >= std::numeric_limits<std::int32_t>::max()
+               ? fmt::format("not below {}", range.low)
+               : fmt::format("from {} to {}", range.low, range.high);
+}
+
+bool holds(std::string_view outer, std::string_view path) {
+    return path.starts_with(outer) &&
+           (path.size() == outer.size() || path[outer.size()] == '.' || path[outer.size()] == '[');
+}
+
+}  // namespace
+
+TomlDocument::TomlDocument(std::string_view text,
+                           std::string place,
+                           const std::vector<Override>& overrides)
+    : place_(std::move(place)), table_(parse_toml(text, place_)) {
+    for (const Override& change : overrides) {
+        put(change);
+    }
+}
+
+void TomlDocument::put(const Override& change) {
+    const std::string place = "--set " + change.key;
+    if (std::ranges::count(change.key, '.') > deepest) {
+        throw Error(ErrorKind::BadInput, place, fmt::format("nested deeper than {}", deepest));
+    }
+    overridden_.push_back(change.key);
+    toml::table parsed = parse_value(change.value, place);
+    toml::table* table = &table_;
+    std::string_view rest = change.key;
+    for (std::size_t dot = rest.find('.'); dot != rest.npos; dot = rest.find('.')) {
+        const std::string_view name = rest.substr(0, dot);
+        toml::node* const inner = table->insert(name, toml::table{}).first->second.as_table();
+        if (inner == nullptr) {
+            throw Error(ErrorKind::BadInput, place, fmt::format("'{}' is no table", name));
+        }
+        table = inner->as_table();
+        rest.remove_prefix(dot + 1);
+    }
+    if (rest.empty()) {
+        throw Error(ErrorKind::BadInput, place, "no key, expected one as in pipeline.stages");
+    }
+    parsed.get("value")->visit(
+        [&](auto& value) { table->insert_or_assign(rest, std::move(value)); });
+}
+
+TomlTable TomlDocument::root() const {
+    return {*this, &table_, ""};
+}
+
+void TomlDocument::fill_in(std::string_view table,
+                           const TomlDocument& other,
+                           std::span<const std::string_view> without) {
+    const toml::table* const from = other.table_[table].as_table();
+    toml::table* const to = table_.insert(table, toml::table{}).first->second.as_table();
+    if (from == nullptr || to == nullptr) {
+        return;
+    }
+    for (const auto& [key, node] : *from) {
+        const bool wanted = std::ranges::find(without, key.str()) == without.end();
+        if (wanted && to->insert(key, node).second) {
+            const std::string path = fmt::format("{}.{}", table, key.str());
+            filled_in_[path] = other.place_of(path, node.source());
+        }
+    }
+}
+
+std::string TomlDocument::place_of(std::string_view path, const toml::source_region& source) const {
+    for (const auto& [key, place] : filled_in_) {
+        if (holds(key, path)) {
+            return place;
+        }
+    }
+    // The last override wins, so it is to blame.
+    const auto change =
+        std::find_if(overridden_.rbegin(), overridden_.rend(), [path](const std::string& key) {
+            return holds(key, path) || holds(path, key);
+        });
+    if (change != overridden_.rend()) {
+        return "--set " + *change;
+    }
+    return source.begin ? fmt::format("{}:{}:{}", place_, source.begin.line, source.begin.column)
+                        : place_;
+}
+
+const toml::node* TomlTable::find(std::string_view key) const {
+    return table_ == nullptr ? nullptr : table_->get(key);
+}
+
+std::string TomlTable::path_of(std::string_view key) const {
+    return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+std::string TomlTable::place(std::string_view key) const {
+    const toml::node* const node = find(key);
+    if (node != nullptr) {
+        return document_->place_of(path_of(key), node->source());
+    }
+    return document_->place_of(path_of(key),
+                               table_ == nullptr ? toml::source_region{} : table_->source());
+}
+
+void TomlTable::expect_keys(std::span<const std::string_view> known) const {
+    if (table_ == nullptr) {
+        return;
+    }
+    const toml::key* first = nullptr;  // of the text, not of the alphabet
+    for (const auto& [key, node] : *table_) {
+        const bool is_known = std::ranges::find(known, key.str()) != known.end();
+        if (!is_known && (first == nullptr || key.source().begin < first->source().begin)) {
+            first = &key;
+        }
+    }
+    if (first != nullptr) {
+        throw Error(ErrorKind::BadInput,
+                    document_->place_of(path_of(first->str()), first->source()),
+                    path_.empty() ? fmt::format("unknown key '{}'", first->str())
+                                  : fmt::format("unknown key '{}' in '{}'", first->str(), path_),
+                    suggestion(first->str(), known));
+    }
+}
+
+bool TomlTable::has(std::string_view key) const {
+    return find(key) != nullptr;
+}
+
+bool TomlTable::is_auto(std::string_view key) const {
+    const toml::node* const node = find(key);
+    return node != nullptr && node->value_exact<std::string_view>() == "auto";
+}
+
+void TomlTable::refuse(std::string_view key, std::string_view expected, std::string hint) const {
+    const toml::node* const node = find(key);
+    throw Error(ErrorKind::BadInput,
+                place(key),
+                fmt::format("{} = {}, expected {}",
+                            path_of(key),
+                            node == nullptr ? "nothing" : describe(*node),
+                            expected),
+                std::move(hint));
+}
+
+void TomlTable::missing(std::string_view key, std::string_view expected) const {
+    throw Error(ErrorKind::BadInput,
+                place(key),
+                fmt::format("{} is missing, expected {}", path_of(key), expected));
+}
+
+TomlTable TomlTable::table(std::string_view key) const {
+    const toml::node* const node = find(key);
+    if (node != nullptr && !node->is_table()) {
+        refuse(key, "a table");
+    }
+    return {*document_, node == nullptr ? nullptr : node->as_table(), path_of(key)};
+}
+
+std::vector<TomlTable> TomlTable::tables(std::string_view key) const {
+    const toml::node* const node = find(key);
+    if (node == nullptr) {
+        return {};
+    }
+    const toml::array* const array = node->as_array();
+    if (array == nullptr) {
+        refuse(key, fmt::format("a list of tables, each written as [[{}]]", path_of(key)));
+    }
+    std::vector<TomlTable> all;
+    all.reserve(array->size());
+    for (const toml::node& element : *array) {
+        if (!element.is_table()) {
+            refuse(key, fmt::format("tables only, each written as [[{}]]", path_of(key)));
+        }
+        all.emplace_back(
+            *document_, element.as_table(), fmt::format("{}[{}]", path_of(key), all.size()));
+    }
+    return all;
+}
+
+std::optional<bool> TomlTable::boolean(std::string_view key) const {
+    const toml::node* const node = find(key);
+    if (node == nullptr) {
+        return std::nullopt;
+    }
+    if (!node->is_boolean()) {
+        refuse(key, "true or false");
+    }
+    return node->as_boolean()->get();
+}
+
+std::optional<std::int64_t> TomlTable::integer(std::string_view key, Range range) const {
+    const toml::node* const node = find(key);
+    if (node == nullptr) {
+        return std::nullopt;
+    }
+    const std::optional<std::int64_t> value = node->value_exact<std::int64_t>();
+    if (!value || *value < range.low || *value > range.high) {
+        refuse(key, fmt::format("a whole number {}", describe(range)));
+    }
+    return value;
+}
+
+bool TomlTable::is_text(std::string_view key) const {
+    const toml::node* const node = find(key);
+    return node != nullptr && node->is_string();
+}
+
+bool TomlTable::is_list(std::string_view key) const {
+    const toml::node* const node = find(key);
+    return node != nullptr && node->is_array();
+}
+
+template <class Read>
+auto TomlTable::list(std::string_view key,
+                     std::string_view of,
+                     const std::string& expected,
+                     Read read) const {
+    using Value = typename std::invoke_result_t<Read, const toml::node&>::value_type;
+    const toml::node* const node = find(key);
+    if (node == nullptr) {
+        return std::optional<std::vector<Value>>{};
+    }
+    const toml::array* const array = node->as_array();
+    if (array == nullptr) {
+        refuse(key, fmt::format("a list of {}", of));
+    }
+    std::vector<Value> values;
+    values.reserve(array->size());
+    for (const toml::node& element : *array) {
+        const std::optional<Value> value = read(element);
+        if (!value) {
+            throw Error(ErrorKind::BadInput,
+                        document_->place_of(path_of(key), element.source()),
+                        fmt::format("{}[{}] = {}, expected {}",
+                                    path_of(key),
+                                    values.size(),
+                                    describe(element),
+                                    expected));
+        }
+        values.push_back(*value);
+    }
+    return std::optional(std::move(values));
+}
+
+std::optional<std::vector<int>> TomlTable::integers(std::string_view key, Range range) const {
+    return list(key,
+                "whole numbers",
+                fmt::format("a whole number {}", describe(range)),
+                [range](const toml::node& element) -> std::optional<int> {
+                    const auto value = element.value_exact<std::int64_t>();
+                    const bool inside = value && *value >= range.low && *value <= range.high;
+                    return inside ? std::optional(static_cast<int>(*value)) : std::nullopt;
+                });
+}
+
+namespace {
+
+/// A finite number of the range.
+std::optional<double> number_in(const toml::node& node, Range range) {
+    const std::optional<double> value =
+        node.is_number() ? node.value<double>() : std::optional<double>{};
+    const bool inside = value && std::isfinite(*value) &&
+                        *value >= static_cast<double>(range.low) &&
+                        *value <= static_cast<double>(range.high);
+    return inside ? value : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::vector<double>> TomlTable::numbers(std::string_view key, Range range) const {
+    return list(key,
+                "numbers",
+                fmt::format("a number from {} to {}", range.low, range.high),
+                [range](const toml::node& element) { return number_in(element, range); });
+}
+
+std::optional<std::vector<std::vector<double>>> TomlTable::rows_of_numbers(std::string_view key,
+                                                                           Range range) const {
+    using Row = std::vector<double>;
+    return list(key,
+                "lists of numbers",
+                fmt::format("a list of numbers from {} to {}", range.low, range.high),
+                [range](const toml::node& element) -> std::optional<Row> {
+                    const toml::array* const entries = element.as_array();
+                    Row row;
+                    for (std::size_t i = 0; entries != nullptr && i < entries->size(); ++i) {
+                        const std::optional<double> value = number_in(*entries->get(i), range);
+                        if (!value) {
+                            return std::nullopt;
+                        }
+                        row.push_back(*value);
+                    }
+                    return entries != nullptr ? std::optional(row) : std::nullopt;
+                });
+}
+
+std::optional<double> TomlTable::number(std::string_view key, Range range) const {
+    const toml::node* const node = find(key);
+    if (node == nullptr) {
+        return std::nullopt;
+    }
+    const std::optional<double> value = number_in(*node, range);
+    if (!value) {
+        refuse(key, fmt::format("a number from {} to {}", range.low, range.high));
+    }
+    return value;
+}
+
+std::optional<std::string> TomlTable::text(std::string_view key) const {
+    const toml::node* const node = find(key);
+    if (node == nullptr) {
+        return std::nullopt;
+    }
+    if (!node->is_string()) {
+        refuse(key, "a string in quotes");
+    }
+    return node->as_string()->get();
+}
+
+std::optional<std::vector<std::string>> TomlTable::texts(std::string_view key) const {
+    return list(key, "strings", "a string in quotes", [](const toml::node& element) {
+        return element.value_exact<std::string>();
+    });
+}
+
+std::optional<Bytes> TomlTable::bytes(std::string_view key) const {
+    const toml::node* const node = find(key);
+    if (node == nullptr) {
+        return std::nullopt;
+    }
+    if (node->is_integer()) {
+        return Bytes{*integer(key, {1, std::numeric_limits<std::int64_t>::max()})};
+    }
+    const std::optional<std::string> written = node->value_exact<std::string>();
+    if (!written) {
+        refuse(key, "an amount of memory as in \"4 GiB\", or a number of bytes");
+    }
+    try {
+        return parse_bytes(*written);
+    } catch (const Error& error) {
+        throw Error(error.kind(),
+                    place(key),
+                    fmt::format("{} = {}", path_of(key), error.text()),
+                    error.hint());
+    }
+}
+
+std::optional<std::vector<Bytes>> TomlTable::all_bytes(std::string_view key) const {
+    return list(key,
+                "amounts of memory",
+                "an amount of memory as in \"4 GiB\", or a number of bytes",
+                [](const toml::node& element) -> std::optional<Bytes> {
+                    if (const auto count = element.value_exact<std::int64_t>()) {
+                        return *count > 0 ? std::optional(Bytes{*count}) : std::nullopt;
+                    }
+                    const auto written = element.value_exact<std::string>();
+                    try {
+                        return written ? std::optional(parse_bytes(*written)) : std::nullopt;
+                    } catch (const Error&) {
+                        return std::nullopt;  // named with its place in the list
+                    }
+                });
+}
+
+std::optional<std::size_t> TomlTable::choice(std::string_view key,
+                                             std::span<const std::string_view> built,
+                                             std::span<const std::string_view> later) const {
+    const std::optional<std::string> word = text(key);
+    if (!word) {
+        return std::nullopt;
+    }
+    const auto found = std::ranges::find(built, *word);
+    if (found != built.end()) {
+        return static_cast<std::size_t>(found - built.begin());
+    }
+    const std::string expected = fmt::format("one of {}", fmt::join(built, ", "));
+    if (std::ranges::find(later, *word) != later.end()) {
+        refuse(key, expected, fmt::format("'{}' is not built yet", *word));
+    }
+    const std::string_view near = nearest_word(*word, built);
+    refuse(key, expected, near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+}
+
+std::optional<std::vector<std::size_t>> TomlTable::choices(
+    std::string_view key, std::span<const std::string_view> built) const {
+    const auto index_of = [&](const toml::node& element) {
+        const auto found = std::ranges::find(built, element.value_exact<std::string_view>());
+        return found == built.end()
+                   ? std::nullopt
+                   : std::optional(static_cast<std::size_t>(found - built.begin()));
+    };
+    return list(key, "words", fmt::format("one of {}", fmt::join(built, ", ")), index_of);
+}
+
+int TomlTable::required_int(std::string_view key, Range range) const {
+    const std::optional<std::int64_t> value = integer(key, range);
+    if (!value) {
+        missing(key, fmt::format("a whole number {}", describe(range)));
+    }
+    return static_cast<int>(*value);
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <toml++/toml.h>
+
+#include "core/text/override.h"
+
+/// TOML, read strictly: every refusal names the place, what was found and what was expected.
+namespace pipetwin {
+
+/// Lowest and highest number that a key takes.
+struct Range {
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+};
+
+class TomlTable;
+
+/// A parsed text with overrides put into it, and where everything stands.
+class TomlDocument {
+  public:
+    /// `place` names the text in errors. Throws Error(BadInput) for text that is no TOML or is
+    /// nested deeper than 64, and for an override whose key or value is none.
+    TomlDocument(std::string_view text, std::string place, const std::vector<Override>& overrides);
+
+    TomlTable root() const;
+
+    /// Copies every key of `table` in `other` that `table` lacks here, but for those in `without`.
+    /// Errors about them name their place in `other`.
+    void fill_in(std::string_view table,
+                 const TomlDocument& other,
+                 std::span<const std::string_view> without);
+
+    /// Where the value of `path` ("pipeline.stages") comes from: "--set ..." or file:line:column.
+    std::string place_of(std::string_view path, const toml::source_region& source) const;
+
+  private:
+    void put(const Override& change);
+
+    std::string place_;
+    toml::table table_;
+    std::vector<std::string> overridden_;                        ///< keys, as given
+    std::map<std::string, std::string, std::less<>> filled_in_;  ///< place of each such key
+};
+
+/// One table of a document, or the lack of it: a key that is not there reads as empty.
+class TomlTable {
+  public:
+    TomlTable(const TomlDocument& document, const toml::table* table, std::string path)
+        : document_(&document), table_(table), path_(std::move(path)) {}
+
+    /// Refuses every key that is not `known`, naming the nearest one that is.
+    void expect_keys(std::span<const std::string_view> known) const;
+
+    bool has(std::string_view key) const;
+    bool is_auto(std::string_view key) const;  ///< the string "auto"
+
+    TomlTable table(std::string_view key) const;
+    std::vector<TomlTable> tables(std::string_view key) const;  ///< an array of tables
+
+    std::optional<bool> boolean(std::string_view key) const;
+    std::optional<std::int64_t> integer(std::string_view key, Range range) const;
+    std::optional<std::vector<int>> integers(std::string_view key, Range range) const;
+    std::optional<std::vector<double>> numbers(std::string_view key, Range range) const;
+    std::optional<std::vector<std::vector<double>>> rows_of_numbers(std::string_view key,
+                                                                    Range range) const;
+    std::optional<double> number(std::string_view key, Range range) const;  ///< or a whole number
+    std::optional<std::string> text(std::string_view key) const;
+    std::optional<std::vector<std::string>> texts(std::string_view key) const;
+    std::optional<Bytes> bytes(std::string_view key) const;  ///< "4 GiB", or a number of bytes
+
+    bool is_list(std::string_view key) const;
+    bool is_text(std::string_view key) const;
+    std::optional<std::vector<Bytes>> all_bytes(std::string_view key) const;  ///< a list of them
+
+    /// The index in `built` of the word that the key has. A word in `later` is refused as not built
+    /// yet.
+    std::optional<std::size_t> choice(std::string_view key,
+                                      std::span<const std::string_view> built,
+                                      std::span<const std::string_view> later = {}) const;
+
+    /// The same of every word in a list.
+    std::optional<std::vector<std::size_t>> choices(std::string_view key,
+                                                    std::span<const std::string_view> built) const;
+
+    /// As `integer`, within int, and the key must be there.
+    int required_int(std::string_view key, Range range) const;
+
+    [[noreturn]] void missing(std::string_view key, std::string_view expected) const;
+
+    /// "place: path.key = <value>, expected <expected>".
+    [[noreturn]] void refuse(std::string_view key,
+                             std::string_view expected,
+                             std::string hint = {}) const;
+
+    /// The place of a key's value, or of the table where the key is not there.
+    std::string place(std::string_view key) const;
+
+  private:
+    const toml::node* find(std::string_view key) const;
+    std::string path_of(std::string_view key) const;
+
+    /// What `read` makes of each element of a list; an element of which it makes nothing is
+    /// refused.
+    template <class Read>
+    auto list(std::string_view key,
+              std::string_view of,
+              const std::string& expected,
+              Read read) const;
+
+    const TomlDocument* document_;
+    const toml::table* table_;
+    std::string path_;
+};
+
+}  // namespace pipetwin

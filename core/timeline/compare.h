@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "core/timeline/metrics.h"
+#include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+/// How noisy the machine was while it measured.
+struct Noise {
+    double stolen_percent =
+        0;  ///< 1 - thread CPU time / wall time of the compute spans, of the kept steps
+    double p90_over_p10 = 1;  ///< of the times of all steps after the warm-up
+    int dropped_steps = 0;    ///< warm-up, and steps that something disturbed
+    int steps = 0;            ///< the others
+
+    /// Fewer say little about the error of a prediction.
+    static constexpr int fewest_steps = 11;
+};
+
+/// One side of a comparison: the timelines of one step or several of the same rows, and what only
+/// the plan's owner can know.
+struct TimelineSet {
+    std::vector<Timeline> steps;              ///< at least one
+    std::vector<Bytes> peak_bytes;            ///< per rank; empty if not known
+    std::optional<Breakdown> breakdown;       ///< of the median step
+    std::optional<Duration> replayed_step{};  ///< its own durations, simulated (sim/replay_error.h)
+    Noise noise;
+};
+
+struct Pair {
+    Duration predicted{};
+    Duration measured{};
+    /// 100 (predicted - measured) / measured; 0 when both are 0.
+    double error_percent() const;
+};
+
+/// One action on both sides, joined by its place in the row.
+struct ActionDelta {
+    int rank = 0;
+    int cell = 0;
+    Action action;
+    Pair duration;  ///< medians over the steps
+    Pair begin;
+};
+
+struct PeakDelta {
+    int rank = 0;
+    Bytes predicted;
+    Bytes measured;
+    double error_percent() const;
+};
+
+struct Comparison {
+    Pair makespan;
+    Pair step;
+    double predicted_bubble_total = 0;
+    double measured_bubble_total = 0;
+    std::vector<PeakDelta> peaks;  ///< empty unless both sides know theirs
+    struct ByOp {
+        Op op{};
+        Pair total;  ///< sum over ranks of the op's durations
+    };
+    std::vector<ByOp> by_op;  ///< F, B, I, W, R in this order, those that occur
+    std::vector<ActionDelta> actions;
+    std::optional<Breakdown> predicted_breakdown;
+    std::optional<Breakdown> measured_breakdown;
+    /// The measured step as the simulator replays it from its own durations, and as it was: the
+    /// error of the simulator without that of the costs.
+    std::optional<Pair> replay;
+    Noise noise;
+};
+
+/// Joins by position with equality of the action as a check. The step time of a side is that of its
+/// median step, so that a breakdown of that sums to it; all else are medians of their own. Throws
+/// Error(BadInput), naming rank, cell and both actions, if the rows differ.
+Comparison compare(const TimelineSet& predicted, const TimelineSet& measured);
+
+/// The step whose time is nearest the median of all, the first of two: the one to draw.
+const Timeline& median_step(const TimelineSet& set);
+
+}  // namespace pipetwin

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+/// `Context` is what the runtime of a device takes before there is a model.
+enum class MemoryKind { Weights, Gradients, Optimizer, Stash, Boundary, Workspace, Context };
+constexpr int memory_kind_count = 7;
+std::string_view to_string(MemoryKind kind);
+
+/// Bytes per kind; the index is the MemoryKind.
+struct MemoryUse {
+    std::array<Bytes, memory_kind_count> bytes{};
+
+    Bytes& operator[](MemoryKind kind) { return bytes[static_cast<std::size_t>(kind)]; }
+    Bytes operator[](MemoryKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+    Bytes total() const;
+    bool operator==(const MemoryUse&) const = default;
+};
+
+/// What one action does to the memory of its rank: `during` is held on top of what was there before
+/// while it runs (its high-water mark), `after` is what remains of it (or is freed: negative).
+///
+///            input at a later stage arrives by RECV_F (boundary), at stage 0 it is loaded by F
+///            itself
+/// RECV_F     boundary + input                      RECV_B  boundary + output
+/// F keep     boundary - input, stash + saved, boundary + output
+/// F drop     boundary - input, stash + input, boundary + output; during: forward_drop_peak
+/// F alone    as F drop, but nothing stays in the stash: no backward follows
+/// SEND_F     boundary - output                     SEND_B  boundary - input
+/// R          stash + saved - input; during: + output, too
+/// B          stash - saved, boundary - output gradient + input gradient; during: backward_peak
+/// I          stash + split, boundary + input gradient (not at stage 0)
+/// W          stash - saved - split, boundary - output gradient
+struct MemoryChange {
+    MemoryUse during;
+    MemoryUse after;
+};
+MemoryChange memory_change(const Plan& plan, const Action& action);
+
+/// What the rank holds before its first action: weights, gradients, optimizer state, workspace,
+/// context, and for each of its incoming boundaries room for `capacity` messages (none while the
+/// capacity is unbounded).
+MemoryUse resident_memory(const Plan& plan, int rank);
+
+struct MemoryPoint {
+    Duration time{};
+    MemoryUse use;
+};
+
+/// Live bytes over time: a step function, each point valid until the next. Every action gives two
+/// points, its begin (with what it holds during) and its end (with what remains).
+using MemoryCurve = std::vector<MemoryPoint>;
+
+/// One curve per rank. Where the timeline copies stashes to host memory, one is off the device from
+/// the end of its copy out to the begin of its copy in, which are points, too. No total is larger
+/// than without copies.
+std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline);
+
+/// Least and most of several.
+struct ByteRange {
+    Bytes least;
+    Bytes most;
+
+    void add(Bytes bytes) {
+        least = std::min(least, bytes);
+        most = std::max(most, bytes);
+    }
+    bool operator==(const ByteRange&) const = default;
+};
+
+/// What a rank holds in all, without a timeline, and with every stash on its device.
+struct RankTotals {
+    static constexpr std::size_t block = 16;
+
+    std::vector<Bytes> values;        ///< [2 * cell] during an action of the row, [.. + 1] after it
+    std::vector<ByteRange> of_block;  ///< of the values up to the next multiple of `block`
+};
+std::vector<RankTotals> memory_totals(const Plan& plan);
+
+/// The highest total of a rank, at the first moment at which it is held.
+struct MemoryPeak {
+    MemoryUse use;
+    int cell = -1;       ///< the action of the row that reaches it; -1: it is there from the start
+    bool after = false;  ///< the action's end reaches it, not its begin: a message has arrived
+};
+
+/// One peak per rank, with every stash on its device all the time: it depends on the order of the
+/// row alone, never on the times.
+std::vector<MemoryPeak> memory_peaks(const Plan& plan);
+
+/// When the peak is reached, in a row of spans of the rank.
+Duration time_of(const MemoryPeak& peak, const std::vector<Span>& row);
+
+/// The peaks of a timeline, which depend on its times where it copies stashes to host memory.
+struct PeakInTime {
+    MemoryPeak peak;
+    Duration time{};
+};
+std::vector<PeakInTime> memory_peaks(const Plan& plan, const Timeline& timeline);
+
+/// The totals of the peaks alone.
+std::vector<Bytes> peak_totals(const Plan& plan, const Timeline& timeline);
+
+/// The same of a plan that offloads nothing, whatever its times.
+std::vector<Bytes> peak_totals(const Plan& plan);
+
+/// The bytes of the peaks alone.
+std::vector<MemoryUse> peak_memory(const Plan& plan);
+std::vector<MemoryUse> peak_memory(const Plan& plan, const Timeline& timeline);
+
+class KeptByForward;
+
+/// What the ranks of a plan with one stage each would hold if these stages were others: the rows
+/// stay, what their actions cost changes. The plan must outlive it.
+class StagePeaks {
+  public:
+    explicit StagePeaks(const Plan& plan);
+    ~StagePeaks();
+    StagePeaks(const StagePeaks&) = delete;
+    StagePeaks& operator=(const StagePeaks&) = delete;
+
+    /// The peak of the rank of `stage`, context included, with room for `capacity` messages on each
+    /// of its boundaries. `costs` has one entry per cost class.
+    Bytes of(int stage,
+             const std::vector<StageCost>& costs,
+             const StageState& state,
+             int capacity) const;
+
+  private:
+    const Plan& plan_;
+    std::unique_ptr<const KeptByForward> kept_;
+};
+
+/// Largest number of (micro-batch, stage) pairs alive on each rank, from the start of F to the end
+/// of B (or W). Where no backward follows, nothing is kept: what is left are the activation at work
+/// and the one on its way.
+std::vector<int> peak_live_activations(const Schedule& schedule);
+
+}  // namespace pipetwin

@@ -1,0 +1,95 @@
+#include "core/timeline/memory_limits.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+std::string memory_table(std::string_view what, const std::vector<NamedMemory>& rows) {
+    std::string table = fmt::format("{:>4}  {:>12}", what, "total");
+    for (int kind = 0; kind < memory_kind_count; ++kind) {
+        table += fmt::format("  {:>12}", to_string(static_cast<MemoryKind>(kind)));
+    }
+    for (const NamedMemory& row : rows) {
+        table += fmt::format("\n{:>4}  {:>12}", row.name, format_bytes(row.use.total()));
+        for (const Bytes bytes : row.use.bytes) {
+            table += fmt::format("  {:>12}", format_bytes(bytes));
+        }
+        table += row.remark.empty() ? "" : "  " + row.remark;
+    }
+    return table;
+}
+
+namespace {
+
+/// Ranks over their limit are marked.
+std::string table_with_limits(const Plan& plan, const std::vector<MemoryUse>& peaks) {
+    std::vector<NamedMemory> rows;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const MemoryUse& peak = peaks[static_cast<std::size_t>(rank)];
+        NamedMemory& row = rows.emplace_back(NamedMemory{fmt::to_string(rank), peak});
+        const std::optional<Bytes> limit = plan.memory_limit(rank);
+        if (limit && peak.total() > *limit) {
+            row.remark = plan->memory_limits.empty()
+                             ? "over the limit"
+                             : fmt::format("over the limit of {}", format_bytes(*limit));
+        }
+    }
+    return memory_table("rank", rows);
+}
+
+bool is_all_recomputed(const Plan& plan, int rank) {
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        if (plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank &&
+            plan->recompute.of(piece_of(plan->schedule, stage)) != Recompute::Always) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+void check_memory(const Plan& plan) {
+    check_memory(plan, peak_memory(plan));
+}
+
+void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
+    int over = 0;
+    int worst = 0;  // of those over their limit: by how much
+    Bytes most_over;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const std::optional<Bytes> limit = plan.memory_limit(rank);
+        const Bytes total = peaks[static_cast<std::size_t>(rank)].total();
+        if (limit && total > *limit) {
+            ++over;
+            if (total - *limit > most_over) {
+                most_over = total - *limit;
+                worst = rank;
+            }
+        }
+    }
+    if (over == 0) {
+        return;
+    }
+    const Bytes limit = *plan.memory_limit(worst);
+    throw Error(
+        ErrorKind::Infeasible,
+        "memory",
+        fmt::format("{} of {} ranks need more than the limit of {} ({} bytes); rank {} peaks at "
+                    "{} bytes\n{}",
+                    over,
+                    peaks.size(),
+                    format_bytes(limit),
+                    limit.count,
+                    worst,
+                    peaks[static_cast<std::size_t>(worst)].total().count,
+                    table_with_limits(plan, peaks)),
+        is_all_recomputed(plan, worst)
+            ? "more micro-batches or more stages need less memory per rank"
+            : "more micro-batches, recompute = \"always\" or more stages need less memory per "
+              "rank");
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/timeline/footprint.h"
+#include "core/plan/plan.h"
+#include "core/timeline/span_times.h"
+#include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+/// Three definitions of the bubble, and one of them without recompute. T = pipeline time, p =
+/// ranks, work = all F, I, W, B and R of all ranks, ideal = the largest over ranks of the rank's
+/// own work.
+struct Bubble {
+    double total = 0;                    ///< 1 - work / (p T). GPipe, section 2.3
+    double total_without_recompute = 0;  ///< the same with R left out of work
+    double ideal = 0;                    ///< T / ideal - 1. Megatron's "(p - 1) / m"
+    double span = 0;  ///< 1 - ideal / (largest over ranks of last end - first start). Zero-bubble
+};
+
+/// What one rank did, of one timeline.
+struct RankWork {
+    Duration busy{};  ///< F, B, I, W and R, without what they waited for
+    Duration recompute{};
+    Duration first_begin = Duration::max();  ///< of its compute
+    Duration last_end = Duration::min();
+};
+
+struct DeviceMetrics {
+    int rank = 0;
+    Duration busy{};  ///< F, B, I, W and R
+    Duration idle{};  ///< pipeline time - busy
+    int peak_live_activations = 0;
+    MemoryPeak peak;
+    Duration peak_time{};  ///< when it is reached
+};
+
+/// The action that reaches the device's peak; none where it is there before the first.
+std::optional<Action> peak_action(const Plan& plan, const DeviceMetrics& device);
+
+/// What the times of a step come to.
+struct TimeMetrics {
+    Duration makespan{};                       ///< pipeline time
+    Duration step{};                           ///< step time
+    std::optional<double> samples_per_second;  ///< from the step time
+    Bubble bubble;
+};
+
+struct Metrics : TimeMetrics {
+    std::vector<DeviceMetrics> devices;
+};
+
+/// Compute ends what it measures at compute spans: T runs from the first begin to the last end of
+/// the pipeline's actions (NORM, OPT and REDUCE_GRAD excluded).
+Metrics measure(const Plan& plan, const Timeline& timeline);
+
+/// The same without what concerns single devices and their memory.
+TimeMetrics measure_times(const Plan& plan, const Timeline& timeline);
+TimeMetrics measure_times(const Plan& plan, const StepTimes& times);
+
+/// The same from what the ranks did, where that is known. `makespan` is the pipeline time, `step`
+/// the step time.
+TimeMetrics measure_times(const Plan& plan,
+                          const std::vector<RankWork>& ranks,
+                          Duration makespan,
+                          Duration step);
+
+/// Where a step's time went: the mean over ranks; the parts sum to the step time exactly (in
+/// nanoseconds, the remainder of the division by the number of ranks goes to `overhead`). Words of
+/// the command line's `breakdown_ms`; filled by sim/breakdown.h.
+struct Breakdown {
+    Duration forward{};
+    Duration backward{};  ///< merged B only
+    Duration backward_input{};
+    Duration backward_weight{};
+    Duration recompute{};
+    Duration communication_wait{};  ///< idle that vanishes when every link is free and instant
+    Duration imbalance{};           ///< idle that then vanishes when every piece costs the mean
+    Duration bubble{};              ///< the idle left
+    Duration reduction{};
+    Duration optimizer{};
+    Duration overhead{};  ///< dispatch, set-up
+
+    Duration sum() const;
+};
+
+/// One part of a breakdown and its word, in the order in which they are listed to a user.
+struct BreakdownPart {
+    std::string_view word;
+    Duration Breakdown::*value;
+};
+inline constexpr std::array breakdown_parts{
+    BreakdownPart{"forward", &Breakdown::forward},
+    BreakdownPart{"backward", &Breakdown::backward},
+    BreakdownPart{"backward_input", &Breakdown::backward_input},
+    BreakdownPart{"backward_weight", &Breakdown::backward_weight},
+    BreakdownPart{"recompute", &Breakdown::recompute},
+    BreakdownPart{"communication_wait", &Breakdown::communication_wait},
+    BreakdownPart{"imbalance", &Breakdown::imbalance},
+    BreakdownPart{"bubble", &Breakdown::bubble},
+    BreakdownPart{"reduction", &Breakdown::reduction},
+    BreakdownPart{"optimizer", &Breakdown::optimizer},
+    BreakdownPart{"overhead", &Breakdown::overhead}};
+
+/// Idle time of a step by its place in the row, mean over ranks.
+struct IdleTime {
+    Duration warm_up{};        ///< before the rank's first compute
+    Duration steady{};         ///< between its first and its last compute, back-pressure apart
+    Duration drain{};          ///< after its last compute
+    Duration back_pressure{};  ///< sends that waited for room
+};
+
+IdleTime idle_time(const Plan& plan, const Timeline& timeline);
+
+}  // namespace pipetwin

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+/// When the spans of a row begin, are ready and end, at 16 bytes a span. What they are spans of
+/// stands elsewhere: a plan's row, for one.
+class SpanTimes {
+  public:
+    SpanTimes() = default;
+
+    /// So many, each of which is to be set before it is read.
+    explicit SpanTimes(std::size_t size) : cells_(size) {}
+
+    /// Those of a row, as core/timeline/timeline.h has it: InternalError if they overlap or go backward.
+    explicit SpanTimes(std::span<const Span> row);
+
+    int size() const { return static_cast<int>(cells_.size()); }
+    bool empty() const { return cells_.empty(); }
+
+    /// begin <= ready <= end. Once for each cell.
+    void set(std::size_t cell, Duration begin, Duration ready, Duration end) {
+        cells_[cell] = {begin.count(),
+                        shortened((end - begin).count(), 2 * cell),
+                        shortened((ready - begin).count(), 2 * cell + 1)};
+    }
+
+    Duration begin(int cell) const { return Duration{cells_[at(cell)].begin}; }
+    Duration ready(int cell) const { return begin(cell) + wait(cell); }
+    Duration end(int cell) const { return begin(cell) + length(cell); }
+
+    /// begin to end
+    Duration length(int cell) const {
+        return Duration{length_at(cells_[at(cell)].length, 2 * at(cell))};
+    }
+    /// begin to ready
+    Duration wait(int cell) const {
+        return Duration{length_at(cells_[at(cell)].wait, 2 * at(cell) + 1)};
+    }
+
+    /// The number of the first that begins after `time`, at or after cell `first` and before cell
+    /// `last`, or `last`.
+    int first_beginning_after(Duration time, int first, int last) const;
+
+    /// Takes all times from `zero` on, which costs nothing where that is 0.
+    void subtract(Duration zero);
+
+    /// Tells the processor that the row goes on behind `cell`: many rows are written in turns, so
+    /// it does not see that each does.
+    void write_soon(std::size_t cell) const {
+        constexpr std::size_t ahead = 16;  // it may be beyond the row, where nothing is fetched
+        constexpr int to_write = 1;
+        __builtin_prefetch(cells_.data() + cell + ahead, to_write);
+    }
+
+    std::size_t bytes() const;
+
+  private:
+    struct Cell {
+        Cell() {}  // NOLINT(*-member-init, *-use-equals-default): nobody reads what nobody wrote
+        Cell(std::int64_t begins, std::uint32_t lasts, std::uint32_t waits)
+            : begin(begins), length(lasts), wait(waits) {}
+        std::int64_t begin;
+        std::uint32_t length;
+        std::uint32_t wait;
+    };
+    /// A length that is too long for 32 bits stands in `long_ones_`, by its place.
+    static constexpr std::uint32_t too_long = std::numeric_limits<std::uint32_t>::max();
+
+    static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
+    std::uint32_t shortened(std::int64_t length, std::size_t place) {
+        return length < too_long ? static_cast<std::uint32_t>(length) : remembered(length, place);
+    }
+    std::uint32_t remembered(std::int64_t length, std::size_t place);
+    std::int64_t length_at(std::uint32_t shortened, std::size_t place) const {
+        return shortened != too_long ? shortened : long_ones_.at(place);
+    }
+
+    std::vector<Cell> cells_;
+    std::unordered_map<std::size_t, std::int64_t> long_ones_;  ///< lengths at 2c, waits at 2c + 1
+};
+
+/// The times of a plan's step: ranks[r] are those of schedule.ranks[r].
+struct StepTimes {
+    std::vector<SpanTimes> ranks;
+    std::vector<std::vector<Span>> links;        ///< as in Timeline, where they were kept
+    std::vector<std::vector<Span>> host_copies;  ///< the same
+};
+
+/// Of a timeline whose rows are the plan's.
+StepTimes step_times(Timeline timeline);
+
+/// The other way round.
+Timeline timeline_of(const std::vector<std::vector<Action>>& rows, StepTimes times);
+
+}  // namespace pipetwin
