@@ -31,7 +31,7 @@
 #include "core/base/median.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::bench {

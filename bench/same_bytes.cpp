@@ -17,10 +17,10 @@
 
 #include "core/base/error.h"
 #include "core/schedule/generators/generate.h"
-#include "sim/event_engine.h"
-#include "sim/goodput.h"
-#include "sim/jitter.h"
-#include "sim/simulate.h"
+#include "sim/engine/event_engine.h"
+#include "sim/variation/goodput.h"
+#include "sim/variation/jitter.h"
+#include "sim/simulate/simulate.h"
 
 namespace {
 

@@ -19,12 +19,12 @@
 #include <fmt/format.h>
 
 #include "core/schedule/generators/generate.h"
-#include "sim/event_engine.h"
-#include "sim/fixed_order.h"
-#include "sim/jitter.h"
-#include "sim/memory_track.h"
-#include "sim/simulate.h"
-#include "sim/task_graph.h"
+#include "sim/engine/event_engine.h"
+#include "sim/engine/fixed_order.h"
+#include "sim/variation/jitter.h"
+#include "sim/explain/memory_track.h"
+#include "sim/simulate/simulate.h"
+#include "sim/explain/task_graph.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "cli/sentences.h"
 #include "core/plan/plan.h"
-#include "sim/explanation.h"
+#include "sim/explain/explanation.h"
 
 /// What a prediction means, in sentences that need no manual (the rules: docs/simulation.md).
 namespace pipetwin::cli {

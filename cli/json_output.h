@@ -10,7 +10,7 @@
 #include "core/schedule/validate.h"
 #include "exec/cuda_module.h"
 #include "exec/trainer.h"
-#include "sim/explanation.h"
+#include "sim/explain/explanation.h"
 
 /// Results as JSON. The keys are a contract (docs/cli.md): they may be added to, and a key whose
 /// value has no meaning is null, never left out.

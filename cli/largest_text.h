@@ -7,7 +7,7 @@
 #include "core/costs/profile.h"
 #include "core/costs/repeated_layers.h"
 #include "core/scenario/scenario.h"
-#include "sim/largest_model.h"
+#include "sim/search/largest_model.h"
 
 /// How large a model fits, for people and for programs.
 namespace pipetwin::cli {

@@ -12,7 +12,7 @@
 #include "core/schedule/schedule.h"
 #include "core/schedule/generators/generate.h"
 #include "core/base/suggest.h"
-#include "sim/jitter.h"
+#include "sim/variation/jitter.h"
 
 namespace pipetwin::cli {
 

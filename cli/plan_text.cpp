@@ -11,7 +11,7 @@
 #include "cli/sentences.h"
 #include "cli/text_output.h"
 #include "core/artifacts/plan_json.h"
-#include "sim/largest_model.h"
+#include "sim/search/largest_model.h"
 
 namespace pipetwin::cli {
 

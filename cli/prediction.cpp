@@ -9,9 +9,9 @@
 #include "core/costs/profile_json.h"
 #include "core/timeline/memory_limits.h"
 #include "core/plan/offload.h"
-#include "sim/breakdown.h"
-#include "sim/replay_error.h"
-#include "sim/simulate.h"
+#include "sim/explain/breakdown.h"
+#include "sim/simulate/replay_error.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::cli {
 

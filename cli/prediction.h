@@ -11,7 +11,7 @@
 #include "core/plan/plan.h"
 #include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
-#include "sim/critical_path.h"
+#include "sim/explain/critical_path.h"
 
 namespace pipetwin::cli {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "sim/explanation.h"
+#include "sim/explain/explanation.h"
 
 namespace pipetwin::cli {
 

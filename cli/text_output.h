@@ -9,7 +9,7 @@
 #include "cli/prediction.h"
 #include "core/timeline/compare.h"
 #include "exec/trainer.h"
-#include "sim/explanation.h"
+#include "sim/explain/explanation.h"
 
 /// Results for people: what the JSON holds, as text.
 namespace pipetwin::cli {

@@ -10,7 +10,7 @@
 
 #include "cli/text_output.h"
 #include "core/base/error.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::cli {
 

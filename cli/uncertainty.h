@@ -7,8 +7,8 @@
 #include "cli/json_output.h"
 #include "cli/options.h"
 #include "core/plan/plan.h"
-#include "sim/goodput.h"
-#include "sim/jitter.h"
+#include "sim/variation/goodput.h"
+#include "sim/variation/jitter.h"
 
 /// What `simulate` says of steps that do not all last the same, and of runs that are interrupted.
 namespace pipetwin::cli {

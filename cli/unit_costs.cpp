@@ -4,7 +4,7 @@
 
 #include "cli/prediction.h"
 #include "core/schedule/generators/generate.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::cli {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
 

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "core/schedule/edge.h"
-#include "sim/explanation.h"
-#include "sim/sensitivity.h"
-#include "sim/simulate.h"
+#include "sim/explain/explanation.h"
+#include "sim/explain/sensitivity.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
 

@@ -16,8 +16,8 @@
 #include "core/schedule/schedule_csv.h"
 #include "core/interop/torch_timeline.h"
 #include "core/schedule/validate.h"
-#include "sim/breakdown.h"
-#include "sim/simulate.h"
+#include "sim/explain/breakdown.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
 

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "sim/critical_path.h"
-#include "sim/sensitivity.h"
-#include "sim/simulate.h"
-#include "sim/waits.h"
+#include "sim/explain/critical_path.h"
+#include "sim/explain/sensitivity.h"
+#include "sim/simulate/simulate.h"
+#include "sim/explain/waits.h"
 
 namespace pipetwin::gui {
 

@@ -14,8 +14,8 @@
 #include "core/base/median.h"
 #include "core/scenario/replan.h"
 #include "core/schedule/generators/generate.h"
-#include "sim/breakdown.h"
-#include "sim/simulate.h"
+#include "sim/explain/breakdown.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
 

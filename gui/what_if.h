@@ -10,7 +10,7 @@
 #include "core/plan/plan.h"
 #include "core/schedule/recompute.h"
 #include "gui/run_data.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 /// What a run would be if it were planned otherwise.
 namespace pipetwin::gui {

@@ -26,7 +26,7 @@
 #include "core/text/json_text.h"
 #include "core/schedule/generators/generate.h"
 #include "gui/timeline_painter.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 namespace {
 

@@ -26,7 +26,7 @@
 #include "gui/simulation_controller.h"
 #include "gui/step_analysis.h"
 #include "gui/timeline_painter.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 namespace {
 

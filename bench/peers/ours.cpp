@@ -38,10 +38,10 @@
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/timeline.h"
-#include "sim/conditions.h"
-#include "sim/event_engine.h"
-#include "sim/fixed_order.h"
-#include "sim/simulate.h"
+#include "sim/engine/conditions.h"
+#include "sim/engine/event_engine.h"
+#include "sim/engine/fixed_order.h"
+#include "sim/simulate/simulate.h"
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include "core/costs/profile_json.h"
 #include "core/partition/layer_order.h"
 #include "core/costs/repeated_layers.h"
-#include "sim/largest_model.h"
+#include "sim/search/largest_model.h"
 #include "sim/search/hybrid.h"
 #include "sim/search/plan_search.h"
 

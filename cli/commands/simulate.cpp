@@ -1,4 +1,4 @@
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 #include <algorithm>
 #include <optional>
@@ -18,7 +18,7 @@
 #include "core/artifacts/plan_json.h"
 #include "core/costs/profile_json.h"
 #include "core/schedule/schedule_csv.h"
-#include "sim/explanation.h"
+#include "sim/explain/explanation.h"
 
 namespace pipetwin::cli {
 

@@ -27,7 +27,7 @@ struct TimelineSet {
     std::vector<Timeline> steps;              ///< at least one
     std::vector<Bytes> peak_bytes;            ///< per rank; empty if not known
     std::optional<Breakdown> breakdown;       ///< of the median step
-    std::optional<Duration> replayed_step{};  ///< its own durations, simulated (sim/replay_error.h)
+    std::optional<Duration> replayed_step{};  ///< its own durations, simulated (sim/simulate/replay_error.h)
     Noise noise;
 };
 

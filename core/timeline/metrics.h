@@ -71,7 +71,7 @@ TimeMetrics measure_times(const Plan& plan,
 
 /// Where a step's time went: the mean over ranks; the parts sum to the step time exactly (in
 /// nanoseconds, the remainder of the division by the number of ranks goes to `overhead`). Words of
-/// the command line's `breakdown_ms`; filled by sim/breakdown.h.
+/// the command line's `breakdown_ms`; filled by sim/explain/breakdown.h.
 struct Breakdown {
     Duration forward{};
     Duration backward{};  ///< merged B only

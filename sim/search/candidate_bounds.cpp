@@ -9,7 +9,7 @@
 #include "core/partition/partition.h"
 #include "core/partition/feasible_splits.h"
 #include "core/schedule/generators/generate.h"
-#include "sim/conditions.h"
+#include "sim/engine/conditions.h"
 
 namespace pipetwin::sim {
 

@@ -8,7 +8,7 @@
 #include "core/scenario/cost_table.h"
 #include "core/base/error.h"
 #include "core/plan/stage_costs.h"
-#include "sim/conditions.h"
+#include "sim/engine/conditions.h"
 
 namespace pipetwin::sim {
 

@@ -8,8 +8,8 @@
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "core/plan/plan.h"
-#include "sim/explanation.h"
-#include "sim/simulate.h"
+#include "sim/explain/explanation.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {
 

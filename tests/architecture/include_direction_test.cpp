@@ -223,16 +223,16 @@ TEST(IncludeDirection, EveryFolderKnowsOnlyWhatThePictureAllows) {
 // The checker itself: one example of each kind of violation, and its nearest allowed neighbour.
 
 TEST(IncludeDirection, TellsAWrongArrow) {
-    EXPECT_EQ(violation("core/plan/plan.h", "#include \"sim/simulate.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("core/plan/plan.h", "#include \"sim/simulate/simulate.h\""), "a wrong arrow");
     EXPECT_EQ(violation("core/plan/plan.h", "#include \"exec/stage.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("sim/simulate.cpp", "#include \"exec/executor.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("exec/executor.cpp", "#include \"sim/simulate.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("sim/simulate/simulate.cpp", "#include \"exec/executor.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("exec/executor.cpp", "#include \"sim/simulate/simulate.h\""), "a wrong arrow");
     EXPECT_EQ(violation("gui/main.cpp", "#include \"exec/trainer.h\""), "a wrong arrow");
     EXPECT_EQ(violation("gui/main.cpp", "#include \"cli/options.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"gui/palette.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"tests/support/builders.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"exec/trainer.h\""), "");
-    EXPECT_EQ(violation("gui/main.cpp", "#include \"sim/simulate.h\""), "");
+    EXPECT_EQ(violation("gui/main.cpp", "#include \"sim/simulate/simulate.h\""), "");
 }
 
 TEST(IncludeDirection, TellsAnIncludeThatIsNotWrittenFromTheRoot) {

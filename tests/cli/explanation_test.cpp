@@ -3,8 +3,8 @@
 #include "cli/explanation_text.h"
 #include "cli/prediction.h"
 #include "core/schedule/generators/generate.h"
-#include "sim/breakdown.h"
-#include "sim/simulate.h"
+#include "sim/explain/breakdown.h"
+#include "sim/simulate/simulate.h"
 #include "tests/cli/support.h"
 #include "tests/support/plain_plan.h"
 

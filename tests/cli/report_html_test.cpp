@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin::cli {

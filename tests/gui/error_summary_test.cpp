@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/conditions.h"
-#include "sim/simulate.h"
+#include "sim/engine/conditions.h"
+#include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
 #include "tests/support/plain_plan.h"

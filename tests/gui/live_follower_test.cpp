@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/artifacts/chrome_trace.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
 namespace {

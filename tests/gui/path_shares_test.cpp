@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
 #include "tests/support/plain_plan.h"

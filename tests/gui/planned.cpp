@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "sim/conditions.h"
-#include "sim/simulate.h"
+#include "sim/engine/conditions.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/artifacts/chrome_trace.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {

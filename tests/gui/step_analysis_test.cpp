@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/conditions.h"
-#include "sim/simulate.h"
-#include "sim/waits.h"
+#include "sim/engine/conditions.h"
+#include "sim/simulate/simulate.h"
+#include "sim/explain/waits.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
 #include "tests/support/plain_plan.h"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/scenario/scenario.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/gui/planned.h"
 
 namespace pipetwin::gui {

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "gui/wait_words.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
 #include "tests/support/plain_plan.h"

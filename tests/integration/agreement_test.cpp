@@ -7,7 +7,7 @@
 #include "core/timeline/timeline.h"
 #include "exec/executor.h"
 #include "exec/random_batch.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/small_training.h"
 #include "tests/support/training_step.h"
 

@@ -15,7 +15,7 @@
 #include "exec/paced_device.h"
 #include "exec/profiler.h"
 #include "exec/random_batch.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/accuracy.h"
 #include "tests/support/small_training.h"
 

@@ -1,9 +1,9 @@
 #include "core/schedule/generators/generate.h"
-#include "sim/breakdown.h"
+#include "sim/explain/breakdown.h"
 
 #include <gtest/gtest.h>
 
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::sim {

@@ -4,7 +4,7 @@
 
 #include "core/timeline/metrics.h"
 #include "core/schedule/generators/generate.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"
 

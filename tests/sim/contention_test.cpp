@@ -7,11 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "core/schedule/generators/generate.h"
-#include "sim/event_engine.h"
-#include "sim/fair_work.h"
-#include "sim/fixed_order.h"
-#include "sim/shared_cores.h"
-#include "sim/simulate.h"
+#include "sim/engine/event_engine.h"
+#include "sim/engine/fair_work.h"
+#include "sim/engine/fixed_order.h"
+#include "sim/engine/shared_cores.h"
+#include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/relation.h"

@@ -1,11 +1,11 @@
 #include "core/schedule/generators/generate.h"
-#include "sim/critical_path.h"
+#include "sim/explain/critical_path.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/relation.h"

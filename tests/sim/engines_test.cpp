@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "core/schedule/validate.h"
-#include "sim/event_engine.h"
-#include "sim/fixed_order.h"
-#include "sim/simulate.h"
-#include "sim/task_graph.h"
+#include "sim/engine/event_engine.h"
+#include "sim/engine/fixed_order.h"
+#include "sim/simulate/simulate.h"
+#include "sim/explain/task_graph.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/critical_path.h"
 #include "tests/support/plain_plan.h"

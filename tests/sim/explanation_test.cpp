@@ -1,11 +1,11 @@
 #include "core/schedule/generators/generate.h"
-#include "sim/explanation.h"
+#include "sim/explain/explanation.h"
 
 #include <gtest/gtest.h>
 
 #include "core/schedule/validate.h"
-#include "sim/breakdown.h"
-#include "sim/simulate.h"
+#include "sim/explain/breakdown.h"
+#include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/relation.h"

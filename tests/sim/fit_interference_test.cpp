@@ -1,9 +1,9 @@
 #include "core/schedule/generators/generate.h"
-#include "sim/fit_interference.h"
+#include "sim/variation/fit_interference.h"
 
 #include <gtest/gtest.h>
 
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::sim {

@@ -10,7 +10,7 @@
 #include "core/timeline/metrics.h"
 #include "core/timeline/render_timeline.h"
 #include "core/schedule/generators/generate.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/places.h"
 #include "tests/support/plain_plan.h"
 

@@ -1,4 +1,4 @@
-#include "sim/goodput.h"
+#include "sim/variation/goodput.h"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "sim/jitter.h"
+#include "sim/variation/jitter.h"
 
 #include <cmath>
 #include <numeric>
@@ -9,9 +9,9 @@
 
 #include "core/base/error.h"
 #include "core/schedule/validate.h"
-#include "sim/log_normal.h"
-#include "sim/portable_math.h"
-#include "sim/simulate.h"
+#include "sim/stats/log_normal.h"
+#include "sim/stats/portable_math.h"
+#include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/error_of.h"
 #include "tests/support/plain_plan.h"

@@ -1,4 +1,4 @@
-#include "sim/largest_model.h"
+#include "sim/search/largest_model.h"
 
 #include <array>
 #include <random>

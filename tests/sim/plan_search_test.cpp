@@ -20,7 +20,7 @@
 #include "core/schedule/schedule.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/step_bound.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/scenario_plans.h"
 #include "tests/support/soak.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/schedule/generators/generate.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 
 /// Where actions stand in a step of gpipe and 1f1b, over all small shapes and random integer costs.

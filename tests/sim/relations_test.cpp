@@ -12,7 +12,7 @@
 #include "core/timeline/metrics.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/relation.h"

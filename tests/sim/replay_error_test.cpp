@@ -1,11 +1,11 @@
 #include "core/schedule/generators/generate.h"
-#include "sim/replay_error.h"
+#include "sim/simulate/replay_error.h"
 
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"
 

@@ -7,7 +7,7 @@
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "core/schedule/generators/generate.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"
 

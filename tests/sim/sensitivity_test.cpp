@@ -1,12 +1,12 @@
 #include "core/schedule/generators/generate.h"
-#include "sim/sensitivity.h"
+#include "sim/explain/sensitivity.h"
 
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
 #include "core/schedule/validate.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/relation.h"

@@ -7,7 +7,7 @@
 #include "core/timeline/footprint.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/relation.h"
 

@@ -1,12 +1,12 @@
 #include "core/schedule/generators/generate.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
 #include "core/schedule/validate.h"
-#include "sim/breakdown.h"
-#include "sim/critical_path.h"
+#include "sim/explain/breakdown.h"
+#include "sim/explain/critical_path.h"
 #include "tests/support/critical_path.h"
 #include "tests/support/plain_plan.h"
 

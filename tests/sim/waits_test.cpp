@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "sim/waits.h"
+#include "sim/explain/waits.h"
 
 #include <algorithm>
 
@@ -9,8 +9,8 @@
 #include "core/schedule/edge.h"
 #include "core/timeline/metrics.h"
 #include "core/schedule/validate.h"
-#include "sim/critical_path.h"
-#include "sim/simulate.h"
+#include "sim/explain/critical_path.h"
+#include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/relation.h"

@@ -4,7 +4,7 @@
 #include "exec/noise_gate.h"
 #include "exec/profiler.h"
 #include "exec/random_batch.h"
-#include "sim/simulate.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::test {
 

@@ -18,8 +18,8 @@
 #include "exec/profiler.h"
 #include "exec/quiet.h"
 #include "exec/random_batch.h"
-#include "sim/replay_error.h"
-#include "sim/simulate.h"
+#include "sim/simulate/replay_error.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::test {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/scenario/calibration.h"
-#include "sim/fit_interference.h"
+#include "sim/variation/fit_interference.h"
 #include "tests/support/accuracy_grid.h"
 
 /// What a plan takes beside what its layers take: in every round a step of each setting that its

@@ -1,0 +1,332 @@
+#include "sim/engine/fixed_order.h"
+
+#include <algorithm>
+
+#include "core/schedule/lower.h"
+#include "sim/stats/fifo.h"
+#include "sim/engine/host_copies.h"
+#include "sim/engine/row_walk.h"
+#include "sim/engine/step_costs.h"
+#include "sim/engine/write_soon.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+/// A row per edge that carries messages, empty and with room for them.
+void prepare_links(const Schedule& schedule, std::vector<std::vector<Span>>& links) {
+    links.resize(edge_count(schedule));
+    for (std::size_t edge = 0; edge < links.size(); ++edge) {
+        links[edge].clear();
+        if (exchanges(schedule, static_cast<int>(edge / 2))) {
+            links[edge].reserve(static_cast<std::size_t>(schedule.micro_batches));
+        }
+    }
+}
+
+void add_message(std::vector<std::vector<Span>>& links,
+                 const MessageEnd& end,
+                 Duration begin,
+                 Duration through) {
+    std::vector<Span>& row = links[static_cast<std::size_t>(end.edge)];
+    row.push_back({end.action, begin, begin, through});
+    write_soon(&row.back());
+}
+
+/// No rows at all where no link carries anything.
+void leave_out_empty(std::vector<std::vector<Span>>& links) {
+    if (std::ranges::all_of(links, [](const auto& row) { return row.empty(); })) {
+        links.clear();
+    }
+}
+
+/// Keeps what it is told as a timeline.
+class Spans {
+  public:
+    using Row = Span*;
+
+    Spans(const Schedule& schedule, Timeline recycled) : timeline_(std::move(recycled)) {
+        timeline_.origin = Origin::Predicted;
+        timeline_.ranks.resize(schedule.ranks.size());
+        for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+            timeline_.ranks[rank].resize(schedule.ranks[rank].size());  // each is written later
+        }
+        timeline_.host_copies.clear();
+        prepare_links(schedule, timeline_.links);
+    }
+
+    Span* of_rank(int rank) { return timeline_.ranks[static_cast<std::size_t>(rank)].data(); }
+
+    static void on_rank(Span* spans,
+                        std::size_t cell,
+                        const Action& action,
+                        Duration begin,
+                        Duration ready,
+                        Duration end) {
+        spans[cell] = {action, begin, ready, end};
+        write_soon(spans + cell);
+    }
+
+    void on_link(const MessageEnd& end, Duration begin, Duration through) {
+        add_message(timeline_.links, end, begin, through);
+    }
+
+    void host_copies(HostCopies& copies) { timeline_.host_copies = copies.take_rows(); }
+
+    static void hand_over(const MessageEnd&, Duration) {}
+    static void take(const MessageEnd&, Duration) {}
+
+    Timeline timeline() {
+        leave_out_empty(timeline_.links);
+        return std::move(timeline_);
+    }
+
+  private:
+    Timeline timeline_;
+};
+
+/// Keeps times without actions, and how many messages wait on each edge.
+class TimesAndRoom {
+  public:
+    using Row = SpanTimes*;
+
+    TimesAndRoom(const Schedule& schedule, LinkRows links)
+        : keeps_links_(links == LinkRows::Kept),
+          occupancy_(edge_count(schedule), schedule.micro_batches) {
+        times_.ranks.reserve(schedule.ranks.size());
+        for (const std::vector<Action>& row : schedule.ranks) {
+            times_.ranks.emplace_back(row.size());  // each is written later
+        }
+        if (keeps_links_) {
+            prepare_links(schedule, times_.links);
+        }
+    }
+
+    SpanTimes* of_rank(int rank) { return &times_.ranks[static_cast<std::size_t>(rank)]; }
+
+    static void on_rank(SpanTimes* row,
+                        std::size_t cell,
+                        const Action&,
+                        Duration begin,
+                        Duration ready,
+                        Duration end) {
+        row->set(cell, begin, ready, end);
+        row->write_soon(cell);
+    }
+
+    void on_link(const MessageEnd& end, Duration begin, Duration through) {
+        if (keeps_links_) {
+            add_message(times_.links, end, begin, through);
+        }
+    }
+
+    void host_copies(HostCopies& copies) { times_.host_copies = copies.take_rows(); }
+
+    void hand_over(const MessageEnd& end, Duration time) {
+        occupancy_.hand_over(end.edge, end.number, time);
+    }
+    void take(const MessageEnd& end, Duration time) { occupancy_.take(end.edge, end.number, time); }
+    Occupancy::Room room() const { return occupancy_.room(); }
+
+    StepTimes times() {
+        leave_out_empty(times_.links);
+        return std::move(times_);
+    }
+
+  private:
+    bool keeps_links_;
+    StepTimes times_;
+    Occupancy occupancy_;
+};
+
+/// Keeps nothing.
+struct NoSpans {
+    using Row = std::nullptr_t;
+    static Row of_rank(int) { return nullptr; }
+    static void on_rank(Row, std::size_t, const Action&, Duration, Duration, Duration) {}
+    static void on_link(const MessageEnd&, Duration, Duration) {}
+    static void host_copies(const HostCopies&) {}
+    static void hand_over(const MessageEnd&, Duration) {}
+    static void take(const MessageEnd&, Duration) {}
+};
+
+/// A visitor of the rows that knows when each rank, link and network is free; with `offloads`, also
+/// what passes between each rank and its host memory.
+template <class Keeper, bool offloads>
+class Times {
+  public:
+    /// The rank at hand.
+    struct State {
+        int rank = 0;
+        Duration free{};  ///< it is done with the action before
+        typename Keeper::Row row{};
+    };
+
+    Times(const Plan& plan, const Conditions& conditions, Keeper& keeper)
+        : schedule_(plan->schedule),
+          costs_(plan, conditions),
+          bounded_(conditions.channel_capacity.has_value()),
+          capacity_(conditions.channel_capacity.value_or(0)),
+          blocking_(conditions.transfer == TransferMode::Blocking),
+          rank_free_(plan->schedule.ranks.size()),
+          network_free_(plan->schedule.ranks.size()),
+          edges_(edge_count(plan->schedule)),
+          host_copies_(plan, conditions),
+          gradients_complete_(plan->schedule.rank_of_stage.size()),
+          keeper_(keeper) {}
+
+    State enter(int rank) {
+        return {rank, rank_free_[static_cast<std::size_t>(rank)], keeper_.of_rank(rank)};
+    }
+
+    void leave(const State& state) {
+        rank_free_[static_cast<std::size_t>(state.rank)] = state.free;
+    }
+
+    void act(State& state, std::size_t cell, const Action& action) {
+        const Duration begin = state.free;
+        Duration ready = begin;
+        if (!is_compute(action.op)) {
+            ready = update_or_reduce(state.rank, action, begin);
+        } else if constexpr (offloads) {
+            ready = std::max(begin, host_copies_.came(state.rank, cell));
+            host_copies_.begins(state.rank, cell, ready);
+        }
+        state.free = ready + costs_.action(state.rank, cell, action);
+        if (action.op == Op::GradientNorm) {
+            norm_known_ = std::max(norm_known_, state.free);
+        }
+        if constexpr (offloads) {
+            host_copies_.ends(state.rank, cell, state.free);
+        }
+        keeper_.on_rank(state.row, cell, action, begin, ready, state.free);
+    }
+
+    void send(State& state, const MessageEnd& end) {
+        Edge& edge = edges_[static_cast<std::size_t>(end.edge)];
+        const Duration begin = state.free;
+        const bool may_wait = bounded_ && end.number >= capacity_;
+        const Duration ready = may_wait ? std::max(begin, edge.room.pop()) : begin;
+        const Duration leaves = std::max(ready, edge.link_free);
+        edge.link_free = leaves + costs_.message(end.edge, end.action.micro_batch);
+        edge.arrivals.push(edge.link_free + costs_.latency(end.edge));
+        state.free = blocking_ ? edge.link_free : ready;
+        keeper_.on_rank(state.row, end.cell, end.action, begin, ready, state.free);
+        keeper_.on_link(end, leaves, edge.link_free);
+        keeper_.hand_over(end, ready);
+    }
+
+    void begin_receive(State& state, const MessageEnd& end) {
+        if (bounded_ && capacity_ == 0) {
+            edges_[static_cast<std::size_t>(end.edge)].room.push(state.free);
+        }
+    }
+
+    void receive(State& state, const MessageEnd& end) {
+        Edge& edge = edges_[static_cast<std::size_t>(end.edge)];
+        const Duration begin = state.free;
+        state.free = std::max(begin, edge.arrivals.pop());
+        if (capacity_ > 0) {
+            edge.room.push(state.free);
+        }
+        keeper_.on_rank(state.row, end.cell, end.action, begin, state.free, state.free);
+        keeper_.take(end, state.free);
+    }
+
+    void finish() { keeper_.host_copies(host_copies_); }
+
+    /// When the last rank has come to the end of its row.
+    Duration last() const {
+        return rank_free_.empty() ? Duration{} : *std::ranges::max_element(rank_free_);
+    }
+
+  private:
+    struct Edge {
+        Duration link_free{};
+        Fifo<Duration> arrivals;  ///< of messages that are not taken yet
+        Fifo<Duration> room;      ///< when receives made room: when they ended, or, with a capacity
+                                  ///< of 0, began
+    };
+
+    /// When the rank goes on with an action that is no compute action.
+    Duration update_or_reduce(int rank, const Action& action, Duration begin) {
+        if (action.op == Op::ReduceGradient) {
+            reduce(rank, action.stage, begin);
+        }
+        if (!uses_gradients(action.op)) {
+            return begin;
+        }
+        const Duration complete = gradients_complete_[static_cast<std::size_t>(action.stage)];
+        return std::max({begin, complete, action.op == Op::Optimizer ? norm_known_ : Duration{}});
+    }
+
+    /// The gradients set out: for the stage with the same weights, and over the rank's network for
+    /// the other replicas.
+    void reduce(int rank, int stage, Duration begin) {
+        Duration& network = network_free_[static_cast<std::size_t>(rank)];
+        const Duration length = costs_.overlapped_reduction(stage);
+        if (length > Duration{}) {
+            network = std::max(network, begin) + length;
+            complete(stage, network);
+        }
+        if (const auto other = gradient_source(schedule_, stage)) {
+            complete(*other, begin + costs_.hand_over_of_gradients(stage));
+        }
+    }
+
+    void complete(int stage, Duration time) {
+        Duration& complete = gradients_complete_[static_cast<std::size_t>(stage)];
+        complete = std::max(complete, time);
+    }
+
+    const Schedule& schedule_;
+    StepCosts costs_;
+    bool bounded_;
+    int capacity_;
+    bool blocking_;
+    std::vector<Duration> rank_free_;
+    std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
+    std::vector<Edge> edges_;
+    HostCopies host_copies_;
+    std::vector<Duration> gradients_complete_;  ///< [stage]: all that its norm or update waits for
+    Duration norm_known_{};                     ///< of all gradients, once every NORM is visited
+    Keeper& keeper_;
+};
+
+template <bool offloads, class Keeper>
+Duration walk_rows(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
+    Times<Keeper, offloads> times(plan, conditions, keeper);
+    RowWalk(plan->schedule, conditions.channel_capacity, times).run();
+    times.finish();
+    return times.last();
+}
+
+template <class Keeper>
+Duration walk(const Plan& plan, const Conditions& conditions, Keeper& keeper) {
+    PIPETWIN_EXPECT(!conditions.contention.any(), "nothing is shared");
+    return conditions.host_link ? walk_rows<true>(plan, conditions, keeper)
+                                : walk_rows<false>(plan, conditions, keeper);
+}
+
+}  // namespace
+
+Timeline in_fixed_order(const Plan& plan, const Conditions& conditions, Timeline recycled) {
+    Spans spans(plan->schedule, std::move(recycled));
+    walk(plan, conditions, spans);
+    return spans.timeline();
+}
+
+Unblocked in_fixed_order_unblocked(const Plan& plan, LinkRows links) {
+    Conditions conditions = planned_conditions(plan);
+    conditions.channel_capacity.reset();
+    TimesAndRoom times(plan->schedule, links);
+    walk(plan, conditions, times);
+    return {.times = times.times(), .room = times.room()};
+}
+
+Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions) {
+    NoSpans nothing;
+    return walk(plan, conditions, nothing);
+}
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,83 @@
+#include "sim/engine/host_copies.h"
+
+#include <algorithm>
+
+#include "core/plan/offload.h"
+
+namespace pipetwin::sim {
+
+HostCopies::HostCopies(const Plan& plan, const Conditions& conditions) : plan_(plan) {
+    if (!conditions.host_link) {
+        return;
+    }
+    latency_ = conditions.host_link->latency;
+    rows_.resize(2 * plan->schedule.ranks.size());
+    for (const auto& of_rank : stash_copies(plan)) {
+        auto& cells = cells_.emplace_back(plan->schedule.ranks[copies_.size()].size());
+        auto& copies = copies_.emplace_back();
+        for (const StashCopy& copy : of_rank) {
+            const auto number = static_cast<std::int32_t>(copies.size());
+            cells[copy.forward].makes = number;
+            cells[copy.before].lets_in = number;
+            cells[copy.user].needs = number;
+            const Duration usual = occupation(*conditions.host_link, copy.bytes);
+            const auto lasts = [&](std::size_t cell) {
+                return conditions.copy_factors.empty()
+                           ? usual
+                           : times(usual, conditions.copy_factors[copies_.size() - 1][cell]);
+            };
+            copies.push_back({.user = copy.user,
+                              .out_occupation = lasts(copy.forward),
+                              .in_occupation = lasts(copy.user)});
+        }
+    }
+}
+
+Duration HostCopies::came(int rank, std::size_t cell) const {
+    const std::int32_t needed = cell_at(rank, cell).needs;
+    return needed == none
+               ? Duration{}
+               : copies_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(needed)].in;
+}
+
+void HostCopies::begins(int rank, std::size_t cell, Duration now) {
+    const std::int32_t number = cell_at(rank, cell).lets_in;
+    if (number != none) {
+        Copy& copy = copy_at(rank, number);
+        const auto& row = plan_->schedule.ranks[static_cast<std::size_t>(rank)];
+        copy.in = carry(2 * static_cast<std::size_t>(rank) + 1,
+                        row[copy.user],
+                        std::max(now, copy.out),
+                        copy.in_occupation);
+    }
+}
+
+void HostCopies::ends(int rank, std::size_t cell, Duration now) {
+    const std::int32_t number = cell_at(rank, cell).makes;
+    if (number != none) {
+        Copy& copy = copy_at(rank, number);
+        const auto& row = plan_->schedule.ranks[static_cast<std::size_t>(rank)];
+        copy.out = carry(2 * static_cast<std::size_t>(rank), row[cell], now, copy.out_occupation);
+    }
+}
+
+std::vector<std::vector<Span>> HostCopies::take_rows() {
+    if (std::ranges::all_of(rows_, [](const auto& row) { return row.empty(); })) {
+        rows_.clear();
+    }
+    return std::move(rows_);
+}
+
+Duration HostCopies::carry(std::size_t direction,
+                           const Action& action,
+                           Duration earliest,
+                           Duration occupation) {
+    auto& row = rows_[direction];
+    const Duration begin = row.empty() ? earliest : std::max(earliest, row.back().ready);
+    const Duration through = begin + occupation;
+    const Duration end = through + latency_;
+    row.push_back({.action = action, .begin = begin, .ready = through, .end = end});
+    return end;
+}
+
+}  // namespace pipetwin::sim

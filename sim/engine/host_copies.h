@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
+#include "sim/engine/conditions.h"
+
+namespace pipetwin::sim {
+
+/// The copies of stashes to host memory and back, as a rank goes through its row. All is local to
+/// the rank: its link to host memory has two directions, and each carries one copy after the other,
+/// which occupies it for its bytes and is complete one latency later.
+///
+///     out    begins when its F has ended
+///     in     begins when the compute action before the one that needs it has begun to compute, so
+///            that two stashes are on their way or in use at most; and not before it is out
+class HostCopies {
+  public:
+    /// None at all if the conditions have no link to host memory. Keeps a reference to the plan.
+    HostCopies(const Plan& plan, const Conditions& conditions);
+
+    /// When the stash that a compute action needs has come back; 0 where it never left. Its rank
+    /// has begun all that is before it in the row.
+    Duration came(int rank, std::size_t cell) const;
+
+    /// A compute action of the row begins to compute, ends.
+    void begins(int rank, std::size_t cell, Duration now);
+    void ends(int rank, std::size_t cell, Duration now);
+
+    /// As in a timeline.
+    std::vector<std::vector<Span>> take_rows();
+
+  private:
+    static constexpr std::int32_t none = -1;
+
+    /// Of a cell: which copies of its rank it makes, lets in, and needs.
+    struct Cell {
+        std::int32_t makes = none;
+        std::int32_t lets_in = none;
+        std::int32_t needs = none;
+    };
+    struct Copy {
+        std::size_t user = 0;  ///< cell
+        Duration out_occupation{};
+        Duration in_occupation{};
+        Duration out{};  ///< when it has left the device
+        Duration in{};   ///< when it is back
+    };
+
+    const Cell& cell_at(int rank, std::size_t cell) const {
+        return cells_[static_cast<std::size_t>(rank)][cell];
+    }
+    Copy& copy_at(int rank, std::int32_t number) {
+        return copies_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(number)];
+    }
+
+    /// Over a direction of a rank's link: returns when the copy is complete.
+    Duration carry(std::size_t direction,
+                   const Action& action,
+                   Duration earliest,
+                   Duration occupation);
+
+    const Plan& plan_;
+    Duration latency_{};
+    std::vector<std::vector<Cell>> cells_;   ///< [rank][cell]
+    std::vector<std::vector<Copy>> copies_;  ///< [rank]
+    std::vector<std::vector<Span>> rows_;    ///< [2 * rank] out, [2 * rank + 1] in
+};
+
+}  // namespace pipetwin::sim

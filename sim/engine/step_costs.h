@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "sim/engine/conditions.h"
+
+namespace pipetwin::sim {
+
+/// What every action and every message of a plan's step lasts under some conditions: worked out
+/// once for each stage, kind of micro-batch and edge, then looked up. Keeps a reference to both.
+class StepCosts {
+  public:
+    StepCosts(const Plan& plan, const Conditions& conditions);
+
+    /// How long a rank is busy with the action at its place; zero for sends and receives.
+    Duration action(int rank, std::size_t cell, const Action& action) const {
+        return own_durations_ ? conditions_.durations[static_cast<std::size_t>(rank)][cell]
+                              : table_[number(action)];
+    }
+
+    /// How long a message is on its link.
+    Duration message(int edge, int micro_batch) const {
+        const Duration usual = table_[message_number(edge, micro_batch)];
+        return own_messages_
+                   ? times(usual,
+                           conditions_.message_factors[static_cast<std::size_t>(edge)]
+                                                      [static_cast<std::size_t>(micro_batch)])
+                   : usual;
+    }
+
+    Duration latency(int edge) const { return latencies_[static_cast<std::size_t>(edge)]; }
+
+    /// From a REDUCE_GRAD to the moment when the stage with the same weights has the gradients.
+    Duration hand_over_of_gradients(int stage) const {
+        return hand_overs_[static_cast<std::size_t>(stage)];
+    }
+
+    /// How long a REDUCE_GRAD that its rank does not wait for occupies the rank's network.
+    Duration overlapped_reduction(int stage) const {
+        return overlapped_[static_cast<std::size_t>(stage)];
+    }
+
+    /// Places in the table, for those who keep a number and look the cost up later.
+    std::size_t number(const Action& action) const {
+        const std::size_t cost_class =
+            has_micro_batch(action.op) && classes_ > 1 ? class_of(action.micro_batch) : 0;
+        return (cost_class * stages_ + static_cast<std::size_t>(action.stage)) * op_count +
+               static_cast<std::size_t>(action.op);
+    }
+    std::size_t message_number(int edge, int micro_batch) const {
+        const std::size_t cost_class = classes_ > 1 ? class_of(micro_batch) : 0;
+        return first_message_ + cost_class * edges_ + static_cast<std::size_t>(edge);
+    }
+    const std::vector<Duration>& table() const { return table_; }
+    const std::vector<Duration>& latencies() const { return latencies_; }
+
+  private:
+    std::size_t class_of(int micro_batch) const {
+        return static_cast<std::size_t>(cost_class_[static_cast<std::size_t>(micro_batch)]);
+    }
+    void add_actions(const Plan& plan);
+    void add_messages(const Plan& plan);
+    void add_reductions(const Plan& plan);
+
+    const Conditions& conditions_;
+    const bool own_durations_;  ///< of every action, in the conditions
+    const bool own_messages_;   ///< factors of every message
+    const std::vector<int>& cost_class_;
+    std::size_t classes_;
+    std::size_t stages_;
+    std::size_t edges_;
+    std::size_t first_message_ = 0;
+    std::vector<Duration> table_;       ///< actions by class, stage and op; messages by class, edge
+    std::vector<Duration> latencies_;   ///< [edge]
+    std::vector<Duration> hand_overs_;  ///< [stage]
+    std::vector<Duration> overlapped_;  ///< [stage]
+};
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,397 @@
+#include "sim/explain/causes.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+/// Whether an action makes, directly or through others of its rank, what another one needs. The
+/// weight part of a backward is needed by the update alone.
+bool feeds(const Action& made, const Action& needing) {
+    if (!is_compute(made.op)) {
+        return false;
+    }
+    return has_micro_batch(needing.op)
+               ? made.micro_batch == needing.micro_batch && made.op != Op::BackwardWeight
+               : made.stage == needing.stage;
+}
+
+bool have_a_common_element(const std::vector<int>& a, const std::vector<int>& b) {
+    return std::ranges::find_first_of(a, b) != a.end();
+}
+
+}  // namespace
+
+std::string_view to_string(Reason reason) {
+    switch (reason) {
+        case Reason::Compute:
+            return "compute";
+        case Reason::RowOrder:
+            return "row_order";
+        case Reason::Latency:
+            return "latency";
+        case Reason::Transfer:
+            return "transfer";
+        case Reason::LinkBusy:
+            return "link_busy";
+        case Reason::BackPressure:
+            return "back_pressure";
+        case Reason::Reduction:
+            return "reduction";
+        case Reason::HostCopy:
+            return "host_copy";
+    }
+    PIPETWIN_EXPECT(false, "reason out of range");
+}
+
+std::optional<SpanPlace> last_span(const Timeline& timeline) {
+    std::optional<SpanPlace> last;
+    Duration end{};
+    for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+        const auto& row = timeline.ranks[rank];
+        if (!row.empty() && (!last || row.back().end > end)) {
+            last = {.rank = static_cast<std::uint32_t>(rank),
+                    .cell = static_cast<std::uint32_t>(row.size() - 1)};
+            end = row.back().end;
+        }
+    }
+    return last;
+}
+
+Causes::Causes(const Plan& plan, const Timeline& timeline)
+    : plan_(plan),
+      timeline_(timeline),
+      edges_(timeline.links.size()),
+      reductions_(static_cast<std::size_t>(plan.stage_count())) {
+    PIPETWIN_EXPECT(timeline.origin == Origin::Predicted,
+                    "only a simulated timeline says exactly what waited for what");
+    for (std::uint32_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+        auto& numbers = message_of_.emplace_back(timeline.ranks[rank].size(), 0);
+        Reduction network;
+        for (std::uint32_t cell = 0; cell < timeline.ranks[rank].size(); ++cell) {
+            const Action& action = timeline.ranks[rank][cell].action;
+            if (is_send(action.op) || is_receive(action.op)) {
+                Edge& edge = edges_.at(static_cast<std::size_t>(edge_of(action)));
+                auto& places = is_send(action.op) ? edge.sends : edge.receives;
+                numbers[cell] = static_cast<std::uint32_t>(places.size());
+                places.push_back({.rank = rank, .cell = cell});
+            } else if (action.op == Op::ReduceGradient) {
+                know_reduction({.rank = rank, .cell = cell}, network);
+            } else if (action.op == Op::GradientNorm) {
+                know_norm({.rank = rank, .cell = cell});
+            }
+        }
+    }
+    if (!timeline.host_copies.empty()) {
+        for (auto& of_rank : stash_copies(plan)) {
+            copies_.push_back({.out = std::move(of_rank), .in = {}});
+            know_copies(copies_.size() - 1);
+        }
+    }
+}
+
+void Causes::know_copies(std::size_t rank) {
+    Copies& copies = copies_[rank];
+    copies.in.resize(copies.out.size());
+    std::iota(copies.in.begin(), copies.in.end(), std::size_t{0});
+    std::ranges::sort(copies.in, {}, [&](std::size_t copy) { return copies.out[copy].user; });
+    for (std::size_t number = 0; number < copies.in.size(); ++number) {
+        message_of_[rank][copies.out[copies.in[number]].user] = static_cast<std::uint32_t>(number);
+    }
+}
+
+void Causes::know_norm(SpanPlace place) {
+    if (!last_norm_ || span_at(place).end > span_at(*last_norm_).end) {
+        last_norm_ = place;
+    }
+}
+
+/// The timeline does not show when the network carried the gradients: it is as in the engines, one
+/// stage after the other.
+void Causes::know_reduction(SpanPlace place, Reduction& network) {
+    const Span& span = span_at(place);
+    const int stage = span.action.stage;
+    Reduction& reduction = reductions_.at(static_cast<std::size_t>(stage));
+    reduction = {.place = place, .known = true};
+    if (plan_->overlap_reduction && plan_.all_reduce_time(stage) > Duration{}) {
+        reduction.overlapped = true;
+        reduction.begin = std::max(span.begin, network.end);
+        reduction.end = reduction.begin + plan_.all_reduce_time(stage);
+        reduction.stage_before = network.stage_before;
+        network.end = reduction.end;
+        network.stage_before = stage;
+    }
+}
+
+/// Walks back in time, always to what the moment at hand waited for.
+class CauseWalk {
+  public:
+    CauseWalk(const Causes& causes, Duration until) : causes_(causes), until_(until) {}
+
+    std::vector<Cause> from_ready(SpanPlace place) {
+        at_ = place;
+        time_ = causes_.span_at(place).ready;
+        return run(Moment::Ready);
+    }
+    std::vector<Cause> from_end(SpanPlace place) {
+        at_ = place;
+        time_ = causes_.span_at(place).end;
+        return run(Moment::End);
+    }
+
+  private:
+    enum class Moment { Begin, Ready, End, Start };
+
+    std::vector<Cause> run(Moment moment) {
+        while (time_ > until_ && moment != Moment::Start) {
+            switch (moment) {
+                case Moment::End:
+                    moment = back_from_end();
+                    break;
+                case Moment::Ready: {
+                    const Span& span = causes_.span_at(at_);
+                    moment = span.ready > span.begin ? back_from_ready(span) : Moment::Begin;
+                    break;
+                }
+                case Moment::Begin:
+                    moment = at_.cell == 0 ? Moment::Start : Moment::End;
+                    at_.cell -= at_.cell == 0 ? 0 : 1;
+                    break;
+                case Moment::Start:
+                    break;
+            }
+        }
+        std::ranges::reverse(pieces_);
+        return std::move(pieces_);
+    }
+
+    Moment back_from_end() {
+        const Span& span = causes_.span_at(at_);
+        if (span.end == span.ready) {
+            return Moment::Ready;
+        }
+        if (is_send(span.action.op)) {  // one that goes on when the link has carried the message
+            return over_link(edge_of(span.action), message_at(at_), span.end);
+        }
+        add(span.action, static_cast<int>(at_.rank), span.ready, span.end, reason_of(span.action));
+        needing_ = span.action;
+        return Moment::Ready;
+    }
+
+    Reason reason_of(const Action& action) {
+        if (makes_room_) {
+            makes_room_ = false;
+            return Reason::BackPressure;
+        }
+        if (action.op == Op::ReduceGradient) {
+            return Reason::Reduction;
+        }
+        return !needing_ || feeds(action, *needing_) ? Reason::Compute : Reason::RowOrder;
+    }
+
+    /// A receive waited for its message, a send for room, an update for gradients, another action
+    /// for its stash.
+    Moment back_from_ready(const Span& span) {
+        if (is_compute(span.action.op)) {
+            return from_host(message_at(at_));
+        }
+        if (is_receive(span.action.op)) {
+            return over_link(edge_of(span.action), message_at(at_), span.ready);
+        }
+        return is_send(span.action.op) ? to_receiver(span) : to_gradients(span);
+    }
+
+    /// Over the link, and over the messages that kept it busy, to the send that the first of them
+    /// did not wait after.
+    Moment over_link(int edge, std::size_t message, Duration arrival) {
+        Message at{.edge = static_cast<std::size_t>(edge), .number = message};
+        const Span& own = link_span(at);
+        add(own.action, sender(at), own.end, arrival, Reason::Latency);
+        add(own.action, sender(at), own.begin, own.end, Reason::Transfer);
+        while (time_ > until_ && link_span(at).begin > send_of(at).ready) {
+            const std::optional<Message> before = what_kept_busy(at);
+            if (!before) {
+                add(link_span(at).action,
+                    sender(at),
+                    send_of(at).ready,
+                    link_span(at).begin,
+                    Reason::LinkBusy);
+                break;
+            }
+            at = *before;
+            const Span& other = link_span(at);
+            add(other.action, sender(at), other.begin, other.end, Reason::LinkBusy);
+        }
+        at_ = causes_.edges_[at.edge].sends[at.number];
+        needing_ = send_of(at).action;
+        makes_room_ = false;
+        return Moment::Ready;
+    }
+
+    /// The message that was through when this one began: the one before it on its edge, or one on
+    /// a link that both pass.
+    struct Message {
+        std::size_t edge = 0;
+        std::size_t number = 0;
+    };
+    std::optional<Message> what_kept_busy(const Message& message) const {
+        const Duration begin = link_span(message).begin;
+        const auto& links = causes_.timeline_.links;
+        if (message.number > 0 && links[message.edge][message.number - 1].end == begin) {
+            return Message{.edge = message.edge, .number = message.number - 1};
+        }
+        const auto& ways = causes_.plan_->contention.way_of_edge;
+        for (std::size_t edge = 0; edge < ways.size() && edge < links.size(); ++edge) {
+            if (edge == message.edge || !have_a_common_element(ways[edge], ways[message.edge])) {
+                continue;
+            }
+            const auto found = std::ranges::lower_bound(links[edge], begin, {}, &Span::end);
+            if (found != links[edge].end() && found->end == begin && found->begin < begin) {
+                return Message{.edge = edge,
+                               .number = static_cast<std::size_t>(found - links[edge].begin())};
+            }
+        }
+        return std::nullopt;
+    }
+
+    /// Over the copies in that kept the link busy, to what the first of them waited for: the
+    /// compute action beside it, or its copy out.
+    Moment from_host(std::size_t number) {
+        const auto& copies = causes_.copies_[at_.rank];
+        const auto& in = causes_.timeline_.host_copies[2 * at_.rank + 1];
+        needing_ = in[number].action;
+        makes_room_ = false;
+        for (Duration until = in[number].end;; --number) {
+            const Span& copy = in[number];
+            add(copy.action, static_cast<int>(at_.rank), copy.begin, until, Reason::HostCopy);
+            until = copy.begin;
+            const StashCopy& stash = copies.out[copies.in[number]];
+            at_.cell = static_cast<std::uint32_t>(stash.before);
+            if (time_ <= until_ || causes_.span_at(at_).ready == copy.begin) {
+                return Moment::Ready;
+            }
+            if (number == 0 || in[number - 1].ready < copy.begin) {
+                return to_host(copies.in[number]);
+            }
+        }
+    }
+
+    /// Over the copies out that kept the link busy, to the F that the first of them followed.
+    Moment to_host(std::size_t number) {
+        const auto& copies = causes_.copies_[at_.rank];
+        const auto& out = causes_.timeline_.host_copies[2 * at_.rank];
+        for (Duration until = out[number].end;; --number) {
+            const Span& copy = out[number];
+            add(copy.action, static_cast<int>(at_.rank), copy.begin, until, Reason::HostCopy);
+            until = copy.begin;
+            at_.cell = static_cast<std::uint32_t>(copies.out[number].forward);
+            if (time_ <= until_ || causes_.span_at(at_).end == copy.begin) {
+                return Moment::End;
+            }
+        }
+    }
+
+    /// To the receive that made room: the one `capacity` messages earlier has ended; without
+    /// capacity the message's own has begun.
+    Moment to_receiver(const Span& send) {
+        const auto& edge = causes_.edges_.at(static_cast<std::size_t>(edge_of(send.action)));
+        const auto capacity = static_cast<std::size_t>(causes_.plan_->channel_capacity.value_or(0));
+        at_ = edge.receives.at(message_at(at_) - capacity);
+        makes_room_ = true;
+        return capacity == 0 ? Moment::Begin : Moment::Ready;
+    }
+
+    Moment to_gradients(const Span& update) {
+        if (update.action.op == Op::Optimizer && causes_.last_norm_ &&
+            causes_.span_at(*causes_.last_norm_).end == update.ready) {
+            at_ = *causes_.last_norm_;
+            needing_.reset();
+            makes_room_ = false;
+            return Moment::End;
+        }
+        const auto& reductions = causes_.reductions_;
+        const auto stage = static_cast<std::size_t>(update.action.stage);
+        if (reductions[stage].overlapped && reductions[stage].end == update.ready) {
+            return over_network(update.action.stage);
+        }
+        const auto source = gradient_source(causes_.plan_->schedule, update.action.stage);
+        const auto* const reduction =
+            source ? &reductions[static_cast<std::size_t>(*source)] : nullptr;
+        PIPETWIN_EXPECT(reduction != nullptr && reduction->known,
+                        "an update waits for gradients that are on their way");
+        return set_out(*reduction, update.ready, Reason::Reduction);
+    }
+
+    /// Over the stages whose gradients the rank's network carried before.
+    Moment over_network(int stage) {
+        const auto* reduction = &causes_.reductions_[static_cast<std::size_t>(stage)];
+        Reason reason = Reason::Reduction;
+        while (reduction->begin > causes_.span_at(reduction->place).begin) {
+            add(causes_.span_at(reduction->place).action,
+                static_cast<int>(reduction->place.rank),
+                reduction->begin,
+                reduction->end,
+                reason);
+            reason = Reason::LinkBusy;
+            reduction = &causes_.reductions_[static_cast<std::size_t>(reduction->stage_before)];
+        }
+        return set_out(*reduction, reduction->end, reason);
+    }
+
+    /// The gradients' way, from the moment at which they set out.
+    template <class Reduction>
+    Moment set_out(const Reduction& reduction, Duration end, Reason reason) {
+        at_ = reduction.place;
+        const Span& span = causes_.span_at(at_);
+        add(span.action, static_cast<int>(at_.rank), span.begin, end, reason);
+        needing_ = span.action;
+        makes_room_ = false;
+        return Moment::Ready;
+    }
+
+    void add(const Action& action, int rank, Duration begin, Duration end, Reason reason) {
+        begin = std::max(begin, until_);
+        if (end > begin) {
+            pieces_.push_back(
+                {.action = action, .rank = rank, .begin = begin, .end = end, .reason = reason});
+            time_ = begin;
+        }
+    }
+
+    std::size_t message_at(SpanPlace place) const {
+        return causes_.message_of_[place.rank][place.cell];
+    }
+    const Span& link_span(const Message& message) const {
+        return causes_.timeline_.links[message.edge].at(message.number);
+    }
+    const Span& send_of(const Message& message) const {
+        return causes_.span_at(causes_.edges_[message.edge].sends[message.number]);
+    }
+    int sender(const Message& message) const {
+        return static_cast<int>(causes_.edges_[message.edge].sends[message.number].rank);
+    }
+
+    const Causes& causes_;
+    Duration until_;
+    SpanPlace at_;
+    Duration time_{};                ///< how far back the pieces reach
+    std::optional<Action> needing_;  ///< what the next piece of the row at hand comes before
+    bool makes_room_ = false;        ///< that piece kept a receiver from taking a message
+    std::vector<Cause> pieces_;      ///< the latest first
+};
+
+std::vector<Cause> Causes::of_ready(SpanPlace place, Duration until) const {
+    return CauseWalk(*this, until).from_ready(place);
+}
+
+std::vector<Cause> Causes::of_end(SpanPlace place, Duration until) const {
+    return CauseWalk(*this, until).from_end(place);
+}
+
+}  // namespace pipetwin::sim

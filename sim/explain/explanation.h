@@ -1,0 +1,90 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/timeline/metrics.h"
+#include "sim/explain/sensitivity.h"
+#include "sim/explain/waits.h"
+
+namespace pipetwin::sim {
+
+/// The numbers behind the sentences about a predicted step. Times without another word are means
+/// over the ranks.
+struct Explanation {
+    Duration step{};
+    Duration wait{};  ///< the rest of the step is work
+    /// The wait by its cause: the parts of the breakdown, with copies of stashes and back-pressure
+    /// on their own and, under contention, what ranks and messages lose by sharing.
+    Duration bubble{};
+    Duration imbalance{};
+    Duration communication{};
+    Duration host_copies{};
+    Duration back_pressure{};
+    Duration sharing{};
+
+    struct RankTime {
+        int rank = 0;
+        Duration time{};
+    };
+    std::optional<RankTime> last_to_begin;    ///< when its first compute begins
+    std::optional<RankTime> first_to_finish;  ///< when its last compute ends
+    std::optional<RankTime> busiest;          ///< its compute; the mean is `mean_compute`
+    Duration mean_compute{};
+    std::optional<Duration> equal_step;  ///< the step if every action lasted the mean of its kind
+
+    /// The way of a message over the boundary where it takes longest.
+    struct Link {
+        int boundary = 0;
+        Duration message{};  ///< latency and time on the link
+        Duration latency{};
+        bool all_alike = false;
+    };
+    std::optional<Link> slowest_link;        ///< none where no message takes time
+    std::optional<Duration> instant_step;    ///< the step if messages took no time
+    std::optional<Duration> roomy_step;      ///< the step if no send ever waited for room
+    std::optional<Duration> step_on_device;  ///< where stashes are offloaded: if they were not
+
+    Duration recompute{};
+    std::optional<Duration> step_without_recompute;
+    Duration dispatch{};
+    std::optional<Duration> step_without_dispatch;
+
+    /// The same pipeline with twice as many micro-batches.
+    struct MoreMicroBatches {
+        int micro_batches = 0;
+        double bubble_share = 0;  ///< of the step
+        Duration step{};
+        bool same_batch = false;  ///< which they share out
+    };
+    std::optional<MoreMicroBatches> more;
+
+    struct ExplainedWait {
+        Wait wait;
+        std::vector<Cause> chain;
+        /// How much longer the wait could be without making the step longer; none after a rank's
+        /// last action, under contention, and where there are no what-ifs.
+        std::optional<Duration> slack{};
+    };
+    std::vector<ExplainedWait> waits;  ///< the longest, longest first
+
+    /// Twice as fast: the best of all, and those of each kind (one kind of work everywhere, one
+    /// stage's, links, one rank), best first. Empty for plans of more than `largest_explained`
+    /// actions; of a large plan not all are tried.
+    std::vector<WhatIf> what_ifs;
+    std::vector<std::vector<WhatIf>> best_of_kind;
+};
+
+constexpr std::size_t most_explained = 20;  ///< waits, and what-ifs
+constexpr std::size_t largest_explained = 1'000'000;
+
+/// `more`: the plan with twice as many micro-batches, where there is one.
+Explanation explain(const Plan& plan,
+                    const Timeline& timeline,
+                    const Breakdown& breakdown,
+                    const std::optional<Plan>& more);
+
+/// Actions of all ranks.
+std::size_t action_count(const Plan& plan);
+
+}  // namespace pipetwin::sim

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "sim/engine/conditions.h"
+#include "sim/explain/task_graph.h"
+
+namespace pipetwin::sim {
+
+/// What could be faster.
+enum class Part {
+    Forward,         ///< of a stage
+    Backward,        ///< of a stage: B, and I and W where they are apart
+    BackwardInput,   ///< I, of all stages
+    BackwardWeight,  ///< W, of all stages
+    Recompute,       ///< of a stage
+    Update,          ///< of all stages
+    Reduction,       ///< of gradients, of all stages
+    Link,            ///< over a boundary, both ways: latency, and time on the link
+    HostLink,        ///< stashes to host memory and back, of all ranks
+    Rank,            ///< all that a rank computes, its updates included
+    Dispatch,        ///< the host's time before each action
+    Cores,           ///< processors that ranks share: so many times as many
+};
+
+constexpr int everywhere = -1;
+
+struct Target {
+    Part part{};
+    int index = everywhere;  ///< the stage, boundary or rank
+
+    bool operator==(const Target&) const = default;
+};
+
+/// What a step would gain.
+struct WhatIf {
+    Target target;
+    double factor = 1;      ///< how many times as fast
+    Duration step{};        ///< the step time then
+    Duration least_step{};  ///< infinitely fast: no factor brings it below this
+};
+
+constexpr double infinitely = std::numeric_limits<double>::infinity();
+
+/// By how much a plan's step would change with its costs: by evaluating its tasks again or, where
+/// ranks or messages share something, by playing the step through again; so exactly. Keeps a
+/// reference to the plan.
+class Sensitivity {
+  public:
+    explicit Sensitivity(const Plan& plan);
+
+    /// As the plan is.
+    Duration step() const { return step_; }
+
+    /// All that takes any time: every stage's forward, backward and recompute, every link and every
+    /// rank; and each kind of work everywhere.
+    const std::vector<Target>& targets() const { return targets_; }
+
+    /// The step time if all targets were `factor` times as fast: times are divided by it, and
+    /// rounded down to a nanosecond.
+    Duration step_if(std::span<const Target> targets, double factor) const;
+    Duration step_if(const Target& target, double factor) const {
+        return step_if(std::span(&target, 1), factor);
+    }
+
+    /// The `most` of `among` with the largest gain, best first, equal ones in the order given;
+    /// those without gain are left out. After `evaluations` of the step it settles for what it has.
+    ///
+    /// A target gains no more than it takes off one longest chain, so most need not be tried. Where
+    /// something is shared that does not hold, and all are tried, in the order given.
+    std::vector<WhatIf> best(std::span<const Target> among,
+                             double factor,
+                             std::size_t most,
+                             std::int64_t evaluations) const;
+
+    /// [rank][cell]: by how much each action could end later without making the step longer.
+    /// InternalError for plans with contention: who ends later gives way to others.
+    std::vector<std::vector<Duration>> slack() const;
+
+    std::size_t task_count() const { return graph_.tasks().size(); }
+
+  private:
+    /// Whose cost an entry of the graph's costs or lags is.
+    struct Owner {
+        enum class Kind : std::uint8_t { Nobody, Action, Reduction, Message, Copy };
+        Kind kind = Kind::Nobody;
+        Op op{};
+        int stage = 0;
+        int rank = 0;
+        int boundary = 0;
+    };
+    static bool concerns(const Target& target, const Owner& owner);
+
+    /// Places among the costs and lags, so that a stage among many is found at once.
+    struct Entries {
+        std::vector<std::uint32_t> costs;
+        std::vector<std::uint32_t> lags;
+    };
+    /// Those that a target may concern.
+    const Entries& entries_of(const Target& target) const;
+    bool takes_time(const Target& target) const;
+
+    void know_owners();
+    void know_targets();
+    void know_longest_chain(std::span<const Duration> ends);
+    Duration faster(std::size_t cost, std::span<const Target> targets, double factor) const;
+    Duration largest_gain(const Target& target, double factor) const;
+
+    Conditions faster_conditions(std::span<const Target> targets,
+                                 double factor,
+                                 std::span<const Duration> costs) const;
+
+    const Plan& plan_;
+    bool shares_;                    ///< ranks or messages
+    TaskGraph graph_;                ///< of the step without sharing
+    std::vector<Owner> owners_;      ///< of costs
+    std::vector<Owner> lag_owners_;  ///< of lags
+    Entries all_;
+    std::vector<Entries> of_stage_;
+    std::vector<Entries> of_rank_;
+    std::vector<Entries> of_boundary_;
+    std::vector<Target> targets_;
+    std::vector<std::int64_t> in_chain_;      ///< how often each cost is in one longest chain
+    std::vector<std::int64_t> lag_in_chain_;  ///< the same of the lags
+    Duration step_{};
+};
+
+}  // namespace pipetwin::sim

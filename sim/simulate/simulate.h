@@ -1,0 +1,51 @@
+#pragma once
+
+#include "core/plan/plan.h"
+#include "core/timeline/span_times.h"
+#include "core/timeline/timeline.h"
+#include "sim/engine/conditions.h"
+#include "sim/engine/link_rows.h"
+
+namespace pipetwin::sim {
+
+/// What every device would do, and when, in integer nanoseconds: the same on every machine, byte
+/// for byte.
+///
+/// A transfer leaves when its link is free and occupies it for bytes / rate; it arrives `latency`
+/// later. Links are FIFO, one per boundary and direction. With a channel capacity c a send waits
+/// while c messages that the receiver has not taken are under way or waiting on its edge (c = 0:
+/// until the receive begins). Two actions that are issued together run one after the other here. A
+/// validated plan always finishes; InternalError otherwise.
+///
+/// Where nothing is shared, times follow from the rows alone and sim/engine/fixed_order.h finds them;
+/// where ranks or messages contend, sim/engine/event_engine.h. Where both can be asked they agree to the
+/// nanosecond.
+///
+/// `recycled` is an older timeline whose memory is used again: touching new memory takes longer
+/// than the simulation.
+Timeline simulate(const Plan& plan, Timeline recycled = {});
+
+/// The same under other conditions than the plan's own. Its timelines count as predicted.
+Timeline replay(const Plan& plan, const Conditions& conditions, Timeline recycled = {});
+
+/// The step time of a replay.
+Duration replayed_step(const Plan& plan, const Conditions& conditions);
+
+/// The largest number of messages ever waiting on an edge in the unblocked simulation, at least 1
+/// (0 where the plan has no edges): with this capacity no send blocks.
+int settled_capacity(const Plan& plan);
+
+/// The plan with that capacity, unless it has one already.
+Plan with_settled_capacity(Plan plan);
+
+/// A plan with its capacity, and its simulation.
+struct SettledStep {
+    Plan plan;
+    StepTimes times;
+};
+
+/// `with_settled_capacity` and `simulate` of its plan; where nothing is shared in one run, as no
+/// send waits in either.
+SettledStep simulate_settled(Plan plan, LinkRows links = LinkRows::Kept);
+
+}  // namespace pipetwin::sim
