@@ -20,7 +20,7 @@
 #include <fmt/format.h>
 
 #include "core/base/median.h"
-#include "exec/memory.h"
+#include "exec/device/memory.h"
 #include "exec/transport/link_ladder.h"
 #include "exec/transport/mpi_world.h"
 

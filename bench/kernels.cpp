@@ -3,7 +3,7 @@
 // something.
 //
 //   build/release/bench/kernel_bench [fp32|bf16] [samples] [positions] [width] [heads] [vocabulary]
-#include "exec/kernels.h"
+#include "exec/device/kernels.h"
 
 #include <time.h>
 
@@ -18,10 +18,10 @@
 
 #include <fmt/format.h>
 
-#include "exec/arena.h"
-#include "exec/device.h"
-#include "exec/optimizer.h"
-#include "exec/random.h"
+#include "exec/device/arena.h"
+#include "exec/device/device.h"
+#include "exec/layers/optimizer.h"
+#include "exec/base/random.h"
 
 namespace pipetwin::exec {
 namespace {

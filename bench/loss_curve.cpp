@@ -10,10 +10,10 @@
 
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
-#include "exec/checkpoint.h"
+#include "exec/training/checkpoint.h"
 #include "exec/data/batch.h"
-#include "exec/executor.h"
-#include "exec/profiler.h"
+#include "exec/executor/executor.h"
+#include "exec/profiling/profiler.h"
 
 /// The first steps of a GPT's training, for another program that repeats them:
 ///

@@ -10,7 +10,7 @@
 
 #include "core/base/median.h"
 #include "exec/cpu/onednn_products.h"
-#include "exec/device.h"
+#include "exec/device/device.h"
 
 namespace pipetwin::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/timeline/compare.h"
 #include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
-#include "exec/trainer.h"
+#include "exec/training/trainer.h"
 
 namespace pipetwin::cli {
 

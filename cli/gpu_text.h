@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cli/json_output.h"
-#include "exec/cuda_module.h"
-#include "exec/executor.h"
+#include "exec/gpu/cuda_module.h"
+#include "exec/executor/executor.h"
 
 /// What a GPU has to say of itself.
 namespace pipetwin::cli {

@@ -8,8 +8,8 @@
 #include "cli/prediction.h"
 #include "core/timeline/compare.h"
 #include "core/schedule/validate.h"
-#include "exec/cuda_module.h"
-#include "exec/trainer.h"
+#include "exec/gpu/cuda_module.h"
+#include "exec/training/trainer.h"
 #include "sim/explain/explanation.h"
 
 /// Results as JSON. The keys are a contract (docs/cli.md): they may be added to, and a key whose

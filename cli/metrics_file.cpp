@@ -8,7 +8,7 @@
 #include "cli/json_output.h"
 #include "core/base/error.h"
 #include "core/text/json_text.h"
-#include "exec/durable_file.h"
+#include "exec/base/durable_file.h"
 
 namespace pipetwin::cli {
 

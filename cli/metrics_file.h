@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "exec/trainer.h"
+#include "exec/training/trainer.h"
 
 namespace pipetwin::cli {
 

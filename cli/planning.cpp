@@ -9,8 +9,8 @@
 #include "cli/ranked_table.h"
 #include "cli/stop_signal.h"
 #include "cli/text_output.h"
-#include "exec/cores.h"
-#include "exec/profiler.h"
+#include "exec/base/cores.h"
+#include "exec/profiling/profiler.h"
 
 namespace pipetwin::cli {
 

@@ -18,8 +18,8 @@
 
 #include "cli/exit.h"
 #include "cli/stop_signal.h"
-#include "exec/cores.h"
-#include "exec/cuda_module.h"
+#include "exec/base/cores.h"
+#include "exec/gpu/cuda_module.h"
 #include "exec/transport/byte_message.h"
 #include "exec/transport/gpu_world.h"
 #include "exec/transport/mpi_world.h"

@@ -10,7 +10,7 @@
 #include "cli/console.h"
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
-#include "exec/flight_recorder.h"
+#include "exec/executor/flight_recorder.h"
 #include "exec/transport/launch_environment.h"
 #include "exec/transport/monitor.h"
 #include "exec/transport/world.h"

@@ -8,7 +8,7 @@
 #include "cli/json_output.h"
 #include "cli/prediction.h"
 #include "core/timeline/compare.h"
-#include "exec/trainer.h"
+#include "exec/training/trainer.h"
 #include "sim/explain/explanation.h"
 
 /// Results for people: what the JSON holds, as text.

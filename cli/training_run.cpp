@@ -25,12 +25,12 @@
 #include "core/costs/profile_json.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/generators/generate.h"
-#include "exec/calibrate.h"
-#include "exec/cores.h"
-#include "exec/cuda_module.h"
+#include "exec/profiling/calibrate.h"
+#include "exec/base/cores.h"
+#include "exec/gpu/cuda_module.h"
 #include "exec/data/batch.h"
-#include "exec/gpu_parts.h"
-#include "exec/profiler.h"
+#include "exec/gpu/gpu_parts.h"
+#include "exec/profiling/profiler.h"
 #include "exec/transport/link_ladder.h"
 
 namespace pipetwin::cli {

@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "cli/processes.h"
 #include "core/scenario/scenario.h"
-#include "exec/trainer.h"
+#include "exec/training/trainer.h"
 
 namespace pipetwin::cli {
 

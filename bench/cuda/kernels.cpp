@@ -5,7 +5,7 @@
 // is the price of equal bits.
 //
 //   build/cuda/bench/gpu_kernel_bench
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/kernels/kernels.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -19,10 +19,10 @@
 
 #include <fmt/format.h>
 
-#include "exec/cuda/attention.h"
-#include "exec/cuda/green_context.h"
-#include "exec/cuda/owned.h"
-#include "exec/cuda/products.h"
+#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/runtime/green_context.h"
+#include "exec/cuda/runtime/owned.h"
+#include "exec/cuda/device/products.h"
 
 namespace pipetwin::cuda {
 namespace {

@@ -16,7 +16,7 @@
 #include "core/costs/device_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/base/units.h"
-#include "exec/cuda_module.h"
+#include "exec/gpu/cuda_module.h"
 
 namespace pipetwin::cli {
 

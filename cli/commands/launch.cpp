@@ -34,7 +34,7 @@ namespace {
 constexpr int command_not_found = 127;
 
 /// Processes of one machine reach each other through its memory. They are bound by themselves
-/// (exec/cores.h), may be more than there are cores, and what they say is enough.
+/// (exec/base/cores.h), may be more than there are cores, and what they say is enough.
 std::vector<std::string> mpirun_words(const LaunchOptions& options) {
     std::vector<std::string> words{"mpirun",
                                    "--quiet",

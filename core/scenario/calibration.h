@@ -22,7 +22,7 @@ namespace pipetwin {
 /// - Which layers take turns on a core: the fewer weights are used between two uses of a layer's
 ///   own, the more of them the caches still hold. With small micro-batches that is 10 %.
 ///
-/// Measured by exec/calibrate.h, with workers that each train alone, and with micro-batches of
+/// Measured by exec/profiling/calibrate.h, with workers that each train alone, and with micro-batches of
 /// which no plan of the scenario has as many.
 struct CalibrationSetting {
     /// Consecutive layers of the model.

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/base/clones.h"
-#include "exec/tensor.h"
+#include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
 

@@ -1,6 +1,6 @@
 #include <cstdint>
 
-#include "exec/device.h"
+#include "exec/device/device.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

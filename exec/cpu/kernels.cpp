@@ -1,4 +1,4 @@
-#include "exec/kernels.h"
+#include "exec/device/kernels.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,8 +6,8 @@
 #include "exec/cpu/bfloat16.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/products.h"
-#include "exec/device.h"
-#include "exec/random.h"
+#include "exec/device/device.h"
+#include "exec/base/random.h"
 
 namespace pipetwin::exec {
 namespace {

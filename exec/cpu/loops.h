@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "exec/cpu/bfloat16.h"
-#include "exec/kernels.h"
+#include "exec/device/kernels.h"
 
 /// The CPU's kernels on bare pointers, for T = float, double and BFloat16, of which only memory is
-/// made. `n` rows, `width` columns, row-major; what each computes stands in exec/kernels.h.
+/// made. `n` rows, `width` columns, row-major; what each computes stands in exec/device/kernels.h.
 namespace pipetwin::exec {
 
 // elementwise.cpp

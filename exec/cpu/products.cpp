@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "exec/cpu/onednn_products.h"
 #include "exec/cpu/product_scratch.h"
-#include "exec/memory.h"
+#include "exec/device/memory.h"
 
 namespace pipetwin::exec {
 

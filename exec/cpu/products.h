@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/tensor.h"
+#include "exec/device/tensor.h"
 
 /// Matrix products of the CPU, one thread, of fp32, bf16 (computed in fp32) and fp64.
 namespace pipetwin::exec {

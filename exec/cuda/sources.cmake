@@ -1,48 +1,48 @@
 # The sources of the CUDA module. The tests compile the same files against an emulation of CUDA, but for those that call
 # cuBLAS, NCCL, NVML or the driver.
 set(PIPETWIN_CUDA_KERNELS
-    attention.cu
-    attention_plain.cu
-    attention_tensor_cores_backward.cu
-    attention_tensor_cores_forward.cu
-    column_sums.cu
-    cross_entropy.cu
-    dropout.cu
-    elementwise.cu
-    embedding.cu
-    layer_norm.cu
-    updates.cu
+    kernels/attention.cu
+    kernels/attention_plain.cu
+    kernels/attention_tensor_cores_backward.cu
+    kernels/attention_tensor_cores_forward.cu
+    kernels/column_sums.cu
+    kernels/cross_entropy.cu
+    kernels/dropout.cu
+    kernels/elementwise.cu
+    kernels/embedding.cu
+    kernels/layer_norm.cu
+    kernels/updates.cu
 )
 set(PIPETWIN_CUDA_HOST
-    attention_check.cpp
-    check.cpp
-    command_list.cpp
-    command_queue.cpp
-    cuda_device.cpp
-    cuda_copy_engine.cpp
-    cuda_kernels.cpp
-    device_rates.cpp
-    device_memory.cpp
-    lane.cpp
-    module.cpp
-    nccl_communicator.cpp
-    nccl_link.cpp
-    nccl_sum.cpp
-    multiprocessor_shares.cpp
-    update_table.cpp
+    module/attention_check.cpp
+    runtime/check.cpp
+    runtime/command_list.cpp
+    runtime/command_queue.cpp
+    device/cuda_device.cpp
+    device/cuda_copy_engine.cpp
+    device/cuda_kernels.cpp
+    module/device_rates.cpp
+    runtime/device_memory.cpp
+    device/lane.cpp
+    module/module.cpp
+    nccl/nccl_communicator.cpp
+    nccl/nccl_link.cpp
+    nccl/nccl_sum.cpp
+    runtime/multiprocessor_shares.cpp
+    device/update_table.cpp
 )
 set(PIPETWIN_CUDNN  # attention by cuDNN, where its headers are; it is loaded at run time
-    cudnn_attention.cpp
-    cudnn_graph.cpp
-    cudnn_library.cpp
-    cudnn_load.cpp
-    cudnn_plan.cpp
+    cudnn/cudnn_attention.cpp
+    cudnn/cudnn_graph.cpp
+    cudnn/cudnn_library.cpp
+    cudnn/cudnn_load.cpp
+    cudnn/cudnn_plan.cpp
 )
-set(PIPETWIN_NO_CUDNN cudnn_absent.cpp)
+set(PIPETWIN_NO_CUDNN cudnn/cudnn_absent.cpp)
 set(PIPETWIN_CUDA_LIBRARIES  # where CUDA's other libraries are called
-    context_memory.cpp
-    driver.cpp
-    green_context.cpp
-    products.cpp
-    self_test.cpp
+    runtime/context_memory.cpp
+    runtime/driver.cpp
+    runtime/green_context.cpp
+    device/products.cpp
+    module/self_test.cpp
 )

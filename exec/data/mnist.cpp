@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "exec/data/sources.h"
-#include "exec/random.h"
+#include "exec/base/random.h"
 
 // The IDX format: a big-endian header (0, 0, type, number of dimensions, then each dimension as 32
 // bits), then the elements, the last dimension fastest. Type 8 is unsigned bytes.

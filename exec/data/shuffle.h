@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "exec/random.h"
+#include "exec/base/random.h"
 
 namespace pipetwin::exec {
 

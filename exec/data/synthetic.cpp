@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 #include "exec/data/sources.h"
-#include "exec/random.h"
+#include "exec/base/random.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "exec/data/files.h"
 #include "exec/data/sources.h"
-#include "exec/random.h"
+#include "exec/base/random.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "core/model/model.h"
-#include "exec/arena.h"
+#include "exec/device/arena.h"
 #include "exec/data/batch.h"
-#include "exec/kernels.h"
-#include "exec/layers.h"
-#include "exec/number_format.h"
-#include "exec/optimizer.h"
-#include "exec/random.h"
-#include "exec/tensor.h"
+#include "exec/device/kernels.h"
+#include "exec/layers/layers.h"
+#include "exec/device/number_format.h"
+#include "exec/layers/optimizer.h"
+#include "exec/base/random.h"
+#include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
 

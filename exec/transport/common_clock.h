@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/base/units.h"
-#include "exec/channel.h"
+#include "exec/transport/channel.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "exec/memory.h"
+#include "exec/device/memory.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <span>
 
-#include "exec/gpu_link.h"
+#include "exec/transport/gpu_link.h"
 #include "exec/transport/gpu_waits.h"
 #include "exec/transport/remote_sum.h"
 #include "exec/transport/world.h"

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "exec/gpu_link.h"
+#include "exec/transport/gpu_link.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {

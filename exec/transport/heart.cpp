@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "exec/device_failure.h"
+#include "exec/device/device_failure.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "exec/gpu_link.h"
+#include "exec/transport/gpu_link.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {

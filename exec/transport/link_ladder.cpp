@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/median.h"
-#include "exec/memory.h"
+#include "exec/device/memory.h"
 #include "exec/transport/byte_message.h"
 
 namespace pipetwin::exec {

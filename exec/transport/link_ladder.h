@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "exec/memory.h"
+#include "exec/device/memory.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {

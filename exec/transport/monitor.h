@@ -17,7 +17,7 @@ namespace pipetwin::exec {
 /// Where a process is in its training.
 struct Position {
     std::int64_t walk = -1;  ///< how many times it has begun to walk its row
-    int cell = 0;            ///< as exec/watchdog.h tells it
+    int cell = 0;            ///< as exec/executor/watchdog.h tells it
     int turned_to = 0;       ///< the same, but where it stopped, where it goes on no more
 };
 

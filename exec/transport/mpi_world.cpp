@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "exec/run_time_module.h"
+#include "exec/base/run_time_module.h"
 #include "exec/transport/mpi_module.h"
 
 namespace pipetwin::exec {

@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "exec/device_failure.h"
+#include "exec/device/device_failure.h"
 #include "exec/transport/byte_message.h"
 #include "exec/transport/gpu_channel.h"
 #include "exec/transport/heart.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "exec/gpu_link.h"
+#include "exec/transport/gpu_link.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {

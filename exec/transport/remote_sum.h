@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "exec/gpu_link.h"
+#include "exec/transport/gpu_link.h"
 #include "exec/transport/gpu_waits.h"
 
 namespace pipetwin::exec {

@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "exec/memory.h"
-#include "exec/spin.h"
+#include "exec/device/memory.h"
+#include "exec/base/spin.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "exec/channel.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "exec/channel.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 

@@ -147,7 +147,7 @@ std::string check_own_include(std::string_view path, std::string_view header) {
     }
     // The module's interface is the one header there that includes none of CUDA's.
     if (header.starts_with("exec/cuda/") && !is_in_cuda_folder(path) &&
-        header != "exec/cuda/module.h") {
+        header != "exec/cuda/module/module.h") {
         return "CUDA outside exec/cuda/";
     }
     return {};
@@ -224,14 +224,14 @@ TEST(IncludeDirection, EveryFolderKnowsOnlyWhatThePictureAllows) {
 
 TEST(IncludeDirection, TellsAWrongArrow) {
     EXPECT_EQ(violation("core/plan/plan.h", "#include \"sim/simulate/simulate.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("core/plan/plan.h", "#include \"exec/stage.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("sim/simulate/simulate.cpp", "#include \"exec/executor.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("exec/executor.cpp", "#include \"sim/simulate/simulate.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("gui/main.cpp", "#include \"exec/trainer.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("core/plan/plan.h", "#include \"exec/stage/stage.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("sim/simulate/simulate.cpp", "#include \"exec/executor/executor.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("exec/executor/executor.cpp", "#include \"sim/simulate/simulate.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("gui/main.cpp", "#include \"exec/training/trainer.h\""), "a wrong arrow");
     EXPECT_EQ(violation("gui/main.cpp", "#include \"cli/options.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"gui/palette.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"tests/support/builders.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("cli/main.cpp", "#include \"exec/trainer.h\""), "");
+    EXPECT_EQ(violation("cli/main.cpp", "#include \"exec/training/trainer.h\""), "");
     EXPECT_EQ(violation("gui/main.cpp", "#include \"sim/simulate/simulate.h\""), "");
 }
 
@@ -253,19 +253,19 @@ TEST(IncludeDirection, TellsQtOutsideTheGui) {
 }
 
 TEST(IncludeDirection, TellsCudaOutsideItsFolder) {
-    EXPECT_EQ(violation("exec/stage.cpp", "#include <cuda_runtime_api.h>"),
+    EXPECT_EQ(violation("exec/stage/stage.cpp", "#include <cuda_runtime_api.h>"),
               "CUDA outside exec/cuda/");
-    EXPECT_EQ(violation("exec/stage.cpp", "#include <cublasLt.h>"), "CUDA outside exec/cuda/");
-    EXPECT_EQ(violation("exec/channel.cpp", "#include <nccl.h>"), "CUDA outside exec/cuda/");
-    EXPECT_EQ(violation("exec/channel.cpp", "#include <mpi.h>"), "MPI outside exec/transport/mpi/");
+    EXPECT_EQ(violation("exec/stage/stage.cpp", "#include <cublasLt.h>"), "CUDA outside exec/cuda/");
+    EXPECT_EQ(violation("exec/transport/channel.cpp", "#include <nccl.h>"), "CUDA outside exec/cuda/");
+    EXPECT_EQ(violation("exec/transport/channel.cpp", "#include <mpi.h>"), "MPI outside exec/transport/mpi/");
     EXPECT_EQ(violation("exec/transport/mpi/mpi_channel.cpp", "#include <mpi.h>"), "");
-    EXPECT_EQ(violation("exec/stage.cpp", "#include \"exec/cuda/kernels.h\""),
+    EXPECT_EQ(violation("exec/stage/stage.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
               "CUDA outside exec/cuda/");
-    EXPECT_EQ(violation("exec/cuda_module.cpp", "#include \"exec/cuda/module.h\""), "");
-    EXPECT_EQ(violation("exec/cuda/self_test.cpp", "#include <cublasLt.h>"), "");
-    EXPECT_EQ(violation("tests/exec/stage_test.cpp", "#include \"exec/cuda/kernels.h\""),
+    EXPECT_EQ(violation("exec/gpu/cuda_module.cpp", "#include \"exec/cuda/module/module.h\""), "");
+    EXPECT_EQ(violation("exec/cuda/module/self_test.cpp", "#include <cublasLt.h>"), "");
+    EXPECT_EQ(violation("tests/exec/stage_test.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
               "CUDA outside exec/cuda/");
-    EXPECT_EQ(violation("tests/exec/cuda/kernels_test.cpp", "#include \"exec/cuda/kernels.h\""),
+    EXPECT_EQ(violation("tests/exec/cuda/kernels_test.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
               "");
 }
 
@@ -281,7 +281,7 @@ TEST(IncludeDirection, TellsThreadsClocksAndRandomNumbersInCoreAndSim) {
                     HasSubstr("a clock"));
         EXPECT_EQ(violation(path, "#include <chrono>"), "");
     }
-    EXPECT_EQ(violation("exec/executor.cpp", "#include <thread>"), "");
+    EXPECT_EQ(violation("exec/executor/executor.cpp", "#include <thread>"), "");
 }
 
 TEST(IncludeDirection, TellsAFolderThatIsNotInThePicture) {

@@ -10,7 +10,7 @@
 #include "cli/run_folder.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/artifacts/live_steps.h"
-#include "exec/cores.h"
+#include "exec/base/cores.h"
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {

@@ -1,9 +1,9 @@
-#include "exec/arena_layout.h"
+#include "exec/memory_plan/arena_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exec/random.h"
+#include "exec/base/random.h"
 
 namespace pipetwin::exec {
 namespace {

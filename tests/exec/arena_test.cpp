@@ -1,4 +1,4 @@
-#include "exec/arena.h"
+#include "exec/device/arena.h"
 
 #include <cstdint>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "exec/awaited.h"
+#include "exec/memory_plan/awaited.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "exec/block_heap.h"
+#include "exec/memory_plan/block_heap.h"
 
 #include <algorithm>
 #include <cstdint>

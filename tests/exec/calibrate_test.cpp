@@ -1,4 +1,4 @@
-#include "exec/calibrate.h"
+#include "exec/profiling/calibrate.h"
 
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "exec/cores.h"
-#include "exec/quiet.h"
+#include "exec/base/cores.h"
+#include "exec/base/quiet.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

@@ -1,4 +1,4 @@
-#include "exec/channel.h"
+#include "exec/transport/channel.h"
 
 #include <atomic>
 #include <future>

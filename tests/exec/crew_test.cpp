@@ -1,4 +1,4 @@
-#include "exec/crew.h"
+#include "exec/base/crew.h"
 
 #include <atomic>
 #include <latch>

@@ -1,4 +1,4 @@
-#include "exec/cuda_module.h"
+#include "exec/gpu/cuda_module.h"
 
 #include <cstdlib>
 #include <filesystem>

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exec/cuda_module.h"
+#include "exec/gpu/cuda_module.h"
 #include "tests/support/places.h"
 
 // With the real module, and a GPU where there is one.

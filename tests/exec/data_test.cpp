@@ -15,7 +15,7 @@
 #include "core/base/error.h"
 #include "exec/data/batch.h"
 #include "exec/data/shuffle.h"
-#include "exec/random.h"
+#include "exec/base/random.h"
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {

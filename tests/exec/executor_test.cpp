@@ -1,4 +1,4 @@
-#include "exec/executor.h"
+#include "exec/executor/executor.h"
 
 #include <algorithm>
 #include <memory>
@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
-#include "exec/random_batch.h"
+#include "exec/data/random_batch.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "exec/cuda/module.h"
+#include "exec/cuda/module/module.h"
 
 // A module without CUDA, to show the program every state of a machine: FAKE_CUDA_INTERFACE,
 // FAKE_CUDA_ERROR and FAKE_CUDA_DEVICES are what it answers.

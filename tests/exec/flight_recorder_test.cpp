@@ -1,4 +1,4 @@
-#include "exec/flight_recorder.h"
+#include "exec/executor/flight_recorder.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -14,11 +14,11 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
-#include "exec/device_failure.h"
-#include "exec/memory.h"
+#include "exec/device/device_failure.h"
+#include "exec/device/memory.h"
 #include "exec/transport/byte_message.h"
 
-/// Processes as threads of one, over links that keep the promises of exec/gpu_link.h and no more: a
+/// Processes as threads of one, over links that keep the promises of exec/transport/gpu_link.h and no more: a
 /// message is complete once both ends have begun it.
 namespace pipetwin::exec {
 namespace {

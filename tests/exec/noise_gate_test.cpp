@@ -1,4 +1,4 @@
-#include "exec/noise_gate.h"
+#include "exec/training/noise_gate.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
-#include "exec/executor.h"
-#include "exec/random_batch.h"
-#include "exec/stash_offload.h"
+#include "exec/executor/executor.h"
+#include "exec/data/random_batch.h"
+#include "exec/stage/stash_offload.h"
 #include "tests/support/small_training.h"
 
 /// Stashes in host memory, on devices that emulate a link to it: the copies are made by a thread

@@ -1,4 +1,4 @@
-#include "exec/optimizer.h"
+#include "exec/layers/optimizer.h"
 
 #include <array>
 #include <cmath>
@@ -10,9 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "exec/arena.h"
-#include "exec/device.h"
-#include "exec/kernels.h"
+#include "exec/device/arena.h"
+#include "exec/device/device.h"
+#include "exec/device/kernels.h"
 #include "tests/exec/layer_run.h"
 #include "tests/support/compare_tensors.h"
 

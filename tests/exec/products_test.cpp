@@ -8,9 +8,9 @@
 
 #include <gtest/gtest.h>
 
-#include "exec/arena.h"
+#include "exec/device/arena.h"
 #include "exec/cpu/onednn_products.h"
-#include "exec/kernels.h"
+#include "exec/device/kernels.h"
 #include "tests/exec/layer_run.h"
 #include "tests/support/compare_tensors.h"
 

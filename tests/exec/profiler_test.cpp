@@ -1,12 +1,12 @@
-#include "exec/profiler.h"
+#include "exec/profiling/profiler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/plan/plan.h"
-#include "exec/cores.h"
-#include "exec/executor.h"
-#include "exec/random_batch.h"
+#include "exec/base/cores.h"
+#include "exec/executor/executor.h"
+#include "exec/data/random_batch.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

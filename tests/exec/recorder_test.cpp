@@ -1,4 +1,4 @@
-#include "exec/recorder.h"
+#include "exec/executor/recorder.h"
 
 #include <thread>
 

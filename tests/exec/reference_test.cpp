@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "exec/reference.h"
+#include "exec/executor/reference.h"
 
 #include <cmath>
 #include <span>
@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "core/plan/plan.h"
-#include "exec/random.h"
-#include "exec/stage.h"
+#include "exec/base/random.h"
+#include "exec/stage/stage.h"
 #include "tests/exec/layer_run.h"
 #include "tests/support/compare_tensors.h"
 

@@ -1,4 +1,4 @@
-#include "exec/replicas.h"
+#include "exec/replicas/replicas.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "exec/random_batch.h"
+#include "exec/data/random_batch.h"
 #include "tests/support/compare_tensors.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"

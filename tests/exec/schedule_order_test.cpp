@@ -1,4 +1,4 @@
-#include "exec/schedule_order.h"
+#include "exec/memory_plan/schedule_order.h"
 
 #include <algorithm>
 

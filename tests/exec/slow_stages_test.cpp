@@ -1,4 +1,4 @@
-#include "exec/slow_stages.h"
+#include "exec/training/slow_stages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include "core/timeline/footprint.h"
 #include "core/plan/plan.h"
 #include "exec/layers/layer.h"
-#include "exec/stage.h"
+#include "exec/stage/stage.h"
 #include "tests/exec/stage_pipeline.h"
 #include "tests/support/small_training.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/model/model.h"
-#include "exec/stage.h"
+#include "exec/stage/stage.h"
 #include "tests/exec/layer_run.h"
 #include "tests/support/small_training.h"
 

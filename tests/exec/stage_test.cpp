@@ -1,4 +1,4 @@
-#include "exec/stage.h"
+#include "exec/stage/stage.h"
 
 #include <cmath>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "exec/step_layout.h"
+#include "exec/memory_plan/step_layout.h"
 
 #include <atomic>
 #include <memory>
@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "core/timeline/footprint.h"
-#include "exec/executor.h"
-#include "exec/random_batch.h"
+#include "exec/executor/executor.h"
+#include "exec/data/random_batch.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

@@ -1,4 +1,4 @@
-#include "exec/trainer.h"
+#include "exec/training/trainer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/timeline.h"
-#include "exec/random_batch.h"
+#include "exec/data/random_batch.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

@@ -1,4 +1,4 @@
-#include "exec/watchdog.h"
+#include "exec/executor/watchdog.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

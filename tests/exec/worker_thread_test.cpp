@@ -10,9 +10,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exec/cores.h"
-#include "exec/executor.h"
-#include "exec/random_batch.h"
+#include "exec/base/cores.h"
+#include "exec/executor/executor.h"
+#include "exec/data/random_batch.h"
 #include "tests/support/small_training.h"
 
 /// What the threads of an executor are set to while they walk their rows.

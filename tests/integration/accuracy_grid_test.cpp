@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exec/cores.h"
+#include "exec/base/cores.h"
 #include "tests/support/accuracy_run.h"
 #include "tests/support/scratch_folder.h"
 

@@ -9,7 +9,7 @@
 #include "tests/support/accuracy_grid.h"
 
 /// What a plan takes beside what its layers take: in every round a step of each setting that its
-/// costs come from (exec/calibrate.h), then a step of the plan.
+/// costs come from (exec/profiling/calibrate.h), then a step of the plan.
 namespace pipetwin::test {
 
 /// Of one precision: what holds for all its cells.

@@ -9,7 +9,7 @@
 #include <fmt/ostream.h>
 
 #include "core/base/error.h"
-#include "exec/executor.h"
+#include "exec/executor/executor.h"
 #include "tests/support/accuracy_store.h"
 #include "tests/support/accuracy_table.h"
 

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "exec/device.h"
-#include "exec/kernels.h"
-#include "exec/layers.h"
+#include "exec/device/device.h"
+#include "exec/device/kernels.h"
+#include "exec/layers/layers.h"
 
 namespace pipetwin::test {
 

@@ -8,7 +8,7 @@
 #include "core/plan/plan.h"
 #include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
-#include "exec/executor.h"
+#include "exec/executor/executor.h"
 
 /// Models small enough that a step takes milliseconds in a debug build, and what else a test needs
 /// to train them.

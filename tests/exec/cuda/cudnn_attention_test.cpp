@@ -1,4 +1,4 @@
-#include "exec/cuda/cudnn_attention.h"
+#include "exec/cuda/cudnn/cudnn_attention.h"
 
 #include <algorithm>
 #include <array>
@@ -14,8 +14,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exec/cuda/check.h"
-#include "exec/cuda/cudnn_graph.h"
+#include "exec/cuda/runtime/check.h"
+#include "exec/cuda/cudnn/cudnn_graph.h"
 #include "tests/exec/cuda/fake_cudnn.h"
 
 /// Which attention is taken, and what cuDNN is told, against a cuDNN that only remembers.

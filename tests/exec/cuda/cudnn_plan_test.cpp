@@ -1,4 +1,4 @@
-#include "exec/cuda/cudnn_plan.h"
+#include "exec/cuda/cudnn/cudnn_plan.h"
 
 #include <dlfcn.h>
 
@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exec/cuda/cudnn_graph.h"
+#include "exec/cuda/cudnn/cudnn_graph.h"
 
 /// The real cuDNN, where it is installed, on machines with or without a GPU: it takes our graphs,
 /// and its engines for an A100 and an H100 recognise them. cuDNN makes plans for a device that is

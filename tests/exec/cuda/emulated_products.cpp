@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "exec/cuda/products.h"
+#include "exec/cuda/device/products.h"
 #include "tests/support/cuda_emulation/cuda_bf16.h"
 #include "tests/support/cuda_emulation/emulation.h"
 

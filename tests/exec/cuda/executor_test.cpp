@@ -1,4 +1,4 @@
-#include "exec/executor.h"
+#include "exec/executor/executor.h"
 
 #include <dlfcn.h>
 
@@ -16,9 +16,9 @@
 
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
-#include "exec/cuda_module.h"
-#include "exec/profiler.h"
-#include "exec/random_batch.h"
+#include "exec/gpu/cuda_module.h"
+#include "exec/profiling/profiler.h"
+#include "exec/data/random_batch.h"
 #include "tests/support/places.h"
 #include "tests/support/small_training.h"
 

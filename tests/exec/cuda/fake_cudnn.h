@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "exec/cuda/cudnn_library.h"
+#include "exec/cuda/cudnn/cudnn_library.h"
 
 /// A cuDNN of functions that remember what they were told, compute it if a test wants that, and
 /// fail when it wants that.

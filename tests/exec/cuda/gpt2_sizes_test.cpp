@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "exec/cuda/attention.h"
+#include "exec/cuda/kernels/attention.h"
 #include "tests/exec/cuda/attention_oracle.h"
 #include "tests/exec/cuda/kernel_test.h"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "exec/cuda/check.h"
+#include "exec/cuda/runtime/check.h"
 #include "tests/exec/cuda/machine.h"
 
 namespace pipetwin::cuda::test {

@@ -1,8 +1,8 @@
 #include <optional>
 
-#include "exec/cuda/green_context.h"
-#include "exec/cuda/owned.h"
-#include "exec/cuda/products.h"
+#include "exec/cuda/runtime/green_context.h"
+#include "exec/cuda/runtime/owned.h"
+#include "exec/cuda/device/products.h"
 #include "tests/exec/cuda/kernel_test.h"
 
 namespace pipetwin::cuda {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "exec/random.h"
+#include "exec/base/random.h"
 
 namespace pipetwin::cuda::test {
 namespace {

@@ -12,9 +12,9 @@
 #include <cuda_bf16.h>
 #include <gtest/gtest.h>
 
-#include "exec/cuda/kernels.h"
-#include "exec/device.h"
-#include "exec/kernels.h"
+#include "exec/cuda/kernels/kernels.h"
+#include "exec/device/device.h"
+#include "exec/device/kernels.h"
 #include "tests/exec/cuda/device_array.h"
 
 /// What the kernels' tests share. Every kernel runs against the CPU's in fp32 on the same inputs

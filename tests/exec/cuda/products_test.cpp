@@ -1,4 +1,4 @@
-#include "exec/cuda/products.h"
+#include "exec/cuda/device/products.h"
 
 #include <cstdio>
 #include <functional>

@@ -9,7 +9,7 @@
 #include "tests/support/cuda_emulation/emulation.h"
 
 /// What device code uses of CUDA's language, for a plain C++ compiler. Shared memory is declared by
-/// the macros of exec/cuda/launch.h: a bare __shared__ does not compile here, on purpose.
+/// the macros of exec/cuda/kernels/launch.h: a bare __shared__ does not compile here, on purpose.
 // NOLINTBEGIN(readability-identifier-naming, bugprone-reserved-identifier, cert-*)
 
 #define __global__

@@ -1,0 +1,31 @@
+#include "exec/base/cores.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <cstddef>
+
+namespace pipetwin::exec {
+
+std::vector<int> allowed_cores() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    std::vector<int> cores;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
+            if (CPU_ISSET(core, &set)) {
+                cores.push_back(static_cast<int>(core));
+            }
+        }
+    }
+    return cores;
+}
+
+void pin_to(int core) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<std::size_t>(core), &set);
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,146 @@
+#include "exec/base/durable_file.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin::exec {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
+    throw Error(ErrorKind::Io,
+                path.string(),
+                fmt::format("cannot {}: {}", doing, std::generic_category().message(code)),
+                code == ENOSPC || code == EDQUOT ? "make room on the disk" : "");
+}
+
+/// Calls again while a signal interrupts.
+template <class Call>
+auto without_signals(Call call) {
+    auto result = call();
+    while (result < 0 && errno == EINTR) {
+        result = call();
+    }
+    return result;
+}
+
+}  // namespace
+
+DurableFile::DurableFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(without_signals([&] {
+          return open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+      })) {
+    if (file_ < 0) {
+        fail(path_, "create the file", errno);
+    }
+}
+
+DurableFile::~DurableFile() {
+    if (file_ >= 0) {
+        close(file_);
+    }
+}
+
+void DurableFile::write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t written =
+            without_signals([&] { return ::write(file_, bytes.data(), bytes.size()); });
+        if (written < 0) {
+            fail(path_, "write to the file", errno);
+        }
+        bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+}
+
+void DurableFile::finish() {
+    const int file = std::exchange(file_, -1);
+    const int flushed = fsync(file);
+    const int why = errno;
+    const int closed = close(file);
+    if (flushed != 0 || closed != 0) {
+        fail(path_, "bring the file to the disk", flushed != 0 ? why : errno);
+    }
+}
+
+namespace {
+
+void flush(const std::filesystem::path& path, int flags) {
+    const int opened = without_signals([&] { return open(path.c_str(), flags | O_CLOEXEC); });
+    if (opened < 0) {
+        fail(path, "open it", errno);
+    }
+    const int flushed = fsync(opened);
+    const int why = errno;
+    close(opened);
+    if (flushed != 0) {
+        fail(path, "bring it to the disk", why);
+    }
+}
+
+}  // namespace
+
+void flush_file(const std::filesystem::path& file) {
+    flush(file, O_RDONLY);
+}
+
+void flush_folder(const std::filesystem::path& folder) {
+    flush(folder, O_RDONLY | O_DIRECTORY);
+}
+
+FileBeneath::FileBeneath(const std::filesystem::path& folder, const std::string& name)
+    : path_(folder / name) {
+    const int beneath =
+        without_signals([&] { return open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); });
+    if (beneath < 0) {
+        fail(folder, "open the folder", errno);
+    }
+    open_how how{};
+    how.flags = O_RDONLY | O_CLOEXEC;
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+    file_ = static_cast<int>(without_signals(
+        [&] { return syscall(SYS_openat2, beneath, name.c_str(), &how, sizeof(how)); }));
+    const int why = errno;
+    close(beneath);
+    if (file_ < 0) {
+        fail(path_, "open the file", why);
+    }
+    struct stat about {};
+    if (fstat(file_, &about) != 0 || !S_ISREG(about.st_mode)) {
+        close(file_);
+        throw Error(ErrorKind::Io, path_.string(), "is not a regular file");
+    }
+    size_ = static_cast<std::size_t>(about.st_size);
+}
+
+FileBeneath::~FileBeneath() {
+    close(file_);
+}
+
+void FileBeneath::read(std::size_t begin, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t count = without_signals(
+            [&] { return pread(file_, bytes.data(), bytes.size(), static_cast<off_t>(begin)); });
+        if (count < 0) {
+            fail(path_, "read the file", errno);
+        }
+        if (count == 0) {
+            throw Error(ErrorKind::BadInput,
+                        path_.string(),
+                        fmt::format("it ends at byte {}, {} bytes too early", begin, bytes.size()));
+        }
+        begin += static_cast<std::size_t>(count);
+        bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,261 @@
+#include "exec/cuda/cudnn/cudnn_attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <tuple>
+
+#include "exec/cuda/cudnn/cudnn_graph.h"
+#include "exec/cuda/cudnn/cudnn_plan.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+/// 9.10.2. NVIDIA's frontend refuses attention on the two releases before, for wrong results.
+constexpr std::size_t least_version = 91002;
+
+/// The last one whose backward is wrong without a mask for what lies beyond the last of positions
+/// that are no multiple of 128. Source: the frontend, which adds such a mask up to there.
+constexpr std::size_t last_version_without_padding = 91500;
+
+/// One part of so many of the device's memory may be a workspace, in which the backward has 2 bytes
+/// for each pair of positions. Not of the memory that is free: what is taken may depend on shape
+/// and device alone, or stages would have other bits in another partition.
+constexpr std::size_t workspaces_in_memory = 64;
+
+std::string text_of_version(std::size_t version) {
+    return std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) + '.' +
+           std::to_string(version % 100);
+}
+
+bool is_backward(AttentionDirection direction) {
+    return direction == AttentionDirection::Backward;
+}
+
+bool equal(const AttentionShape& a, const AttentionShape& b) {
+    return std::tie(a.samples, a.positions, a.heads, a.width) ==
+           std::tie(b.samples, b.positions, b.heads, b.width);
+}
+
+/// Why cuDNN is not even asked; empty: it is.
+std::string why_not_asked(const AttentionShape& shape,
+                          AttentionDirection direction,
+                          int compute_capability,
+                          std::size_t version) {
+    if (version < least_version) {
+        return "cuDNN " + text_of_version(version) + " is older than " +
+               text_of_version(least_version);
+    }
+    if (shape.samples < 1 || shape.positions < 2 || shape.heads < 1 ||
+        shape.width % shape.heads != 0 || shape.width / shape.heads % 8 != 0) {
+        return "cuDNN wants two positions and heads of a multiple of 8";
+    }
+    if (is_backward(direction) && compute_capability >= 100) {
+        return "cuDNN's backward repeats its bits on Ampere to Hopper only";
+    }
+    if (is_backward(direction) && version <= last_version_without_padding &&
+        shape.positions % 128 != 0) {
+        return "cuDNN " + text_of_version(version) +
+               " has no backward for positions that are no multiple of 128";
+    }
+    return {};
+}
+
+std::size_t workspace_limit() {
+    std::size_t left = 0;
+    std::size_t total = 0;
+    PIPETWIN_CUDA_CHECK(cudaMemGetInfo(&left, &total));
+    return total / workspaces_in_memory;
+}
+
+}  // namespace
+
+struct CudnnAttention::Impl {
+    /// An answer, whatever it is.
+    struct Known {
+        AttentionShape shape;
+        AttentionDirection direction;
+        std::string why_not;
+        std::optional<CudnnGraph> graph;
+        std::optional<CudnnPlan> plan;
+    };
+    struct Operand {
+        AttentionTensor name;
+        const void* address;
+    };
+
+    int number_of(const AttentionShape& shape, AttentionDirection direction);
+    Known ask(const AttentionShape& shape, AttentionDirection direction);
+    const AttentionShape& shape_of(int number) const {
+        return known.at(static_cast<std::size_t>(number)).shape;
+    }
+    void run(int number,
+             std::initializer_list<Operand> operands,
+             void* workspace,
+             cudaStream_t stream);
+
+    CudnnLoaded loaded;
+    Options options;
+    std::optional<CudnnHandle> handle;
+    cudaStream_t stream_of_handle = nullptr;
+    std::deque<Known> known;
+};
+
+int CudnnAttention::Impl::number_of(const AttentionShape& shape, AttentionDirection direction) {
+    const auto found = std::ranges::find_if(known, [&](const Known& one) {
+        return one.direction == direction && equal(one.shape, shape);
+    });
+    if (found != known.end()) {
+        return static_cast<int>(found - known.begin());
+    }
+    known.push_back(ask(shape, direction));
+    return static_cast<int>(known.size()) - 1;
+}
+
+CudnnAttention::Impl::Known CudnnAttention::Impl::ask(const AttentionShape& shape,
+                                                      AttentionDirection direction) {
+    Known answer{.shape = shape, .direction = direction, .why_not = {}, .graph = {}, .plan = {}};
+    if (!options.wanted) {
+        answer.why_not = "they were asked for";
+        return answer;
+    }
+    if (loaded.functions == nullptr) {
+        answer.why_not = loaded.why_not;
+        return answer;
+    }
+    const CudnnFunctions& cudnn = *loaded.functions;
+    answer.why_not =
+        why_not_asked(shape, direction, options.compute_capability, cudnn.get_version());
+    if (!answer.why_not.empty()) {
+        return answer;
+    }
+    try {
+        if (!handle) {
+            handle.emplace(cudnn);
+        }
+        answer.graph = attention_graph(cudnn, handle->get(), shape, direction);
+        answer.plan =
+            choose_plan(cudnn, {.handle = handle->get()}, answer.graph->graph, workspace_limit());
+    } catch (const CudaFailure& failure) {
+        answer.why_not = failure.text();
+        answer.graph.reset();
+    }
+    return answer;
+}
+
+void CudnnAttention::Impl::run(int number,
+                               std::initializer_list<Operand> operands,
+                               void* workspace,
+                               cudaStream_t stream) {
+    const CudnnFunctions& cudnn = *loaded.functions;
+    const Known& call = known.at(static_cast<std::size_t>(number));
+    if (stream != stream_of_handle) {
+        check_cudnn(cudnn, "cudnnSetStream", cudnn.set_stream(handle->get(), stream));
+        stream_of_handle = stream;
+    }
+    const int head_size = call.shape.width / call.shape.heads;
+    auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_size)));
+    float one = 1;
+    float minus_infinity = -std::numeric_limits<float>::infinity();
+    std::vector<std::int64_t> names;
+    std::vector<void*> addresses;
+    const auto add = [&](AttentionTensor name, void* address) {
+        names.push_back(static_cast<std::int64_t>(name));
+        addresses.push_back(address);
+    };
+    for (const Operand& operand : operands) {
+        add(operand.name, const_cast<void*>(operand.address));  // cuDNN knows which it writes
+    }
+    add(AttentionTensor::Scale, &scale);
+    add(AttentionTensor::MinusInfinity, &minus_infinity);
+    if (is_backward(call.direction)) {
+        add(AttentionTensor::One, &one);
+    }
+    CudnnDescriptor pack(cudnn, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(names));
+    pack.set_pointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, addresses);
+    pack.set_pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, std::span(&workspace, 1));
+    pack.finalize();
+    check_cudnn(cudnn,
+                "cudnnBackendExecute",
+                cudnn.execute(handle->get(), call.plan->plan.get(), pack.get()));
+}
+
+CudnnAttention::CudnnAttention(CudnnLoaded loaded, const Options& options)
+    : impl_(std::make_unique<Impl>()) {
+    impl_->loaded = std::move(loaded);
+    impl_->options = options;
+}
+
+CudnnAttention::~CudnnAttention() = default;
+
+std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionShape& shape,
+                                                         AttentionDirection direction) {
+    const int number = impl_->number_of(shape, direction);
+    const auto& found = impl_->known[static_cast<std::size_t>(number)].plan;
+    if (!found) {
+        return std::nullopt;
+    }
+    return Plan{.number = number, .workspace_bytes = found->workspace_bytes};
+}
+
+std::string CudnnAttention::describe(const AttentionShape& shape, AttentionDirection direction) {
+    const auto number = static_cast<std::size_t>(impl_->number_of(shape, direction));
+    const Impl::Known& found = impl_->known[number];
+    return found.plan ? "cuDNN " + text_of_version(impl_->loaded.functions->get_version())
+                      : "own kernels: " + found.why_not;
+}
+
+namespace {
+
+/// Q, K and V, or their gradients, side by side.
+struct Heads {
+    const void* q;
+    const void* k;
+    const void* v;
+};
+
+Heads heads_of(const void* qkv, const AttentionShape& shape) {
+    const auto* const q = static_cast<const std::uint16_t*>(qkv);  // of bf16's size
+    return {.q = q, .k = q + shape.width, .v = q + 2 * std::ptrdiff_t{shape.width}};
+}
+
+}  // namespace
+
+cudaError_t CudnnAttention::forward(int number, const Forward& operands, cudaStream_t stream) {
+    using enum AttentionTensor;
+    const Heads from = heads_of(operands.qkv, impl_->shape_of(number));
+    impl_->run(number,
+               {{Q, from.q},
+                {K, from.k},
+                {V, from.v},
+                {Context, operands.context},
+                {LogSums, operands.log_sums}},
+               operands.workspace,
+               stream);
+    return cudaSuccess;
+}
+
+cudaError_t CudnnAttention::backward(int number, const Backward& operands, cudaStream_t stream) {
+    using enum AttentionTensor;
+    const Heads from = heads_of(operands.qkv, impl_->shape_of(number));
+    const Heads to = heads_of(operands.dqkv, impl_->shape_of(number));
+    impl_->run(number,
+               {{Q, from.q},
+                {K, from.k},
+                {V, from.v},
+                {Context, operands.context},
+                {LogSums, operands.log_sums},
+                {DContext, operands.dcontext},
+                {DQ, to.q},
+                {DK, to.k},
+                {DV, to.v},
+                {RowDots, operands.row_dots}},
+               operands.workspace,
+               stream);
+    return cudaSuccess;
+}
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "exec/cuda/cudnn/cudnn_library.h"
+
+/// Causal attention as graphs of cuDNN's operations.
+///
+/// The engines recognise whole graphs, by their operations and by which tensors are kept, so these
+/// are the ones that NVIDIA's cudnn-frontend makes of `sdpa` and of `sdpa_backward` with a
+/// deterministic algorithm (github.com/NVIDIA/cudnn-frontend,
+/// include/cudnn_frontend/node/scaled_dot_product_flash_attention.h). cuDNN has an operation for
+/// all of attention, too (CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR); it takes a causal mask from
+/// 9.21 on, and is proposed for a backward from 9.27 on.
+namespace pipetwin::cuda {
+
+/// What a plan reads and writes, by the numbers that name it in a variant pack. Shapes are those of
+/// exec/cuda/kernels/attention.h; the last three are fp32 numbers in host memory.
+enum class AttentionTensor : std::int64_t {
+    Q = 1,
+    K,
+    V,
+    Context,
+    LogSums,
+    DContext,
+    DQ,
+    DK,
+    DV,
+    RowDots,
+    Scale,
+    One,
+    MinusInfinity
+};
+
+struct CudnnGraph {
+    std::deque<CudnnDescriptor> parts;  ///< what the graph is made of, which lives as long
+    CudnnDescriptor graph;              ///< finalized
+};
+
+/// `handle` may be null where plans are made for a device that is not there. Throws CudaFailure
+/// where cuDNN refuses a part.
+CudnnGraph attention_graph(const CudnnFunctions& cudnn,
+                           cudnnHandle_t handle,
+                           const AttentionShape& shape,
+                           AttentionDirection direction);
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,515 @@
+#include "exec/cuda/device/cuda_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+#include "exec/cuda/kernels/attention.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+using exec::ConstView;
+using exec::DType;
+using exec::View;
+
+Real real_of(DType type) {
+    PIPETWIN_EXPECT(type == DType::F32 || type == DType::BF16, "the GPU computes in fp32 and bf16");
+    return type == DType::BF16 ? Real::BF16 : Real::F32;
+}
+
+cudaError_t zero(void* y, std::size_t bytes, cudaStream_t stream) {
+    return cudaMemsetAsync(y, 0, bytes, stream);
+}
+
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+
+/// The half-precision number nearest to `value`, of two the even one; as the GPU rounds.
+std::uint16_t bf16_of(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    if ((bits & 0x7FFF'FFFFU) > 0x7F80'0000U) {
+        return 0x7FFF;  // not a number
+    }
+    return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
+}
+
+/// Numbers as the elements of a tensor.
+template <class From>
+void convert(std::span<const From> from, DType type, std::byte* to) {
+    const auto store = [&to](auto value) {
+        std::memcpy(to, &value, sizeof(value));
+        to += sizeof(value);
+    };
+    for (const From value : from) {
+        switch (type) {
+            case DType::F32:
+                store(static_cast<float>(value));
+                break;
+            case DType::BF16:
+                store(bf16_of(static_cast<float>(value)));
+                break;
+            case DType::I32:
+                store(static_cast<std::int32_t>(value));
+                break;
+            case DType::F64:
+                PIPETWIN_EXPECT(false, "the GPU has no fp64 tensors");
+        }
+    }
+}
+
+AttentionShape shape_of(const exec::AttentionShape& shape) {
+    return {.samples = shape.samples,
+            .positions = shape.positions,
+            .heads = shape.heads,
+            .width = shape.width};
+}
+
+LayerNorm norm_of(ConstView x, ConstView gain) {
+    return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
+}
+
+Embedding embedding_of(ConstView ids, int positions, std::int64_t width) {
+    return {
+        .rows = ids.rows, .positions = positions, .width = width, .ids = ids.as<std::int32_t>()};
+}
+
+CrossEntropy loss_of(ConstView x, ConstView targets) {
+    return {.rows = x.rows, .width = x.columns, .x = x.data, .targets = targets.as<std::int32_t>()};
+}
+
+UpdateTensor tensor_of(const exec::UpdateView& p) {
+    const bool has_master = !p.master.empty();
+    PIPETWIN_EXPECT(has_master == (p.value.dtype == DType::BF16),
+                    "values in half precision are rounded from master weights");
+    return {.value = p.value.data,
+            .master = p.master.as<float>(),
+            .gradient = p.gradient.as<float>(),
+            .first = p.first.as<float>(),
+            .second = p.second.as<float>(),
+            .size = p.value.size(),
+            .squares = p.squares};
+}
+
+cudaError_t multiply_listed(Products* products,
+                            int number,
+                            Products::Operands operands,
+                            cudaStream_t stream) {
+    return products->multiply(number, operands, stream);
+}
+
+/// cuDNN has flash attention for half precision only.
+std::optional<CudnnAttention::Plan> plan_of(Lane& lane,
+                                            Real real,
+                                            const AttentionShape& shape,
+                                            AttentionDirection direction) {
+    return real == Real::BF16 ? lane.attention().plan(shape, direction) : std::nullopt;
+}
+
+cudaError_t attend_listed(CudnnAttention* attention,
+                          int number,
+                          CudnnAttention::Forward operands,
+                          cudaStream_t stream) {
+    return attention->forward(number, operands, stream);
+}
+
+cudaError_t attend_back_listed(CudnnAttention* attention,
+                               int number,
+                               CudnnAttention::Backward operands,
+                               cudaStream_t stream) {
+    return attention->backward(number, operands, stream);
+}
+
+}  // namespace
+
+void CudaKernels::fill_zero(View y) const {
+    lane_.list().add("cudaMemsetAsync", zero, y.data, ConstView(y).bytes());
+}
+
+std::byte* CudaKernels::stage(std::size_t bytes) const {
+    std::byte* const place = lane_.stage(bytes);
+    if (place != nullptr) {
+        return place;
+    }
+    lane_.finish();
+    return lane_.stage(bytes);
+}
+
+template <class From>
+void CudaKernels::upload_from(std::span<const From> from, View y) const {
+    PIPETWIN_EXPECT(from.size() == static_cast<std::size_t>(y.size()),
+                    "as many numbers as the tensor holds");
+    const std::size_t width = exec::size_of(y.dtype);
+    auto* to = static_cast<std::byte*>(y.data);
+    while (!from.empty()) {
+        const std::size_t count = std::min(from.size(), lane_.staging_bytes() / width);
+        std::byte* const place = stage(count * width);
+        convert(from.first(count), y.dtype, place);
+        lane_.list().add("cudaMemcpyAsync", copy, to, place, count * width);
+        to += count * width;
+        from = from.subspan(count);
+    }
+}
+
+void CudaKernels::upload(std::span<const std::int32_t> from, View y) const {
+    upload_from(from, y);
+}
+void CudaKernels::upload(std::span<const float> from, View y) const {
+    upload_from(from, y);
+}
+void CudaKernels::upload(std::span<const double> from, View y) const {
+    upload_from(from, y);
+}
+
+void CudaKernels::download(ConstView x, std::span<std::byte> to) const {
+    lane_.finish();
+    PIPETWIN_CUDA_CHECK(
+        cudaMemcpyAsync(to.data(), x.data, x.bytes(), cudaMemcpyDeviceToHost, lane_.stream()));
+    PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(lane_.stream()));
+}
+
+void CudaKernels::upload(std::span<const std::byte> from, View y) const {
+    lane_.finish();
+    PIPETWIN_CUDA_CHECK(
+        cudaMemcpyAsync(y.data, from.data(), from.size(), cudaMemcpyHostToDevice, lane_.stream()));
+    PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(lane_.stream()));
+}
+
+void CudaKernels::add(ConstView x, View y) const {
+    lane_.list().add("add", cuda::add, real_of(y.dtype), y.size(), x.data, y.data);
+}
+
+void CudaKernels::multiply(int number, const Products::Operands& operands) const {
+    const auto is_aligned = [](const void* address) {
+        return reinterpret_cast<std::uintptr_t>(address) % Products::operand_alignment == 0;
+    };
+    PIPETWIN_EXPECT(is_aligned(operands.a) && is_aligned(operands.b) && is_aligned(operands.c) &&
+                        is_aligned(operands.bias) && is_aligned(operands.d) &&
+                        is_aligned(operands.sums),
+                    "the operands of a product begin where their blocks of memory do");
+    lane_.list().add("cublasLtMatmul", multiply_listed, &lane_.products(), number, operands);
+}
+
+// y = skip + x w + b
+void CudaKernels::linear_forward(
+    ConstView x, ConstView w, ConstView b, ConstView skip, View y) const {
+    const int number = lane_.products().number_of({.m = static_cast<std::int32_t>(x.rows),
+                                                   .n = static_cast<std::int32_t>(w.columns),
+                                                   .k = static_cast<std::int32_t>(w.rows),
+                                                   .factors = real_of(x.dtype),
+                                                   .result = real_of(y.dtype),
+                                                   .has_bias = !b.empty(),
+                                                   .adds = !skip.empty()});
+    multiply(number, {.a = x.data, .b = w.data, .c = skip.data, .bias = b.data, .d = y.data});
+}
+
+// dx = skip + dy w^T
+void CudaKernels::linear_backward_input(ConstView dy, ConstView w, ConstView skip, View dx) const {
+    const int number = lane_.products().number_of({.m = static_cast<std::int32_t>(dy.rows),
+                                                   .n = static_cast<std::int32_t>(w.rows),
+                                                   .k = static_cast<std::int32_t>(w.columns),
+                                                   .b_transposed = true,
+                                                   .factors = real_of(dy.dtype),
+                                                   .result = real_of(dx.dtype),
+                                                   .adds = !skip.empty()});
+    multiply(number, {.a = dy.data, .b = w.data, .c = skip.data, .d = dx.data});
+}
+
+// dw += x^T dy,  db += sum of the rows of dy
+void CudaKernels::linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const {
+    const Product alone{.m = static_cast<std::int32_t>(dw.rows),
+                        .n = static_cast<std::int32_t>(dw.columns),
+                        .k = static_cast<std::int32_t>(x.rows),
+                        .a_transposed = true,
+                        .factors = real_of(dy.dtype),
+                        .result = real_of(dw.dtype),
+                        .adds = true};
+    Products::Operands operands{.a = x.data, .b = dy.data, .c = dw.data, .d = dw.data};
+    if (db.empty()) {
+        multiply(lane_.products().number_of(alone), operands);
+        return;
+    }
+    Product summing = alone;
+    summing.sums_b = true;
+    if (const auto number = lane_.products().number_of_summing(summing)) {
+        auto* const sums = scratch<float>(dy.columns);
+        operands.sums = sums;
+        multiply(*number, operands);
+        lane_.list().add("add", cuda::add, Real::F32, dy.columns, sums, db.data);
+        return;
+    }
+    multiply(lane_.products().number_of(alone), operands);
+    lane_.list().add("column_sums",
+                     column_sums,
+                     real_of(dy.dtype),
+                     dy.rows,
+                     dy.columns,
+                     dy.data,
+                     db.as<float>(),
+                     scratch<float>(column_sums_scratch(dy.rows, dy.columns)));
+}
+
+void CudaKernels::layer_norm_forward(
+    ConstView x, ConstView gain, ConstView bias, View y, View statistics) const {
+    lane_.list().add("layer_norm_forward",
+                     cuda::layer_norm_forward,
+                     real_of(x.dtype),
+                     norm_of(x, gain),
+                     bias.data,
+                     y.data,
+                     statistics.as<float>());
+}
+
+void CudaKernels::layer_norm_backward_input(ConstView x,
+                                            ConstView gain,
+                                            ConstView statistics,
+                                            ConstView dy,
+                                            ConstView skip,
+                                            View dx) const {
+    lane_.list().add("layer_norm_backward_input",
+                     cuda::layer_norm_backward_input,
+                     real_of(x.dtype),
+                     norm_of(x, gain),
+                     statistics.as<float>(),
+                     dy.data,
+                     skip.data,
+                     dx.data);
+}
+
+void CudaKernels::layer_norm_backward_weight(
+    ConstView x, ConstView statistics, ConstView dy, View dgain, View dbias) const {
+    lane_.list().add("layer_norm_backward_weight",
+                     cuda::layer_norm_backward_weight,
+                     real_of(x.dtype),
+                     norm_of(x, {}),
+                     statistics.as<float>(),
+                     dy.data,
+                     dgain.as<float>(),
+                     dbias.as<float>(),
+                     scratch<float>(layer_norm_scratch(x.rows, x.columns)));
+}
+
+void CudaKernels::gelu_forward(ConstView x, View y) const {
+    lane_.list().add(
+        "gelu_forward", cuda::gelu_forward, real_of(x.dtype), x.size(), x.data, y.data);
+}
+
+void CudaKernels::gelu_backward(ConstView x, ConstView dy, View dx) const {
+    lane_.list().add(
+        "gelu_backward", cuda::gelu_backward, real_of(x.dtype), x.size(), x.data, dy.data, dx.data);
+}
+
+void CudaKernels::attention_forward(const exec::AttentionShape& shape,
+                                    ConstView qkv,
+                                    View softmax,
+                                    View context) const {
+    const Real real = real_of(qkv.dtype);
+    if (const auto plan = plan_of(lane_, real, shape_of(shape), AttentionDirection::Forward)) {
+        lane_.list().add(
+            "cudnnBackendExecute",
+            attend_listed,
+            &lane_.attention(),
+            plan->number,
+            CudnnAttention::Forward{.qkv = qkv.data,
+                                    .context = context.data,
+                                    .log_sums = softmax.as<float>(),
+                                    .workspace = lane_.scratch(plan->workspace_bytes)});
+        return;
+    }
+    lane_.list().add("attention_forward",
+                     cuda::attention_forward,
+                     real,
+                     shape_of(shape),
+                     qkv.data,
+                     context.data,
+                     softmax.as<float>());
+}
+
+// What the kernel writes may not be what it reads: dQ | dK | dV take a detour over the scratch.
+void CudaKernels::attention_backward(const exec::AttentionShape& shape,
+                                     ConstView softmax,
+                                     ConstView context,
+                                     ConstView dcontext,
+                                     View qkv,
+                                     std::byte* scratch) const {
+    const std::size_t bytes = ConstView(qkv).bytes();
+    auto* const row_dots = reinterpret_cast<float*>(scratch + (bytes + 15) / 16 * 16);
+    const Real real = real_of(qkv.dtype);
+    if (const auto plan = plan_of(lane_, real, shape_of(shape), AttentionDirection::Backward)) {
+        lane_.list().add(
+            "cudnnBackendExecute",
+            attend_back_listed,
+            &lane_.attention(),
+            plan->number,
+            CudnnAttention::Backward{.qkv = qkv.data,
+                                     .context = context.data,
+                                     .log_sums = softmax.as<float>(),
+                                     .dcontext = dcontext.data,
+                                     .dqkv = scratch,
+                                     .row_dots = row_dots,
+                                     .workspace = lane_.scratch(plan->workspace_bytes)});
+    } else {
+        lane_.list().add("attention_backward",
+                         cuda::attention_backward,
+                         real,
+                         shape_of(shape),
+                         qkv.data,
+                         context.data,
+                         softmax.as<float>(),
+                         dcontext.data,
+                         scratch,
+                         row_dots);
+    }
+    lane_.list().add("cudaMemcpyAsync", copy, qkv.data, scratch, bytes);
+}
+
+void CudaKernels::embedding_forward(
+    ConstView ids, ConstView tokens, ConstView places, int positions, View y) const {
+    lane_.list().add("embedding_forward",
+                     cuda::embedding_forward,
+                     real_of(y.dtype),
+                     embedding_of(ids, positions, y.columns),
+                     tokens.data,
+                     places.data,
+                     y.data);
+}
+
+void CudaKernels::embedding_backward(
+    ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const {
+    lane_.list().add("embedding_backward",
+                     cuda::embedding_backward,
+                     real_of(dy.dtype),
+                     embedding_of(ids, positions, dy.columns),
+                     dy.data,
+                     dtokens.as<float>(),
+                     dplaces.as<float>());
+}
+
+void CudaKernels::cross_entropy_forward(ConstView x,
+                                        ConstView targets,
+                                        View log_sums,
+                                        double* sum) const {
+    lane_.list().add("cross_entropy_forward",
+                     cuda::cross_entropy_forward,
+                     real_of(x.dtype),
+                     loss_of(x, targets),
+                     log_sums.as<float>(),
+                     scratch<double>(x.rows),
+                     sum);
+}
+
+void CudaKernels::cross_entropy_backward(
+    ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const {
+    lane_.list().add("cross_entropy_backward",
+                     cuda::cross_entropy_backward,
+                     real_of(x.dtype),
+                     loss_of(x, targets),
+                     log_sums.as<float>(),
+                     static_cast<float>(scale),
+                     dx.data);
+}
+
+// The key changes from step to step, so it comes from host memory: see `update`.
+void CudaKernels::dropout(const exec::DropoutMask& mask,
+                          ConstView x,
+                          ConstView skip,
+                          View y) const {
+    auto* const key = scratch<std::uint64_t>(1);  // first: it may let the lane finish
+    std::byte* const staged = stage(sizeof(mask.key));
+    std::memcpy(staged, &mask.key, sizeof(mask.key));
+    lane_.list().add("cudaMemcpyAsync", copy, key, staged, sizeof(mask.key));
+    lane_.list().add("dropout",
+                     cuda::dropout,
+                     real_of(y.dtype),
+                     Dropout{.key = key,
+                             .first_sample = mask.first_sample,
+                             .samples = y.size() / mask.numbers_per_sample,
+                             .numbers_per_sample = mask.numbers_per_sample,
+                             .threshold = mask.threshold(),
+                             .scale = static_cast<float>(mask.scale())},
+                     x.data,
+                     skip.data,
+                     y.data);
+}
+
+void CudaKernels::sum_squares(std::span<const exec::UpdateView> parameters) const {
+    update(UpdateRule::None, parameters, {});
+}
+
+void CudaKernels::sgd(std::span<const exec::UpdateView> parameters,
+                      double rate,
+                      double gradient_scale) const {
+    update(
+        UpdateRule::Sgd,
+        parameters,
+        {.rate = static_cast<float>(rate), .gradient_scale = static_cast<float>(gradient_scale)});
+}
+
+void CudaKernels::momentum(std::span<const exec::UpdateView> parameters,
+                           double rate,
+                           double mu,
+                           double gradient_scale) const {
+    update(UpdateRule::Momentum,
+           parameters,
+           {.rate = static_cast<float>(rate),
+            .keep_first = static_cast<float>(mu),
+            .gradient_scale = static_cast<float>(gradient_scale)});
+}
+
+void CudaKernels::rmsprop(std::span<const exec::UpdateView> parameters,
+                          double rate,
+                          double decay,
+                          double epsilon,
+                          double gradient_scale) const {
+    update(UpdateRule::RmsProp,
+           parameters,
+           {.rate = static_cast<float>(rate),
+            .keep_first = static_cast<float>(decay),
+            .take_first = static_cast<float>(1 - decay),
+            .epsilon = static_cast<float>(epsilon),
+            .gradient_scale = static_cast<float>(gradient_scale)});
+}
+
+void CudaKernels::adam(std::span<const exec::UpdateView> parameters,
+                       const exec::AdamFactors& factors) const {
+    update(UpdateRule::Adam,
+           parameters,
+           {.rate = static_cast<float>(factors.rate),
+            .keep_first = static_cast<float>(factors.beta1),
+            .take_first = static_cast<float>(1 - factors.beta1),
+            .keep_second = static_cast<float>(factors.beta2),
+            .take_second = static_cast<float>(1 - factors.beta2),
+            .epsilon = static_cast<float>(factors.epsilon),
+            .root_scale = static_cast<float>(factors.root_scale),
+            .decay_factor = static_cast<float>(factors.decay_factor),
+            .gradient_scale = static_cast<float>(factors.gradient_scale)});
+}
+
+// The factors change from step to step, so they come from host memory: a CUDA graph keeps the
+// address that they are copied from, not the numbers.
+void CudaKernels::update(UpdateRule rule,
+                         std::span<const exec::UpdateView> parameters,
+                         const UpdateFactors& factors) const {
+    if (parameters.empty()) {
+        return;
+    }
+    const UpdateTable& table = table_of(parameters);
+    const Real real = real_of(parameters.front().value.dtype);
+    std::byte* const staged = stage(sizeof(factors));
+    std::memcpy(staged, &factors, sizeof(factors));
+    lane_.list().add("cudaMemcpyAsync", copy, table.factors(), staged, sizeof(factors));
+    lane_.list().add("update", cuda::update, real, rule, table.updates());
+}
+
+const UpdateTable& CudaKernels::table_of(std::span<const exec::UpdateView> parameters) const {
+    std::vector<UpdateTensor> tensors;
+    tensors.reserve(parameters.size());
+    std::ranges::transform(parameters, std::back_inserter(tensors), tensor_of);
+    const auto found = std::ranges::find_if(
+        tables_, [&](const UpdateTable& table) { return table.is_of(tensors); });
+    return found != tables_.end() ? *found : tables_.emplace_back(lane_, std::move(tensors));
+}
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "exec/cuda/kernels/kernels.h"
+#include "exec/cuda/device/lane.h"
+#include "exec/cuda/device/update_table.h"
+#include "exec/device/kernels.h"
+
+namespace pipetwin::cuda {
+
+/// The mathematics of one rank's lane, in fp32 and bf16. A call lists what is to be done; the lane
+/// does it when it finishes.
+class CudaKernels final : public exec::Kernels {
+  public:
+    /// `lane` outlives it.
+    explicit CudaKernels(Lane& lane) : lane_(lane) {}
+
+    void fill_zero(exec::View y) const override;
+    void upload(std::span<const std::int32_t> from, exec::View y) const override;
+    void upload(std::span<const float> from, exec::View y) const override;
+    void upload(std::span<const double> from, exec::View y) const override;
+    void download(exec::ConstView x, std::span<std::byte> to) const override;
+    void upload(std::span<const std::byte> from, exec::View y) const override;
+    void add(exec::ConstView x, exec::View y) const override;
+
+    void linear_forward(exec::ConstView x,
+                        exec::ConstView w,
+                        exec::ConstView b,
+                        exec::ConstView skip,
+                        exec::View y) const override;
+    void linear_backward_input(exec::ConstView dy,
+                               exec::ConstView w,
+                               exec::ConstView skip,
+                               exec::View dx) const override;
+    void linear_backward_weight(exec::ConstView x,
+                                exec::ConstView dy,
+                                exec::View dw,
+                                exec::View db) const override;
+
+    void layer_norm_forward(exec::ConstView x,
+                            exec::ConstView gain,
+                            exec::ConstView bias,
+                            exec::View y,
+                            exec::View statistics) const override;
+    void layer_norm_backward_input(exec::ConstView x,
+                                   exec::ConstView gain,
+                                   exec::ConstView statistics,
+                                   exec::ConstView dy,
+                                   exec::ConstView skip,
+                                   exec::View dx) const override;
+    void layer_norm_backward_weight(exec::ConstView x,
+                                    exec::ConstView statistics,
+                                    exec::ConstView dy,
+                                    exec::View dgain,
+                                    exec::View dbias) const override;
+
+    void gelu_forward(exec::ConstView x, exec::View y) const override;
+    void gelu_backward(exec::ConstView x, exec::ConstView dy, exec::View dx) const override;
+
+    void attention_forward(const exec::AttentionShape& shape,
+                           exec::ConstView qkv,
+                           exec::View softmax,
+                           exec::View context) const override;
+    void attention_backward(const exec::AttentionShape& shape,
+                            exec::ConstView softmax,
+                            exec::ConstView context,
+                            exec::ConstView dcontext,
+                            exec::View qkv,
+                            std::byte* scratch) const override;
+
+    void embedding_forward(exec::ConstView ids,
+                           exec::ConstView tokens,
+                           exec::ConstView places,
+                           int positions,
+                           exec::View y) const override;
+    void embedding_backward(exec::ConstView ids,
+                            exec::ConstView dy,
+                            int positions,
+                            exec::View dtokens,
+                            exec::View dplaces) const override;
+
+    void cross_entropy_forward(exec::ConstView x,
+                               exec::ConstView targets,
+                               exec::View log_sums,
+                               double* sum) const override;
+    void cross_entropy_backward(exec::ConstView x,
+                                exec::ConstView targets,
+                                exec::ConstView log_sums,
+                                double scale,
+                                exec::View dx) const override;
+
+    void dropout(const exec::DropoutMask& mask,
+                 exec::ConstView x,
+                 exec::ConstView skip,
+                 exec::View y) const override;
+
+    void sum_squares(std::span<const exec::UpdateView> parameters) const override;
+    void sgd(std::span<const exec::UpdateView> parameters,
+             double rate,
+             double gradient_scale) const override;
+    void momentum(std::span<const exec::UpdateView> parameters,
+                  double rate,
+                  double mu,
+                  double gradient_scale) const override;
+    void rmsprop(std::span<const exec::UpdateView> parameters,
+                 double rate,
+                 double decay,
+                 double epsilon,
+                 double gradient_scale) const override;
+    void adam(std::span<const exec::UpdateView> parameters,
+              const exec::AdamFactors& factors) const override;
+
+  private:
+    template <class Element>
+    Element* scratch(std::int64_t elements) const {
+        return static_cast<Element*>(
+            lane_.scratch(static_cast<std::size_t>(elements) * sizeof(Element)));
+    }
+    template <class From>
+    void upload_from(std::span<const From> from, exec::View y) const;
+    void multiply(int number, const Products::Operands& operands) const;
+    std::byte* stage(std::size_t bytes) const;
+
+    void update(UpdateRule rule,
+                std::span<const exec::UpdateView> parameters,
+                const UpdateFactors& factors) const;
+    const UpdateTable& table_of(std::span<const exec::UpdateView> parameters) const;
+
+    Lane& lane_;
+    mutable std::deque<UpdateTable> tables_;  ///< made when parameters are first updated
+};
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "exec/cuda/runtime/command_queue.h"
+#include "exec/cuda/cudnn/cudnn_attention.h"
+#include "exec/cuda/runtime/device_memory.h"
+#include "exec/cuda/runtime/green_context.h"
+#include "exec/cuda/runtime/owned.h"
+#include "exec/cuda/device/products.h"
+
+namespace pipetwin::cuda {
+
+/// Where a rank computes: a device, or a part of it that nobody else has.
+struct Place {
+    int device = 0;
+    const GreenContext* part = nullptr;  ///< null: ranks share the whole device
+
+    /// Makes it the calling thread's.
+    void enter() const;
+};
+
+/// One rank's way to the GPU: a stream and what its kernels need beside their operands. Used by one
+/// thread at a time.
+class Lane {
+  public:
+    using TimePoint = std::chrono::steady_clock::time_point;
+
+    struct Options {
+        CommandQueue::Graphs graphs = CommandQueue::Graphs::Yes;
+        int multiprocessors = 0;  ///< of the whole device
+        CudnnAttention::Options attention{};
+    };
+    /// The part and `memory` outlive it.
+    Lane(const Place& place, DeviceMemory& memory, const Options& options);
+    Lane(const Lane&) = delete;
+    Lane& operator=(const Lane&) = delete;
+    ~Lane();
+
+    CommandList& list() { return queue_.list(); }
+    Products& products() { return products_; }
+    CudnnAttention& attention() { return attention_; }
+
+    /// Host memory that copies to the GPU are made from, valid until the lane has finished; null
+    /// where so much is not left. The same requests after `finish` get the same addresses.
+    std::byte* stage(std::size_t bytes);
+    std::size_t staging_bytes() const { return most_staged; }
+    std::size_t scratch_bytes() const { return scratch_bytes_; }
+
+    /// Device memory for the inside of one call. Contents do not survive to the next.
+    void* scratch(std::size_t bytes);
+
+    /// Starts what is listed and waits until everything is done; the moment when it was.
+    TimePoint finish();
+
+    const std::string& why_no_graphs() const { return queue_.why_no_graphs(); }
+
+    /// Forgets what is listed, and waits for what is under way.
+    void discard() noexcept;
+
+    /// `finish` will call `then` with the moment at which all that is listed now was done.
+    void mark(std::function<void(TimePoint)> then);
+
+    cudaStream_t stream() const { return queue_.stream(); }
+    DeviceMemory& memory() { return memory_; }
+
+  private:
+    static constexpr std::size_t most_staged = std::size_t{8} << 20U;
+    using Event = Owned<cudaEvent_t, cudaEventDestroy>;
+    using Staging = Owned<std::byte*, cudaFreeHost>;
+
+    static Event make_event();
+    cudaStream_t entered_stream();
+    TimePoint wait_until_done();
+    void wait_for(cudaEvent_t event) const;
+
+    Place place_;
+    Stream own_stream_;  ///< where the place has none
+    CommandQueue queue_;
+    DeviceMemory& memory_;
+    Owned<std::byte*, cudaFree> products_workspace_;  ///< cuBLAS's, beside the memory of the ranks
+    Products products_;
+    CudnnAttention attention_;
+    Staging staging_;
+    std::size_t staged_ = 0;
+    void* scratch_ = nullptr;
+    std::size_t scratch_bytes_ = 0;
+    Event done_;
+    std::vector<Event> events_;  ///< of marks, used again and again in order
+    std::vector<std::function<void(TimePoint)>> marks_;
+};
+
+}  // namespace pipetwin::cuda

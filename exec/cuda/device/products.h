@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include <cuda_runtime_api.h>
+
+#include "exec/cuda/kernels/kernels.h"
+
+namespace pipetwin::cuda {
+
+/// d = a b + c for row-major matrices without gaps, by cuBLASLt. In fp32 without TF32; sums of bf16
+/// products are fp32.
+struct Product {
+    std::int32_t m = 0;  ///< rows of d
+    std::int32_t n = 0;  ///< columns of d
+    std::int32_t k = 0;
+    bool a_transposed = false;  ///< a is (k, m), else (m, k)
+    bool b_transposed = false;  ///< b is (n, k), else (k, n)
+    Real factors = Real::F32;   ///< of a and b
+    Real result = Real::F32;    ///< of c and d
+    bool has_bias = false;      ///< a row of `result`'s type is added to every row of d
+    bool adds = false;          ///< c is there; it may be d
+    bool sums_b = false;  ///< the sum of b's rows is written to a row of `result`'s type; no bias
+
+    bool operator==(const Product&) const = default;
+};
+
+/// The products of one device, each with the algorithm that cuBLASLt found for its sizes.
+///
+/// The bits of a result follow from the product, the device and the version of cuBLASLt: algorithms
+/// are chosen for the device as a whole, whatever part of it they will run on, and those that
+/// divide a sum keep the parts in fp32 and add them in a step of its own.
+class Products {
+  public:
+    /// Bytes that an algorithm may work in; NVIDIA recommends so many for Hopper.
+    static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
+
+    /// All operands begin at multiples of it, as blocks of DeviceMemory do: algorithms are chosen
+    /// for it.
+    static constexpr std::size_t operand_alignment = 256;
+
+    /// `workspace` is device memory of that size; null: algorithms that need none. The current
+    /// device has `multiprocessors`.
+    Products(void* workspace, int multiprocessors);
+    Products(const Products&) = delete;
+    Products& operator=(const Products&) = delete;
+    ~Products();
+
+    /// The number of a product, for `multiply`. Throws CudaFailure where cuBLASLt knows no way.
+    int number_of(const Product& product);
+
+    /// The number of a product that sums b's rows; none where that needs another algorithm than the
+    /// product alone, which then is slower than a pass over b.
+    std::optional<int> number_of_summing(const Product& product);
+
+    /// Addresses on the device. `c` null where the product does not add; `bias` and `sums` null
+    /// where it has none.
+    struct Operands {
+        const void* a = nullptr;
+        const void* b = nullptr;
+        const void* c = nullptr;
+        const void* bias = nullptr;
+        void* d = nullptr;
+        void* sums = nullptr;
+    };
+    /// `number` from above. Throws CudaFailure. Returns success: it is called by a CommandList.
+    cudaError_t multiply(int number, const Operands& operands, cudaStream_t stream);
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "exec/cuda/kernels/kernels.h"
+#include "exec/cuda/device/lane.h"
+
+namespace pipetwin::cuda {
+
+/// What one launch needs to update many parameters, in device memory. It stays the same from step
+/// to step, but for the factors.
+class UpdateTable {
+  public:
+    /// `lane` outlives it. All tensors are of one type.
+    UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors);
+    ~UpdateTable();
+    UpdateTable(const UpdateTable&) = delete;
+    UpdateTable& operator=(const UpdateTable&) = delete;
+
+    bool is_of(const std::vector<UpdateTensor>& tensors) const;
+    const Updates& updates() const { return updates_; }
+    /// Where the factors of a step go.
+    void* factors() const { return factors_; }
+
+  private:
+    void upload(std::size_t at, std::span<const std::byte> bytes);
+
+    Lane& lane_;
+    std::vector<UpdateTensor> tensors_;
+    std::byte* memory_ = nullptr;
+    std::size_t bytes_ = 0;
+    void* factors_ = nullptr;
+    Updates updates_;
+};
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,144 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/attention_paths.h"
+#include "exec/cuda/kernels/dispatch.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+constexpr int largest_head = 256;
+constexpr int dots_per_block = rows_per_block<warp_lanes>;
+
+int head_size(const AttentionShape& shape) {
+    return shape.width / shape.heads;
+}
+
+bool accepted(const AttentionShape& shape) {
+    if (shape.samples < 0 || shape.positions < 0 || shape.heads < 1 || shape.width < 1 ||
+        shape.width % shape.heads != 0 || head_size(shape) > largest_head) {
+        return false;
+    }
+    // A grid has at most 2^31 - 1 blocks, those of the dots are the most; a row is counted in an
+    // int.
+    const std::int64_t heads = std::int64_t{shape.samples} * shape.heads;
+    constexpr std::int64_t most = std::numeric_limits<int>::max();
+    return shape.positions <= most - 2 * largest_head && heads <= most &&
+           (heads == 0 || ceil_divide(shape.positions, dots_per_block) <= most / heads);
+}
+
+bool empty(const AttentionShape& shape) {
+    return shape.samples == 0 || shape.positions == 0;
+}
+
+/// row_dots = rowsum(dcontext * context), one warp for each row of a head; both are read once, 2
+/// FLOP for each pair.
+template <class T>
+__global__ void __launch_bounds__(row_block)
+    row_dots_kernel(AttentionShape shape, const T* context, const T* dcontext, float* row_dots) {
+    const std::int64_t index =
+        std::int64_t{blockIdx.x} * dots_per_block + static_cast<int>(threadIdx.x) / warp_lanes;
+    const std::int64_t rows = std::int64_t{shape.samples} * shape.heads * shape.positions;
+    if (index >= rows) {  // a whole warp
+        return;
+    }
+    const int head = static_cast<int>(index / shape.positions);
+    const std::int64_t row = index % shape.positions;
+    const Rows<const T> c = context_rows(shape, context, head);
+    const Rows<const T> dc = context_rows(shape, dcontext, head);
+    float sum = 0;
+    for (int j = static_cast<int>(threadIdx.x) % warp_lanes; j < shape.width / shape.heads;
+         j += warp_lanes) {
+        sum =
+            fmaf(to_float(dc.data[row * dc.stride + j]), to_float(c.data[row * c.stride + j]), sum);
+    }
+    sum = warp_sum(sum);
+    if (threadIdx.x % warp_lanes == 0) {
+        row_dots[index] = sum;
+    }
+}
+
+template <class T>
+cudaError_t find_row_dots(const AttentionShape& shape,
+                          const T* context,
+                          const T* dcontext,
+                          float* row_dots,
+                          cudaStream_t stream) {
+    const auto blocks =
+        static_cast<unsigned>(ceil_div(attention_backward_scratch(shape), dots_per_block));
+    return launch<row_dots_kernel<T>>(
+        blocks, row_block, 0, stream, shape, context, dcontext, row_dots);
+}
+
+template <class T>
+AttentionForward<T> forward_call(const AttentionShape& shape,
+                                 const void* qkv,
+                                 void* context,
+                                 float* log_sums) {
+    return {shape, static_cast<const T*>(qkv), static_cast<T*>(context), log_sums};
+}
+
+}  // namespace
+
+float attention_scale(const AttentionShape& shape) {
+    return static_cast<float>(1 / std::sqrt(static_cast<double>(head_size(shape))));
+}
+
+cudaError_t attention_forward(Real real,
+                              const AttentionShape& shape,
+                              const void* qkv,
+                              void* context,
+                              float* log_sums,
+                              cudaStream_t stream) {
+    if (!accepted(shape)) {
+        return cudaErrorInvalidValue;
+    }
+    if (empty(shape)) {
+        return cudaSuccess;
+    }
+    if (real == Real::F32) {
+        return plain_forward(forward_call<float>(shape, qkv, context, log_sums), stream);
+    }
+    const auto call = forward_call<Bf16>(shape, qkv, context, log_sums);
+    const bool tensor_cores = tensor_cores_take(head_size(shape)) && are_aligned({qkv, context});
+    return tensor_cores ? tensor_core_forward(call, stream) : plain_forward(call, stream);
+}
+
+cudaError_t attention_backward(Real real,
+                               const AttentionShape& shape,
+                               const void* qkv,
+                               const void* context,
+                               const float* log_sums,
+                               const void* dcontext,
+                               void* dqkv,
+                               float* scratch,
+                               cudaStream_t stream) {
+    if (!accepted(shape)) {
+        return cudaErrorInvalidValue;
+    }
+    if (empty(shape)) {
+        return cudaSuccess;
+    }
+    const auto run = [&](auto type, auto gradients) {
+        using T = decltype(type);
+        const auto* const dc = static_cast<const T*>(dcontext);
+        const cudaError_t error =
+            find_row_dots(shape, static_cast<const T*>(context), dc, scratch, stream);
+        if (error != cudaSuccess) {
+            return error;
+        }
+        const AttentionBackward<T> call{
+            shape, static_cast<const T*>(qkv), log_sums, dc, static_cast<T*>(dqkv), scratch};
+        return gradients(call, stream);
+    };
+    if (real == Real::F32) {
+        return run(float{}, plain_backward<float>);
+    }
+    const bool tensor_cores =
+        tensor_cores_take(head_size(shape)) && are_aligned({qkv, dcontext, dqkv});
+    return run(Bf16{}, tensor_cores ? tensor_core_backward : plain_backward<Bf16>);
+}
+
+}  // namespace pipetwin::cuda

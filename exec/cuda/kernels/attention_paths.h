@@ -1,0 +1,111 @@
+#pragma once
+
+#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/kernels/device_math.h"
+#include "exec/cuda/kernels/launch.h"
+
+/// For loops whose copies, side by side, would take registers from the sums.
+#ifdef __CUDACC__
+#define PIPETWIN_ROLLED _Pragma("unroll 1")
+#else
+#define PIPETWIN_ROLLED
+#endif
+
+/// What the kernels of attention share; see exec/cuda/kernels/attention.h for the shapes.
+namespace pipetwin::cuda {
+
+constexpr float log2_e = 1.44269504088896341F;
+
+/// The operands of one forward, as its kernels take them.
+template <class T>
+struct AttentionForward {
+    AttentionShape shape;
+    const T* qkv;
+    T* context;
+    float* log_sums;
+};
+
+template <class T>
+struct AttentionBackward {
+    AttentionShape shape;
+    const T* qkv;
+    const float* log_sums;
+    const T* dcontext;
+    T* dqkv;
+    const float* row_dots;  ///< D = rowsum(dcontext * context), of log_sums' shape
+};
+
+/// 1 / sqrt(size of a head), what scores are multiplied by.
+float attention_scale(const AttentionShape& shape);
+
+bool tensor_cores_take(int head_size);
+cudaError_t tensor_core_forward(const AttentionForward<Bf16>& call, cudaStream_t stream);
+cudaError_t tensor_core_backward(const AttentionBackward<Bf16>& call, cudaStream_t stream);
+
+template <class T>
+cudaError_t plain_forward(const AttentionForward<T>& call, cudaStream_t stream);
+template <class T>
+cudaError_t plain_backward(const AttentionBackward<T>& call, cudaStream_t stream);
+
+/// One sample's head: where its rows begin, and how far apart they are.
+template <class T>
+struct Rows {
+    T* data;
+    std::int64_t stride;
+};
+
+/// Where a block works: heads are counted sample by sample, blocks of one head lie side by side so
+/// that they find its rows in the L2 cache.
+struct BlockPlace {
+    int head;  ///< of samples * heads
+    int tile;  ///< of the head's positions
+};
+
+/// The tiles with the most work have to begin first. Those are the first where a tile is one of
+/// keys, which later queries use,
+__device__ inline BlockPlace block_from_first(int tiles) {
+    const int block = static_cast<int>(blockIdx.x);
+    return {block / tiles, block % tiles};
+}
+
+/// and the last where it is one of queries.
+__device__ inline BlockPlace block_from_last(int tiles) {
+    const BlockPlace place = block_from_first(tiles);
+    return {place.head, tiles - 1 - place.tile};
+}
+
+/// Of qkv or dqkv; part 0 is Q, 1 is K, 2 is V.
+template <class T>
+__device__ inline Rows<T> qkv_rows(const AttentionShape& shape, T* qkv, int head, int part) {
+    const std::int64_t stride = 3 * std::int64_t{shape.width};
+    const std::int64_t sample = head / shape.heads;
+    const std::int64_t column =
+        std::int64_t{part} * shape.width + head % shape.heads * (shape.width / shape.heads);
+    return {qkv + sample * shape.positions * stride + column, stride};
+}
+
+/// Of context or dcontext.
+template <class T>
+__device__ inline Rows<T> context_rows(const AttentionShape& shape, T* context, int head) {
+    const std::int64_t sample = head / shape.heads;
+    const int column = head % shape.heads * (shape.width / shape.heads);
+    return {context + sample * shape.positions * shape.width + column, shape.width};
+}
+
+/// A head's part of log_sums or row_dots.
+template <class T>
+__device__ inline T* row_numbers(const AttentionShape& shape, T* numbers, int head) {
+    return numbers + std::int64_t{head} * shape.positions;
+}
+
+__host__ __device__ constexpr int ceil_divide(int a, int b) {
+    return (a + b - 1) / b;
+}
+
+/// Blocks for all heads with so many rows to a tile.
+inline unsigned attention_blocks(const AttentionShape& shape, int tile_rows) {
+    return static_cast<unsigned>(shape.samples) * static_cast<unsigned>(shape.heads) *
+           static_cast<unsigned>(ceil_divide(shape.positions, tile_rows));
+}
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,202 @@
+#include "exec/cuda/kernels/dispatch.h"
+
+// Bound by memory: dy is read once, of a layer norm x, too. The rows are cut into slices, one block
+// per slice and tile of columns; a second kernel adds the slices. The order of adding is that of
+// the slices, and which rows are in one follows from the shape.
+namespace pipetwin::cuda {
+namespace {
+
+constexpr int column_threads = 32;
+constexpr int row_threads = 8;
+constexpr int slice_threads = 32;
+
+/// Enough slices for a thousand blocks, which fill the largest GPU, but of 32 rows or more.
+std::int64_t slice_count(std::int64_t rows, std::int64_t columns) {
+    const std::int64_t wanted = ceil_div(1024, ceil_div(columns, 128));
+    const std::int64_t most = ceil_div(rows, 32);
+    return wanted < most ? wanted : most;
+}
+
+template <class T>
+struct Operands {
+    std::int64_t rows;
+    std::int64_t columns;
+    std::int64_t slice_rows;
+    const T* dy;
+    const T* x;               ///< of a layer norm
+    const float* statistics;  ///< of a layer norm
+    float* slices;            ///< (slices, sums, columns)
+};
+
+// Of a layer norm two sums per column, dy z and dy; else one, dy.
+template <class T, int pack, bool of_layer_norm>
+__global__ void __launch_bounds__(column_threads* row_threads) slices_kernel(Operands<T> o) {
+    constexpr int sum_count = of_layer_norm ? 2 : 1;
+    constexpr int tile = column_threads * pack;
+    const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile;
+    const std::int64_t column = first_column + static_cast<std::int64_t>(threadIdx.x) * pack;
+    const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * o.slice_rows;
+    const std::int64_t behind = begin + o.slice_rows;
+    const std::int64_t end = behind < o.rows ? behind : o.rows;
+    Pack<float, pack> sums[2] = {};
+    if (column < o.columns) {
+        PIPETWIN_UNROLL_4
+        for (std::int64_t row = begin + threadIdx.y; row < end; row += row_threads) {
+            const Pack<T, pack> dy = load_pack<T, pack>(o.dy + row * o.columns + column);
+            Pack<T, pack> x{};
+            float mean = 0;
+            float s = 0;
+            if constexpr (of_layer_norm) {
+                x = load_pack<T, pack>(o.x + row * o.columns + column);
+                mean = o.statistics[2 * row];
+                s = o.statistics[2 * row + 1];
+            }
+            PIPETWIN_UNROLL
+            for (int k = 0; k < pack; ++k) {
+                const float value = to_float(dy.at[k]);
+                sums[sum_count - 1].at[k] += value;
+                if constexpr (of_layer_norm) {
+                    sums[0].at[k] += value * ((to_float(x.at[k]) - mean) * s);
+                }
+            }
+        }
+    }
+    // Neighbouring threads write to neighbouring places.
+    constexpr auto lines = static_cast<std::size_t>(sum_count * pack);
+    PIPETWIN_SHARED(of_threads, float[row_threads][lines][column_threads]);
+    PIPETWIN_UNROLL
+    for (int i = 0; i < sum_count; ++i) {
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            of_threads[threadIdx.y][i * pack + k][threadIdx.x] = sums[i].at[k];
+        }
+    }
+    __syncthreads();
+    const int thread = static_cast<int>(threadIdx.y * column_threads + threadIdx.x);
+    for (int place = thread; place < sum_count * tile; place += column_threads * row_threads) {
+        const int i = place / tile;
+        const int in_tile = place % tile;
+        if (first_column + in_tile < o.columns) {
+            float sum = 0;
+            PIPETWIN_UNROLL
+            for (int y = 0; y < row_threads; ++y) {
+                sum += of_threads[y][i * pack + in_tile % pack][in_tile / pack];
+            }
+            const std::int64_t line = static_cast<std::int64_t>(blockIdx.y) * sum_count + i;
+            o.slices[line * o.columns + first_column + in_tile] = sum;
+        }
+    }
+}
+
+struct Totals {
+    float* total[2];
+};
+
+// total[i] += the sum of the slices' i-th sums; block (32 columns, 32 slices at a time).
+template <int sum_count>
+__global__ void __launch_bounds__(column_threads* slice_threads)
+    totals_kernel(std::int64_t slices, std::int64_t columns, const float* from, Totals totals) {
+    const std::int64_t column =
+        static_cast<std::int64_t>(blockIdx.x) * column_threads + threadIdx.x;
+    const std::int64_t i = blockIdx.y;
+    float sum = 0;
+    if (column < columns) {
+        PIPETWIN_UNROLL_4
+        for (std::int64_t slice = threadIdx.y; slice < slices; slice += slice_threads) {
+            sum += from[(slice * sum_count + i) * columns + column];
+        }
+    }
+    PIPETWIN_SHARED(of_threads, float[slice_threads][column_threads]);
+    of_threads[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y == 0 && column < columns) {
+        for (int y = 1; y < slice_threads; ++y) {
+            sum += of_threads[y][threadIdx.x];
+        }
+        float* const total = i == 0 ? totals.total[0] : totals.total[1];  // no copy in memory
+        total[column] += sum;
+    }
+}
+
+template <bool of_layer_norm, class T>
+cudaError_t sum_rows(Operands<T> o, Totals totals, cudaStream_t stream) {
+    constexpr int sum_count = of_layer_norm ? 2 : 1;
+    const std::int64_t slices = slice_count(o.rows, o.columns);
+    o.slice_rows = ceil_div(o.rows, slices);
+    const auto start = [=](auto size) {
+        constexpr int pack = decltype(size)::value;
+        const dim3 grid(static_cast<unsigned>(ceil_div(o.columns, column_threads * pack)),
+                        static_cast<unsigned>(slices));
+        return launch<slices_kernel<T, pack, of_layer_norm>>(
+            grid, dim3(column_threads, row_threads), 0, stream, o);
+    };
+    constexpr int pack = pack_size<T>;
+    const cudaError_t error = are_aligned({o.dy, o.x}) && o.columns % pack == 0
+                                  ? start(std::integral_constant<int, pack>{})
+                                  : start(std::integral_constant<int, 1>{});
+    if (error != cudaSuccess) {
+        return error;
+    }
+    const dim3 grid(static_cast<unsigned>(ceil_div(o.columns, column_threads)), sum_count);
+    return launch<totals_kernel<sum_count>>(grid,
+                                            dim3(column_threads, slice_threads),
+                                            0,
+                                            stream,
+                                            slices,
+                                            o.columns,
+                                            static_cast<const float*>(o.slices),
+                                            totals);
+}
+
+}  // namespace
+
+std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
+    return rows <= 0 || columns <= 0 ? 0 : slice_count(rows, columns) * columns;
+}
+
+std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width) {
+    return 2 * column_sums_scratch(rows, width);
+}
+
+cudaError_t column_sums(Real real,
+                        std::int64_t rows,
+                        std::int64_t columns,
+                        const void* dy,
+                        float* db,
+                        float* scratch,
+                        cudaStream_t stream) {
+    if (rows <= 0 || columns <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        const Operands<T> o{rows, columns, 0, static_cast<const T*>(dy), nullptr, nullptr, scratch};
+        return sum_rows<false>(o, Totals{{db, nullptr}}, stream);
+    });
+}
+
+cudaError_t layer_norm_backward_weight(Real real,
+                                       const LayerNorm& norm,
+                                       const float* statistics,
+                                       const void* dy,
+                                       float* dgain,
+                                       float* dbias,
+                                       float* scratch,
+                                       cudaStream_t stream) {
+    if (norm.rows <= 0 || norm.width <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        const Operands<T> o{norm.rows,
+                            norm.width,
+                            0,
+                            static_cast<const T*>(dy),
+                            static_cast<const T*>(norm.x),
+                            statistics,
+                            scratch};
+        return sum_rows<true>(o, Totals{{dgain, dbias}}, stream);
+    });
+}
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,76 @@
+#include "exec/cuda/kernels/dispatch.h"
+
+// Bound by memory, if only just: reads one or two numbers per element and writes one; two elements
+// share 64 random bits, which take three multiplications of 64 bits.
+namespace pipetwin::cuda {
+namespace {
+
+constexpr int block_size = 256;
+
+// The random numbers of exec/base/random.h, which is no header for nvcc.
+constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
+
+__device__ __forceinline__ std::uint64_t mix(std::uint64_t x) {
+    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+    return x ^ (x >> 31U);
+}
+__device__ __forceinline__ std::uint64_t key_of(std::uint64_t key, std::uint64_t index) {
+    return mix(key ^ mix(index + golden));
+}
+__device__ __forceinline__ std::uint64_t bits_of(std::uint64_t key, std::uint64_t n) {
+    return mix(key + (n + 1) * golden);
+}
+
+// A row of blocks per sample; a thread takes two neighbours at a time. Sum and product are rounded
+// one by one, as on the CPU.
+template <class T>
+__global__ void __launch_bounds__(block_size)
+    dropout_kernel(Dropout o, const T* x, const T* skip, T* y) {
+    const std::int64_t pairs = (o.numbers_per_sample + 1) / 2;
+    for (std::int64_t sample = blockIdx.y; sample < o.samples; sample += gridDim.y) {
+        const std::uint64_t key =
+            key_of(*o.key, static_cast<std::uint64_t>(o.first_sample + sample));
+        const std::int64_t begin = sample * o.numbers_per_sample;
+        const auto drop = [&](std::int64_t at, std::uint32_t bits) {
+            const float kept =
+                bits < o.threshold ? 0.0F : __fmul_rn(to_float(x[begin + at]), o.scale);
+            const float sum = skip == nullptr ? kept : __fadd_rn(to_float(skip[begin + at]), kept);
+            y[begin + at] = from_float<T>(sum);
+        };
+        for (std::int64_t pair = static_cast<std::int64_t>(blockIdx.x) * block_size + threadIdx.x;
+             pair < pairs;
+             pair += static_cast<std::int64_t>(gridDim.x) * block_size) {
+            const std::uint64_t bits = bits_of(key, static_cast<std::uint64_t>(pair));
+            drop(2 * pair, static_cast<std::uint32_t>(bits));
+            if (2 * pair + 1 < o.numbers_per_sample) {
+                drop(2 * pair + 1, static_cast<std::uint32_t>(bits >> 32U));
+            }
+        }
+    }
+}
+
+}  // namespace
+
+cudaError_t dropout(
+    Real real, const Dropout& o, const void* x, const void* skip, void* y, cudaStream_t stream) {
+    if (o.samples <= 0 || o.numbers_per_sample <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        constexpr std::int64_t most_rows = 65'535;  // of a grid
+        const dim3 grid(grid_for(o.numbers_per_sample, std::int64_t{block_size} * 2),
+                        static_cast<unsigned>(o.samples < most_rows ? o.samples : most_rows));
+        return launch<dropout_kernel<T>>(grid,
+                                         block_size,
+                                         0,
+                                         stream,
+                                         o,
+                                         static_cast<const T*>(x),
+                                         static_cast<const T*>(skip),
+                                         static_cast<T*>(y));
+    });
+}
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,255 @@
+#include "exec/cuda/kernels/dispatch.h"
+
+// All bound by memory: add reads 2 and writes 1 number per element, the others read and write 1, of
+// 4 or 2 bytes each; GELU's gradient reads 2.
+namespace pipetwin::cuda {
+namespace {
+
+constexpr int block_size = 256;
+
+struct Normal {
+    float distribution;
+    float density;
+};
+
+// Phi(x) and phi(x) by the formula of exec/cpu/vector_math.h: with t = |x| and u = 1 / (1 + t / 4)
+// Phi(-t) = exp(-t^2 / 2) u q(u). erff and expf would take more time than the memory.
+__device__ __forceinline__ Normal normal(float x) {
+    const float t = fabsf(x);
+    const float e = __expf(-0.5F * t * t);
+    const float u = __fdividef(1.0F, 1.0F + 0.25F * t);
+    float q = 0.0257233237991F;
+    q = q * u - 0.152808587704F;
+    q = q * u + 0.296120453687F;
+    q = q * u - 0.20578185346F;
+    q = q * u + 0.201757513961F;
+    q = q * u + 0.0329281450566F;
+    q = q * u + 0.10374664832F;
+    q = q * u + 0.0985168466711F;
+    q = q * u + 0.0997974812096F;
+    const float tail = e * (q * u);
+    return {x < 0.0F ? tail : 1.0F - tail, 0.398942280F * e};
+}
+
+struct Sum {
+    static constexpr bool binary = true;
+    __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Gelu {
+    static constexpr bool binary = false;
+    __device__ float operator()(float x, float) const { return x * normal(x).distribution; }
+};
+struct GeluBackward {
+    static constexpr bool binary = true;
+    __device__ float operator()(float x, float dy) const {
+        const Normal at = normal(x);
+        return dy * (at.distribution + x * at.density);
+    }
+};
+
+// y = f(a, b), element by element; y may be a or b. `pack` elements at once, and the few that are
+// left over one by one.
+template <class T, class Operation, int pack>
+__global__ void __launch_bounds__(block_size)
+    elementwise_kernel(std::int64_t size, const T* a, const T* b, T* y) {
+    const Operation f{};
+    const std::int64_t packs = size / pack;
+    for (std::int64_t p = thread_of_grid(); p < packs; p += threads_of_grid()) {
+        const Pack<T, pack> from_a = load_pack<T, pack>(a + p * pack);
+        Pack<T, pack> from_b{};
+        if constexpr (Operation::binary) {
+            from_b = load_pack<T, pack>(b + p * pack);
+        }
+        Pack<T, pack> result;
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            result.at[k] = from_float<T>(f(to_float(from_a.at[k]), to_float(from_b.at[k])));
+        }
+        store_pack<T, pack>(y + p * pack, result);
+    }
+    const std::int64_t rest = packs * pack + thread_of_grid();
+    if (rest < size) {
+        const float of_b = Operation::binary ? to_float(b[rest]) : 0.0F;
+        y[rest] = from_float<T>(f(to_float(a[rest]), of_b));
+    }
+}
+
+template <class Operation>
+cudaError_t elementwise(
+    Real real, std::int64_t size, const void* a, const void* b, void* y, cudaStream_t stream) {
+    if (size <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        const auto* const from_a = static_cast<const T*>(a);
+        const auto* const from_b = static_cast<const T*>(b);
+        auto* const to = static_cast<T*>(y);
+        constexpr int pack = pack_size<T>;
+        if (are_aligned({a, b, y})) {
+            return launch<elementwise_kernel<T, Operation, pack>>(
+                grid_for(size, block_size * pack), block_size, 0, stream, size, from_a, from_b, to);
+        }
+        return launch<elementwise_kernel<T, Operation, 1>>(
+            grid_for(size, block_size), block_size, 0, stream, size, from_a, from_b, to);
+    });
+}
+
+// y = scale x
+template <class From, class To, int pack>
+__global__ void __launch_bounds__(block_size)
+    convert_kernel(std::int64_t size, float scale, const From* x, To* y) {
+    const std::int64_t packs = size / pack;
+    for (std::int64_t p = thread_of_grid(); p < packs; p += threads_of_grid()) {
+        const Pack<From, pack> from = load_pack<From, pack>(x + p * pack);
+        Pack<To, pack> to;
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            to.at[k] = from_float<To>(scale * to_float(from.at[k]));
+        }
+        store_pack<To, pack>(y + p * pack, to);
+    }
+    const std::int64_t rest = packs * pack + thread_of_grid();
+    if (rest < size) {
+        y[rest] = from_float<To>(scale * to_float(x[rest]));
+    }
+}
+
+template <class From, class To>
+cudaError_t convert(std::int64_t size, float scale, const From* x, To* y, cudaStream_t stream) {
+    if (size <= 0) {
+        return cudaSuccess;
+    }
+    constexpr int pack = 4;  // 16 bytes of fp32, 8 of bf16
+    if (are_aligned({x, y})) {
+        return launch<convert_kernel<From, To, pack>>(
+            grid_for(size, block_size * pack), block_size, 0, stream, size, scale, x, y);
+    }
+    return launch<convert_kernel<From, To, 1>>(
+        grid_for(size, block_size), block_size, 0, stream, size, scale, x, y);
+}
+
+// y = skip + bias. A thread keeps its columns, and so its part of the bias.
+constexpr int column_threads = 32;
+constexpr int row_threads = 8;
+
+template <class T, int pack>
+__global__ void __launch_bounds__(column_threads* row_threads)
+    lay_out_kernel(std::int64_t rows, std::int64_t columns, const T* skip, const T* bias, T* y) {
+    const std::int64_t column =
+        (static_cast<std::int64_t>(blockIdx.x) * column_threads + threadIdx.x) * pack;
+    if (column >= columns) {
+        return;
+    }
+    Pack<T, pack> of_bias{};
+    if (bias != nullptr) {
+        of_bias = load_pack<T, pack>(bias + column);
+    }
+    const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * row_threads;
+    std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * row_threads + threadIdx.y;
+    for (; row < rows; row += stride) {
+        const std::int64_t at = row * columns + column;
+        Pack<T, pack> result = of_bias;
+        if (skip != nullptr) {
+            const Pack<T, pack> of_skip = load_pack<T, pack>(skip + at);
+            PIPETWIN_UNROLL
+            for (int k = 0; k < pack; ++k) {
+                result.at[k] =
+                    bias == nullptr
+                        ? of_skip.at[k]
+                        : from_float<T>(to_float(of_skip.at[k]) + to_float(of_bias.at[k]));
+            }
+        }
+        store_pack<T, pack>(y + at, result);
+    }
+}
+
+__global__ void __launch_bounds__(block_size) sum_members_kernel(MemberSum o) {
+    for (std::int64_t i = thread_of_grid(); i < o.size; i += threads_of_grid()) {
+        const float own = o.y[i];
+        const float* other = o.x + i;
+        float sum = 0.0F;
+        for (int member = 0; member < o.members; ++member) {
+            float next = own;
+            if (member != o.own) {
+                next = *other;
+                other += o.stride;
+            }
+            sum = member == 0 ? next : sum + next;
+        }
+        o.y[i] = sum;
+    }
+}
+
+}  // namespace
+
+cudaError_t sum_members(const MemberSum& sum, cudaStream_t stream) {
+    if (sum.size == 0) {
+        return cudaSuccess;
+    }
+    return launch<sum_members_kernel>(grid_for(sum.size, block_size), block_size, 0, stream, sum);
+}
+
+cudaError_t add(Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream) {
+    return elementwise<Sum>(real, size, x, y, y, stream);
+}
+
+cudaError_t convert_from_float(
+    Real real, std::int64_t size, float scale, const float* x, void* y, cudaStream_t stream) {
+    return with_real(real, [=](auto zero) {
+        return convert(size, scale, x, static_cast<decltype(zero)*>(y), stream);
+    });
+}
+
+cudaError_t convert_to_float(
+    Real real, std::int64_t size, const void* x, float* y, cudaStream_t stream) {
+    return with_real(real, [=](auto zero) {
+        return convert(size, 1.0F, static_cast<const decltype(zero)*>(x), y, stream);
+    });
+}
+
+cudaError_t lay_out(Real real,
+                    std::int64_t rows,
+                    std::int64_t columns,
+                    const void* skip,
+                    const void* bias,
+                    void* y,
+                    cudaStream_t stream) {
+    if (rows <= 0 || columns <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        const auto start = [=](auto size) {
+            constexpr int pack = decltype(size)::value;
+            const std::int64_t across = ceil_div(columns, column_threads * pack);
+            // Four rows per thread or more, so that the bias is read seldom.
+            const dim3 grid(static_cast<unsigned>(across), grid_for(rows, row_threads * 4));
+            return launch<lay_out_kernel<T, pack>>(grid,
+                                                   dim3(column_threads, row_threads),
+                                                   0,
+                                                   stream,
+                                                   rows,
+                                                   columns,
+                                                   static_cast<const T*>(skip),
+                                                   static_cast<const T*>(bias),
+                                                   static_cast<T*>(y));
+        };
+        constexpr int pack = pack_size<T>;
+        return are_aligned({skip, bias, y}) && columns % pack == 0
+                   ? start(std::integral_constant<int, pack>{})
+                   : start(std::integral_constant<int, 1>{});
+    });
+}
+
+cudaError_t gelu_forward(
+    Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream) {
+    return elementwise<Gelu>(real, size, x, nullptr, y, stream);
+}
+
+cudaError_t gelu_backward(
+    Real real, std::int64_t size, const void* x, const void* dy, void* dx, cudaStream_t stream) {
+    return elementwise<GeluBackward>(real, size, x, dy, dx, stream);
+}
+
+}  // namespace pipetwin::cuda

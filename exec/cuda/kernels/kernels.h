@@ -1,0 +1,246 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+/// The kernels, the only code that nvcc compiles, behind pointers, sizes and a stream. A launch
+/// returns at once; the result says whether the launch itself was accepted.
+///
+/// Names as in exec/device/kernels.h: x input, y output, dx the gradient of the loss by x; matrices are
+/// row-major without gaps. All pointers are the device's. `void` pointers lead to numbers of the
+/// type that the first argument names: activations, and parameters as layers read them. Sums and
+/// gradients of parameters are fp32, or double where it is said. Gradients of parameters are added
+/// to.
+///
+/// No atomics, and every sum in an order that the shape alone decides: results depend on shapes and
+/// values. Where all addresses are multiples of 16 bytes, as an arena's are, accesses are 16 bytes
+/// wide; other addresses are correct, too, but sums along a row then have another order.
+namespace pipetwin::cuda {
+
+enum class Real : std::uint8_t { F32, BF16 };
+
+// elementwise.cu
+
+/// y += x.
+cudaError_t add(Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream);
+
+/// y = x_0 + x_1 + ... added up in this order, of `members` operands. That number `own` is y
+/// itself; the others lie in x in their order, each `stride` numbers behind the one before.
+struct MemberSum {
+    std::int64_t size = 0;
+    int members = 0;
+    int own = 0;
+    std::int64_t stride = 0;
+    const float* x = nullptr;
+    float* y = nullptr;
+};
+cudaError_t sum_members(const MemberSum& sum, cudaStream_t stream);
+
+/// y = scale x, rounded to the nearest, ties to even.
+cudaError_t convert_from_float(
+    Real real, std::int64_t size, float scale, const float* x, void* y, cudaStream_t stream);
+cudaError_t convert_to_float(
+    Real real, std::int64_t size, const void* x, float* y, cudaStream_t stream);
+
+/// y[r] = skip[r] + bias; either may be null, not both; skip may be y.
+cudaError_t lay_out(Real real,
+                    std::int64_t rows,
+                    std::int64_t columns,
+                    const void* skip,
+                    const void* bias,
+                    void* y,
+                    cudaStream_t stream);
+
+/// y = x Phi(x), Phi the normal distribution; y may be x.
+cudaError_t gelu_forward(Real real, std::int64_t size, const void* x, void* y, cudaStream_t stream);
+/// dx = dy (Phi(x) + x phi(x)); dx may be x or dy.
+cudaError_t gelu_backward(
+    Real real, std::int64_t size, const void* x, const void* dy, void* dx, cudaStream_t stream);
+
+// dropout.cu
+
+/// The masks of exec/device/kernels.h.
+struct Dropout {
+    const std::uint64_t* key = nullptr;  ///< of the step: a captured graph runs again with another
+    std::int64_t first_sample = 0;
+    std::int64_t samples = 0;
+    std::int64_t numbers_per_sample = 0;
+    std::uint32_t threshold = 0;
+    float scale = 1;
+};
+
+/// y = skip + scale x, or skip where x is dropped; skip may be null; y may be x or skip.
+cudaError_t dropout(Real real,
+                    const Dropout& dropout,
+                    const void* x,
+                    const void* skip,
+                    void* y,
+                    cudaStream_t stream);
+
+// layer_norm.cu; per row z = (x - mean) s, s = 1 / sqrt(variance + 1e-5)
+
+struct LayerNorm {
+    std::int64_t rows = 0;
+    std::int64_t width = 0;
+    const void* x = nullptr;
+    const void* gain = nullptr;
+};
+
+/// y = gain z + bias; statistics (rows, 2) = mean, s; y may be x.
+cudaError_t layer_norm_forward(Real real,
+                               const LayerNorm& norm,
+                               const void* bias,
+                               void* y,
+                               float* statistics,
+                               cudaStream_t stream);
+
+/// dx = skip + s (g - mean(g) - z mean(g z)), g = gain dy; skip may be null; dx may be x, dy or
+/// skip.
+cudaError_t layer_norm_backward_input(Real real,
+                                      const LayerNorm& norm,
+                                      const float* statistics,
+                                      const void* dy,
+                                      const void* skip,
+                                      void* dx,
+                                      cudaStream_t stream);
+
+// column_sums.cu
+
+/// Floats of scratch for a sum over rows of so many columns, and for two of them.
+std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
+std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width);
+
+/// db += the sum of the rows of dy: the gradient of a bias.
+cudaError_t column_sums(Real real,
+                        std::int64_t rows,
+                        std::int64_t columns,
+                        const void* dy,
+                        float* db,
+                        float* scratch,
+                        cudaStream_t stream);
+
+/// dgain += sum of dy z, dbias += sum of dy, over the rows; norm.gain is not read.
+cudaError_t layer_norm_backward_weight(Real real,
+                                       const LayerNorm& norm,
+                                       const float* statistics,
+                                       const void* dy,
+                                       float* dgain,
+                                       float* dbias,
+                                       float* scratch,
+                                       cudaStream_t stream);
+
+// embedding.cu
+
+/// Row r is at position r mod `positions` of its sample and has the token ids[r].
+struct Embedding {
+    std::int64_t rows = 0;
+    std::int64_t positions = 1;
+    std::int64_t width = 0;
+    const std::int32_t* ids = nullptr;
+};
+
+/// y[r] = tokens[ids[r]] + places[r mod positions]; places may be null.
+cudaError_t embedding_forward(Real real,
+                              const Embedding& embedding,
+                              const void* tokens,
+                              const void* places,
+                              void* y,
+                              cudaStream_t stream);
+/// The rows of dy are added to the rows of dtokens and dplaces (may be null) that they came from,
+/// in ascending order.
+cudaError_t embedding_backward(Real real,
+                               const Embedding& embedding,
+                               const void* dy,
+                               float* dtokens,
+                               float* dplaces,
+                               cudaStream_t stream);
+
+// cross_entropy.cu; per row l = log(sum exp x)
+
+struct CrossEntropy {
+    std::int64_t rows = 0;
+    std::int64_t width = 0;
+    const void* x = nullptr;
+    const std::int32_t* targets = nullptr;  ///< (rows), each in [0, width)
+};
+
+/// log_sums = l, row_losses = l - x[target], both (rows); *sum = the sum of row_losses, which the
+/// device writes: it may lie in pinned memory of the host. Null: not wanted.
+cudaError_t cross_entropy_forward(Real real,
+                                  const CrossEntropy& loss,
+                                  float* log_sums,
+                                  double* row_losses,
+                                  double* sum,
+                                  cudaStream_t stream);
+/// dx = scale (exp(x - l) - one at the target); dx may be x.
+cudaError_t cross_entropy_backward(Real real,
+                                   const CrossEntropy& loss,
+                                   const float* log_sums,
+                                   float scale,
+                                   void* dx,
+                                   cudaStream_t stream);
+
+// updates.cu
+
+/// See exec/layers/optimizer.h for the formulas; AdamW is Adam with a decay factor.
+enum class UpdateRule : std::uint8_t {
+    None,  ///< the sums of squares alone
+    Sgd,
+    Momentum,
+    RmsProp,
+    Adam
+};
+
+/// One parameter.
+struct UpdateTensor {
+    void* value = nullptr;  ///< what layers read
+    float* master =
+        nullptr;  ///< what is updated, and then rounded into value; null where value is fp32
+    const float* gradient = nullptr;
+    float* first = nullptr;   ///< state of Momentum, RmsProp and Adam
+    float* second = nullptr;  ///< of Adam
+    std::int64_t size = 0;
+    double* squares = nullptr;     ///< receives the sum of the squares of the gradient
+    std::int64_t first_chunk = 0;  ///< set by update_chunks
+};
+
+/// The part of a tensor that one block updates.
+struct UpdateChunk {
+    std::int32_t tensor = 0;
+    std::int32_t index = 0;  ///< its place in the tensor, counted in chunks
+};
+constexpr std::int64_t update_chunk_size = 16'384;
+
+/// Cuts the tensors into chunks, and tells each its first one.
+std::vector<UpdateChunk> update_chunks(std::vector<UpdateTensor>& tensors);
+
+/// The numbers of a step, fp32 as the CPU's kernels round them.
+struct UpdateFactors {
+    float rate = 0;         ///< learning rate; of Adam divided by 1 - beta1^step
+    float keep_first = 0;   ///< Momentum's mu, RmsProp's decay, Adam's beta1
+    float take_first = 0;   ///< 1 - the decay, 1 - beta1
+    float keep_second = 0;  ///< beta2
+    float take_second = 0;  ///< 1 - beta2
+    float epsilon = 0;
+    float root_scale = 1;    ///< 1 / sqrt(1 - beta2^step)
+    float decay_factor = 1;  ///< 1 - learning rate * weight decay
+    float gradient_scale = 1;
+};
+
+/// All arrays in memory that the device reads; `factors`, too, since a captured graph runs again
+/// with the numbers of another step.
+struct Updates {
+    const UpdateTensor* tensors = nullptr;
+    std::int64_t tensor_count = 0;
+    const UpdateChunk* chunks = nullptr;
+    std::int64_t chunk_count = 0;
+    const UpdateFactors* factors = nullptr;
+    double* chunk_squares = nullptr;  ///< scratch, one per chunk
+};
+
+/// One pass over all parameters; values are of type `real`.
+cudaError_t update(Real real, UpdateRule rule, const Updates& updates, cudaStream_t stream);
+
+}  // namespace pipetwin::cuda

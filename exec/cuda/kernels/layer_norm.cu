@@ -1,0 +1,195 @@
+#include "exec/cuda/kernels/dispatch.h"
+
+// Bound by memory: forward reads and writes a row once, backward reads two or three and writes one.
+// A row is read again for every sum, from the first cache: that is faster than to hold it in
+// registers of a number which must be known when this is compiled.
+namespace pipetwin::cuda {
+namespace {
+
+constexpr float epsilon = 1e-5F;
+
+template <class T>
+struct Forward {
+    std::int64_t rows;
+    std::int64_t width;
+    const T* x;
+    const T* gain;
+    const T* bias;
+    T* y;
+    float* statistics;
+};
+
+// Two passes for the statistics: the variance of large means would drown in one.
+template <class T, int pack, int threads>
+__global__ void __launch_bounds__(row_block) forward_kernel(Forward<T> o) {
+    const std::int64_t row = row_of_thread<threads>();
+    if (row >= o.rows) {  // whole warps: where a block has one row, no thread leaves
+        return;
+    }
+    const std::int64_t begin = static_cast<std::int64_t>(threadIdx.x % threads) * pack;
+    constexpr std::int64_t stride = threads * pack;
+    const T* const x = o.x + row * o.width;
+    const float count = static_cast<float>(o.width);
+    float sum = 0;
+    PIPETWIN_UNROLL_4
+    for (std::int64_t j = begin; j < o.width; j += stride) {
+        const Pack<T, pack> values = load_pack<T, pack>(x + j);
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            sum += to_float(values.at[k]);
+        }
+    }
+    const float mean = group_sum<threads>(sum) / count;
+    float squares = 0;
+    PIPETWIN_UNROLL_4
+    for (std::int64_t j = begin; j < o.width; j += stride) {
+        const Pack<T, pack> values = load_pack<T, pack>(x + j);
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            const float off = to_float(values.at[k]) - mean;
+            squares += off * off;
+        }
+    }
+    const float s = 1.0F / sqrtf(group_sum<threads>(squares) / count + epsilon);
+    T* const y = o.y + row * o.width;
+    for (std::int64_t j = begin; j < o.width; j += stride) {
+        const Pack<T, pack> values = load_pack<T, pack>(x + j);
+        const Pack<T, pack> gain = load_pack<T, pack>(o.gain + j);
+        const Pack<T, pack> bias = load_pack<T, pack>(o.bias + j);
+        Pack<T, pack> result;
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            const float z = (to_float(values.at[k]) - mean) * s;
+            result.at[k] = from_float<T>(to_float(gain.at[k]) * z + to_float(bias.at[k]));
+        }
+        store_pack<T, pack>(y + j, result);
+    }
+    if (threadIdx.x % threads == 0) {
+        o.statistics[2 * row] = mean;
+        o.statistics[2 * row + 1] = s;
+    }
+}
+
+template <class T>
+struct BackwardInput {
+    std::int64_t rows;
+    std::int64_t width;
+    const T* x;
+    const T* gain;
+    const float* statistics;
+    const T* dy;
+    const T* skip;  ///< or null
+    T* dx;
+};
+
+// Each thread reads again what it writes to and nobody else does, so dx may be x, dy or skip.
+template <class T, int pack, int threads>
+__global__ void __launch_bounds__(row_block) backward_input_kernel(BackwardInput<T> o) {
+    const std::int64_t row = row_of_thread<threads>();
+    if (row >= o.rows) {
+        return;
+    }
+    const std::int64_t begin = static_cast<std::int64_t>(threadIdx.x % threads) * pack;
+    constexpr std::int64_t stride = threads * pack;
+    const T* const x = o.x + row * o.width;
+    const T* const dy = o.dy + row * o.width;
+    const float count = static_cast<float>(o.width);
+    const float mean = o.statistics[2 * row];
+    const float s = o.statistics[2 * row + 1];
+    float sum_g = 0;
+    float sum_gz = 0;
+    PIPETWIN_UNROLL_4
+    for (std::int64_t j = begin; j < o.width; j += stride) {
+        const Pack<T, pack> of_x = load_pack<T, pack>(x + j);
+        const Pack<T, pack> of_dy = load_pack<T, pack>(dy + j);
+        const Pack<T, pack> gain = load_pack<T, pack>(o.gain + j);
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            const float g = to_float(gain.at[k]) * to_float(of_dy.at[k]);
+            sum_g += g;
+            sum_gz += g * ((to_float(of_x.at[k]) - mean) * s);
+        }
+    }
+    const float mean_g = group_sum<threads>(sum_g) / count;
+    const float mean_gz = group_sum<threads>(sum_gz) / count;
+    const T* const skip = o.skip == nullptr ? nullptr : o.skip + row * o.width;
+    T* const dx = o.dx + row * o.width;
+    for (std::int64_t j = begin; j < o.width; j += stride) {
+        const Pack<T, pack> of_x = load_pack<T, pack>(x + j);
+        const Pack<T, pack> of_dy = load_pack<T, pack>(dy + j);
+        const Pack<T, pack> gain = load_pack<T, pack>(o.gain + j);
+        Pack<T, pack> of_skip{};
+        if (skip != nullptr) {
+            of_skip = load_pack<T, pack>(skip + j);
+        }
+        Pack<T, pack> result;
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            const float g = to_float(gain.at[k]) * to_float(of_dy.at[k]);
+            const float z = (to_float(of_x.at[k]) - mean) * s;
+            const float own = s * (g - mean_g - z * mean_gz);
+            result.at[k] = from_float<T>(skip == nullptr ? own : to_float(of_skip.at[k]) + own);
+        }
+        store_pack<T, pack>(dx + j, result);
+    }
+}
+
+}  // namespace
+
+cudaError_t layer_norm_forward(Real real,
+                               const LayerNorm& norm,
+                               const void* bias,
+                               void* y,
+                               float* statistics,
+                               cudaStream_t stream) {
+    if (norm.rows <= 0 || norm.width <= 0) {
+        return cudaSuccess;
+    }
+    const bool in_packs = are_aligned({norm.x, norm.gain, bias, y});
+    return with_rows(real, norm.width, [=](auto zero, auto count) {
+        using T = decltype(zero);
+        constexpr int threads = decltype(count)::value;
+        constexpr int pack = pack_size<T>;
+        const Forward<T> o{norm.rows,
+                           norm.width,
+                           static_cast<const T*>(norm.x),
+                           static_cast<const T*>(norm.gain),
+                           static_cast<const T*>(bias),
+                           static_cast<T*>(y),
+                           statistics};
+        return in_packs && norm.width % pack == 0
+                   ? launch_rows<forward_kernel<T, pack, threads>, threads>(o, stream)
+                   : launch_rows<forward_kernel<T, 1, threads>, threads>(o, stream);
+    });
+}
+
+cudaError_t layer_norm_backward_input(Real real,
+                                      const LayerNorm& norm,
+                                      const float* statistics,
+                                      const void* dy,
+                                      const void* skip,
+                                      void* dx,
+                                      cudaStream_t stream) {
+    if (norm.rows <= 0 || norm.width <= 0) {
+        return cudaSuccess;
+    }
+    const bool in_packs = are_aligned({norm.x, norm.gain, dy, skip, dx});
+    return with_rows(real, norm.width, [=](auto zero, auto count) {
+        using T = decltype(zero);
+        constexpr int threads = decltype(count)::value;
+        constexpr int pack = pack_size<T>;
+        const BackwardInput<T> o{norm.rows,
+                                 norm.width,
+                                 static_cast<const T*>(norm.x),
+                                 static_cast<const T*>(norm.gain),
+                                 statistics,
+                                 static_cast<const T*>(dy),
+                                 static_cast<const T*>(skip),
+                                 static_cast<T*>(dx)};
+        return in_packs && norm.width % pack == 0
+                   ? launch_rows<backward_input_kernel<T, pack, threads>, threads>(o, stream)
+                   : launch_rows<backward_input_kernel<T, 1, threads>, threads>(o, stream);
+    });
+}
+
+}  // namespace pipetwin::cuda

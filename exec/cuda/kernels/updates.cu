@@ -1,0 +1,228 @@
+#include "exec/cuda/kernels/dispatch.h"
+
+// Bound by memory; bytes per element in fp32 (and 2 more in bf16, for the value): Sgd reads 8 and
+// writes 4, Momentum and RmsProp read 12 and write 8, Adam reads 16 and writes 12.
+namespace pipetwin::cuda {
+namespace {
+
+constexpr int block_size = 256;
+constexpr int pack = 4;  // 16 bytes of fp32
+
+struct Element {
+    float value;
+    float first;
+    float second;
+};
+
+// The formulas of exec/layers/optimizer.h for one element.
+struct NoUpdate {
+    static constexpr bool has_first = false;
+    static constexpr bool has_second = false;
+    static __device__ __forceinline__ void apply(const UpdateFactors&, float, Element&) {}
+};
+struct Sgd {
+    static constexpr bool has_first = false;
+    static constexpr bool has_second = false;
+    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
+        e.value -= f.rate * g;
+    }
+};
+struct Momentum {
+    static constexpr bool has_first = true;
+    static constexpr bool has_second = false;
+    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
+        e.first = f.keep_first * e.first + g;
+        e.value -= f.rate * e.first;
+    }
+};
+struct RmsProp {
+    static constexpr bool has_first = true;
+    static constexpr bool has_second = false;
+    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
+        e.first = f.keep_first * e.first + f.take_first * (g * g);
+        e.value -= f.rate * (g / (sqrtf(e.first) + f.epsilon));
+    }
+};
+struct Adam {
+    static constexpr bool has_first = true;
+    static constexpr bool has_second = true;
+    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
+        e.first = f.keep_first * e.first + f.take_first * g;
+        e.second = f.keep_second * e.second + f.take_second * (g * g);
+        const float root = sqrtf(e.second) * f.root_scale + f.epsilon;
+        e.value = f.decay_factor * e.value - f.rate * (e.first / root);
+    }
+};
+
+// Up to `pack` neighbours: at once, or where that is not possible one by one.
+struct Access {
+    int count;
+    bool at_once;
+
+    template <class T>
+    __device__ __forceinline__ Pack<T, pack> load(const T* from) const {
+        if (at_once) {
+            return load_pack<T, pack>(from);
+        }
+        Pack<T, pack> values{};
+        PIPETWIN_UNROLL  // registers have no index
+            for (int k = 0; k < pack; ++k) {
+            if (k < count) {
+                values.at[k] = from[k];
+            }
+        }
+        return values;
+    }
+    template <class T>
+    __device__ __forceinline__ void store(T* to, const Pack<T, pack>& values) const {
+        if (at_once) {
+            store_pack<T, pack>(to, values);
+            return;
+        }
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            if (k < count) {
+                to[k] = values.at[k];
+            }
+        }
+    }
+};
+
+__device__ __forceinline__ bool is_aligned(const void* address) {
+    return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
+}
+
+// A block per chunk; chunk_squares[chunk] = the sum of the squares of its gradient. Where `Value`
+// is not float, the tensor's masters are updated and then rounded.
+template <class Rule, class Value>
+__global__ void __launch_bounds__(block_size) update_kernel(Updates o) {
+    constexpr bool updates = !std::is_same_v<Rule, NoUpdate>;
+    constexpr bool has_master = updates && sizeof(Value) < sizeof(float);
+    const UpdateChunk chunk = o.chunks[blockIdx.x];
+    const UpdateTensor& tensor = o.tensors[chunk.tensor];
+    const UpdateFactors factors = updates ? *o.factors : UpdateFactors{};
+    const float* const gradient = tensor.gradient;
+    float* const first = tensor.first;
+    float* const second = tensor.second;
+    auto* const rounded = static_cast<Value*>(tensor.value);
+    float* const value =
+        sizeof(Value) < sizeof(float) ? tensor.master : static_cast<float*>(tensor.value);
+    const bool aligned = is_aligned(gradient) && is_aligned(value) && is_aligned(rounded) &&
+                         is_aligned(first) && is_aligned(second);
+    const std::int64_t begin = chunk.index * update_chunk_size;
+    const std::int64_t behind = begin + update_chunk_size;
+    const std::int64_t end = behind < tensor.size ? behind : tensor.size;
+    double squares = 0;
+    for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * pack; i < end;
+         i += block_size * pack) {
+        const bool full = end - i >= pack;
+        const Access access{full ? pack : static_cast<int>(end - i), full && aligned};
+        const Pack<float, pack> g = access.load(gradient + i);
+        Pack<float, pack> w{};
+        if constexpr (updates) {
+            w = access.load(value + i);
+        }
+        Pack<float, pack> m{};
+        Pack<float, pack> v{};
+        if constexpr (Rule::has_first) {
+            m = access.load(first + i);
+        }
+        if constexpr (Rule::has_second) {
+            v = access.load(second + i);
+        }
+        PIPETWIN_UNROLL
+        for (int k = 0; k < pack; ++k) {
+            squares += static_cast<double>(g.at[k]) * static_cast<double>(g.at[k]);
+            Element element{w.at[k], m.at[k], v.at[k]};
+            Rule::apply(factors, factors.gradient_scale * g.at[k], element);
+            w.at[k] = element.value;
+            m.at[k] = element.first;
+            v.at[k] = element.second;
+        }
+        if constexpr (updates) {
+            access.store(value + i, w);
+        }
+        if constexpr (Rule::has_first) {
+            access.store(first + i, m);
+        }
+        if constexpr (Rule::has_second) {
+            access.store(second + i, v);
+        }
+        if constexpr (has_master) {
+            Pack<Value, pack> result;
+            PIPETWIN_UNROLL
+            for (int k = 0; k < pack; ++k) {
+                result.at[k] = from_float<Value>(w.at[k]);
+            }
+            access.store(rounded + i, result);
+        }
+    }
+    squares = block_sum(squares);
+    if (threadIdx.x == 0) {
+        o.chunk_squares[blockIdx.x] = squares;
+    }
+}
+
+// A block per tensor.
+__global__ void __launch_bounds__(block_size) squares_kernel(Updates o) {
+    const UpdateTensor& tensor = o.tensors[blockIdx.x];
+    const std::int64_t chunks = (tensor.size + update_chunk_size - 1) / update_chunk_size;
+    double sum = 0;
+    for (std::int64_t i = threadIdx.x; i < chunks; i += block_size) {
+        sum += o.chunk_squares[tensor.first_chunk + i];
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0 && tensor.squares != nullptr) {
+        *tensor.squares = sum;
+    }
+}
+
+template <class Rule>
+cudaError_t update_by(Real real, const Updates& updates, cudaStream_t stream) {
+    if (updates.chunk_count > 0) {
+        const cudaError_t error = with_real(real, [=](auto zero) {
+            return launch<update_kernel<Rule, decltype(zero)>>(
+                static_cast<unsigned>(updates.chunk_count), block_size, 0, stream, updates);
+        });
+        if (error != cudaSuccess) {
+            return error;
+        }
+    }
+    if (updates.tensor_count <= 0) {
+        return cudaSuccess;
+    }
+    return launch<squares_kernel>(
+        static_cast<unsigned>(updates.tensor_count), block_size, 0, stream, updates);
+}
+
+}  // namespace
+
+std::vector<UpdateChunk> update_chunks(std::vector<UpdateTensor>& tensors) {
+    std::vector<UpdateChunk> chunks;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+        tensors[t].first_chunk = static_cast<std::int64_t>(chunks.size());
+        const std::int64_t count = ceil_div(tensors[t].size, update_chunk_size);
+        for (std::int64_t index = 0; index < count; ++index) {
+            chunks.push_back({static_cast<std::int32_t>(t), static_cast<std::int32_t>(index)});
+        }
+    }
+    return chunks;
+}
+
+cudaError_t update(Real real, UpdateRule rule, const Updates& updates, cudaStream_t stream) {
+    switch (rule) {
+        case UpdateRule::None:
+            return update_by<NoUpdate>(real, updates, stream);
+        case UpdateRule::Sgd:
+            return update_by<Sgd>(real, updates, stream);
+        case UpdateRule::Momentum:
+            return update_by<Momentum>(real, updates, stream);
+        case UpdateRule::RmsProp:
+            return update_by<RmsProp>(real, updates, stream);
+        case UpdateRule::Adam:
+            return update_by<Adam>(real, updates, stream);
+    }
+    return cudaErrorInvalidValue;
+}
+
+}  // namespace pipetwin::cuda

@@ -1,0 +1,359 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "exec/cuda/kernels/attention.h"
+#include "exec/cuda/runtime/check.h"
+#include "exec/cuda/cudnn/cudnn_attention.h"
+#include "exec/cuda/runtime/owned.h"
+#include "exec/cuda/module/self_test.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+/// What attention computes, both ways; as floats, whatever the device's type.
+struct Attention {
+    std::vector<float> context;
+    std::vector<float> log_sums;
+    std::vector<float> dqkv;
+};
+
+std::size_t rows_of(const AttentionShape& shape) {
+    return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
+}
+
+std::size_t width_of(const AttentionShape& shape) {
+    return static_cast<std::size_t>(shape.width);
+}
+
+/// Multiples of 1/16 in [-2, 2), which are bf16 numbers, in an order that repeats late.
+std::vector<float> sixteenths(std::size_t size, std::uint32_t seed) {
+    std::vector<float> values(size);
+    for (float& value : values) {
+        seed = seed * 1664525U + 1013904223U;  // Numerical Recipes' "quick and dirty" generator
+        value = static_cast<float>(seed >> 26U) / 16 - 2;
+    }
+    return values;
+}
+
+/// Elements of either type, in the floats of a buffer.
+std::vector<float> packed(Real real, const std::vector<float>& values) {
+    if (real == Real::F32) {
+        return values;
+    }
+    std::vector<std::uint16_t> halves;
+    for (const float value : values) {
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, &value, sizeof bits);
+        halves.push_back(static_cast<std::uint16_t>(bits >> 16U));
+    }
+    std::vector<float> result((values.size() + 1) / 2);
+    std::memcpy(result.data(), halves.data(), halves.size() * sizeof halves[0]);
+    return result;
+}
+
+std::vector<float> unpacked(Real real, std::size_t size, const std::vector<float>& from) {
+    if (real == Real::F32) {
+        return from;
+    }
+    std::vector<float> values(size);
+    for (std::size_t i = 0; i < size; ++i) {
+        std::uint16_t half = 0;
+        std::memcpy(&half, reinterpret_cast<const char*>(from.data()) + 2 * i, sizeof half);
+        const std::uint32_t bits = std::uint32_t{half} << 16U;
+        std::memcpy(&values[i], &bits, sizeof bits);
+    }
+    return values;
+}
+
+/// On the device.
+struct Operands {
+    DeviceBuffer qkv;
+    DeviceBuffer dcontext;
+    DeviceBuffer context;
+    DeviceBuffer dqkv;
+    DeviceBuffer log_sums;
+    DeviceBuffer row_dots;
+};
+
+/// A way to compute it: by cuDNN where it has a plan, else by our own kernels.
+class Way {
+  public:
+    Way(CudnnAttention& cudnn, Real real, const AttentionShape& shape, const Stream& stream)
+        : cudnn_(cudnn), real_(real), shape_(shape), stream_(stream) {}
+
+    void forward(const Operands& x);
+    void backward(const Operands& x);
+
+  private:
+    std::optional<CudnnAttention::Plan> plan(AttentionDirection direction) {
+        return real_ == Real::BF16 ? cudnn_.plan(shape_, direction) : std::nullopt;
+    }
+    /// Kept as long as this object, since the stream works behind the calls.
+    float* workspace_of(const CudnnAttention::Plan& plan) {
+        return workspaces_.emplace_back(plan.workspace_bytes / sizeof(float) + 1).data();
+    }
+
+    CudnnAttention& cudnn_;
+    Real real_;
+    AttentionShape shape_;
+    const Stream& stream_;
+    std::vector<DeviceBuffer> workspaces_;
+};
+
+void Way::forward(const Operands& x) {
+    if (const auto found = plan(AttentionDirection::Forward)) {
+        cudnn_.forward(found->number,
+                       {.qkv = x.qkv.data(),
+                        .context = x.context.data(),
+                        .log_sums = x.log_sums.data(),
+                        .workspace = workspace_of(*found)},
+                       stream_.get());
+        return;
+    }
+    PIPETWIN_CUDA_CHECK(attention_forward(
+        real_, shape_, x.qkv.data(), x.context.data(), x.log_sums.data(), stream_.get()));
+}
+
+void Way::backward(const Operands& x) {
+    if (const auto found = plan(AttentionDirection::Backward)) {
+        cudnn_.backward(found->number,
+                        {.qkv = x.qkv.data(),
+                         .context = x.context.data(),
+                         .log_sums = x.log_sums.data(),
+                         .dcontext = x.dcontext.data(),
+                         .dqkv = x.dqkv.data(),
+                         .row_dots = x.row_dots.data(),
+                         .workspace = workspace_of(*found)},
+                        stream_.get());
+        return;
+    }
+    PIPETWIN_CUDA_CHECK(attention_backward(real_,
+                                           shape_,
+                                           x.qkv.data(),
+                                           x.context.data(),
+                                           x.log_sums.data(),
+                                           x.dcontext.data(),
+                                           x.dqkv.data(),
+                                           x.row_dots.data(),
+                                           stream_.get()));
+}
+
+Attention on_device(CudnnAttention& cudnn,
+                    Real real,
+                    const AttentionShape& shape,
+                    const std::vector<float>& qkv,
+                    const std::vector<float>& dcontext) {
+    const Stream stream = make_stream();
+    const std::vector<float> packed_qkv = packed(real, qkv);
+    const std::vector<float> packed_dcontext = packed(real, dcontext);
+    const auto rows = static_cast<std::size_t>(attention_backward_scratch(shape));
+    const Operands x{.qkv = DeviceBuffer(packed_qkv, stream),
+                     .dcontext = DeviceBuffer(packed_dcontext, stream),
+                     .context = DeviceBuffer(packed_dcontext.size()),
+                     .dqkv = DeviceBuffer(packed_qkv.size()),
+                     .log_sums = DeviceBuffer(rows),
+                     .row_dots = DeviceBuffer(rows)};
+    Way way(cudnn, real, shape, stream);
+    way.forward(x);
+    way.backward(x);
+    return {unpacked(real, dcontext.size(), x.context.to_host(stream)),
+            x.log_sums.to_host(stream),
+            unpacked(real, qkv.size(), x.dqkv.to_host(stream))};
+}
+
+double dot(const float* a, const float* b, std::size_t size) {
+    double sum = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+        sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    }
+    return sum;
+}
+
+/// y += factor x, in double until it is stored.
+void add(double factor, const float* x, std::size_t size, float* y) {
+    for (std::size_t i = 0; i < size; ++i) {
+        y[i] = static_cast<float>(static_cast<double>(y[i]) + factor * static_cast<double>(x[i]));
+    }
+}
+
+/// One query of one head: P = softmax(Q K^T scale), dS = P * (dP - rowsum(dP * P)), dP = dC V^T.
+/// `q`, `dq` are its rows; `keys` those of the sample's first key, 3 width apart; V lies `width`
+/// behind K.
+struct Query {
+    const float* q;
+    const float* keys;
+    const float* dcontext;
+    float* dq;
+    float* dkeys;
+    float* context;
+    float* log_sum;
+    std::size_t count;  ///< of keys that do not come after it
+    std::size_t size;
+    std::size_t width;
+};
+
+void attend(const Query& query) {
+    const double scale = 1 / std::sqrt(static_cast<double>(query.size));
+    std::vector<double> p;
+    std::vector<double> dp;
+    double sum = 0;
+    for (std::size_t u = 0; u < query.count; ++u) {
+        const float* const k = query.keys + u * 3 * query.width;
+        p.push_back(std::exp(dot(query.q, k, query.size) * scale));
+        dp.push_back(dot(query.dcontext, k + query.width, query.size));
+        sum += p.back();
+    }
+    *query.log_sum = static_cast<float>(std::log(sum));
+    double mean = 0;
+    for (std::size_t u = 0; u < query.count; ++u) {
+        p[u] /= sum;
+        mean += p[u] * dp[u];
+    }
+    for (std::size_t u = 0; u < query.count; ++u) {
+        const std::size_t row = u * 3 * query.width;
+        const double ds = p[u] * (dp[u] - mean) * scale;
+        add(p[u], query.keys + row + query.width, query.size, query.context);
+        add(ds, query.keys + row, query.size, query.dq);
+        add(ds, query.q, query.size, query.dkeys + row);
+        add(p[u], query.dcontext, query.size, query.dkeys + row + query.width);
+    }
+}
+
+Attention on_cpu(const AttentionShape& shape,
+                 const std::vector<float>& qkv,
+                 const std::vector<float>& dcontext) {
+    const std::size_t width = width_of(shape);
+    const auto heads = static_cast<std::size_t>(shape.heads);
+    const auto positions = static_cast<std::size_t>(shape.positions);
+    Attention result{std::vector<float>(dcontext.size()),
+                     std::vector<float>(rows_of(shape) * heads),
+                     std::vector<float>(qkv.size())};
+    for (std::size_t row = 0; row < rows_of(shape); ++row) {
+        const std::size_t sample = row / positions;
+        const std::size_t position = row % positions;
+        for (std::size_t h = 0; h < heads; ++h) {
+            const std::size_t column = h * (width / heads);
+            const std::size_t first_key = sample * positions * 3 * width + width + column;
+            attend({.q = qkv.data() + row * 3 * width + column,
+                    .keys = qkv.data() + first_key,
+                    .dcontext = dcontext.data() + row * width + column,
+                    .dq = result.dqkv.data() + row * 3 * width + column,
+                    .dkeys = result.dqkv.data() + first_key,
+                    .context = result.context.data() + row * width + column,
+                    .log_sum = result.log_sums.data() + (sample * heads + h) * positions + position,
+                    .count = position + 1,
+                    .size = width / heads,
+                    .width = width});
+        }
+    }
+    return result;
+}
+
+/// The norm of the difference must be a small part of that of what is expected.
+void expect_close(const char* what,
+                  const std::vector<float>& found,
+                  const std::vector<float>& expected,
+                  double tolerance) {
+    std::vector<float> difference(expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        difference[i] = found.at(i) - expected[i];
+    }
+    const double error = std::sqrt(dot(difference.data(), difference.data(), difference.size()) /
+                                   dot(expected.data(), expected.data(), expected.size()));
+    if (!(error <= tolerance)) {
+        throw CudaFailure(std::string(what) + " is wrong by " + std::to_string(error) +
+                          " of its norm, " + std::to_string(tolerance) + " is allowed");
+    }
+}
+
+struct Case {
+    const char* name;
+    Real real;
+    int head_size;
+    double tolerance;
+};
+
+// Of bf16 one head for each instance of the tensor cores' kernels, and one for the plain path.
+constexpr std::array cases{Case{"fp32, 64", Real::F32, 64, 1e-5},
+                           Case{"fp32, 200", Real::F32, 200, 1e-5},
+                           Case{"bf16, 16", Real::BF16, 16, 1e-2},
+                           Case{"bf16, 32", Real::BF16, 32, 1e-2},
+                           Case{"bf16, 40", Real::BF16, 40, 1e-2},
+                           Case{"bf16, 64", Real::BF16, 64, 1e-2},
+                           Case{"bf16, 96", Real::BF16, 96, 1e-2},
+                           Case{"bf16, 128", Real::BF16, 128, 1e-2}};
+
+AttentionShape shape_of(const Case& one) {
+    return {2, 300, 3, 3 * one.head_size};
+}
+
+void check_case(CudnnAttention& cudnn, const Case& one) {
+    const AttentionShape shape = shape_of(one);
+    const std::vector<float> qkv = sixteenths(rows_of(shape) * 3 * width_of(shape), 1);
+    const std::vector<float> dcontext = sixteenths(rows_of(shape) * width_of(shape), 2);
+    const Attention found = on_device(cudnn, one.real, shape, qkv, dcontext);
+    const Attention again = on_device(cudnn, one.real, shape, qkv, dcontext);
+    const Attention expected = on_cpu(shape, qkv, dcontext);
+    const std::string name = std::string(" of heads of ") + one.name + " (forward " +
+                             cudnn.describe(shape, AttentionDirection::Forward) + ", backward " +
+                             cudnn.describe(shape, AttentionDirection::Backward) + "),";
+    expect_close(("context" + name).c_str(), found.context, expected.context, one.tolerance);
+    expect_close(("log sums" + name).c_str(), found.log_sums, expected.log_sums, 1e-5);
+    expect_close(("dqkv" + name).c_str(), found.dqkv, expected.dqkv, one.tolerance);
+    if (found.context != again.context || found.dqkv != again.dqkv) {
+        throw CudaFailure("two runs" + name + " differ");
+    }
+}
+
+int compute_capability() {
+    int device = 0;
+    PIPETWIN_CUDA_CHECK(cudaGetDevice(&device));
+    cudaDeviceProp properties{};
+    PIPETWIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    return properties.major * 10 + properties.minor;
+}
+
+/// Each answer once, in the order of the cases.
+std::string answers(CudnnAttention& cudnn, AttentionDirection direction) {
+    std::vector<std::string> found;
+    for (const Case& one : cases) {
+        if (one.real == Real::BF16) {
+            found.push_back(cudnn.describe(shape_of(one), direction));
+        }
+    }
+    std::string text;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        if (std::find(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(i), found[i]) ==
+            found.begin() + static_cast<std::ptrdiff_t>(i)) {
+            text += (text.empty() ? "" : " or ") + found[i];
+        }
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string check_attention() {
+    const int capability = compute_capability();
+    CudnnAttention own(load_cudnn(), {.compute_capability = capability, .wanted = false});
+    CudnnAttention cudnn(load_cudnn(), {.compute_capability = capability, .wanted = true});
+    for (const Case& one : cases) {
+        check_case(own, one);
+        if (one.real == Real::BF16) {
+            check_case(cudnn, one);
+        }
+    }
+    const std::string forward = answers(cudnn, AttentionDirection::Forward);
+    const std::string backward = answers(cudnn, AttentionDirection::Backward);
+    return "both ways over 300 positions, fp32 within 1e-5 and bf16 within 1e-2 of the CPU's; bf16 "
+           "runs on " +
+           (forward == backward ? forward : forward + ", backward " + backward);
+}
+
+}  // namespace pipetwin::cuda

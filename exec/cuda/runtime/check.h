@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <cuda_runtime_api.h>
+
+#include "exec/device/device_failure.h"
+
+/// Checks of the runtime's calls; exec/cuda/runtime/check_libraries.h has those of cuBLAS and NCCL. Each
+/// throws CudaFailure with the name of the call, the library's text for the error and its number.
+/// Not for destructors: those call the library directly and drop the result.
+namespace pipetwin::cuda {
+
+class CudaFailure : public exec::DeviceFailure {
+  public:
+    using DeviceFailure::DeviceFailure;
+    explicit CudaFailure(std::string text) : DeviceFailure(std::move(text), "", Lasts::Once) {}
+};
+
+/// Whether CUDA says of `error` that all further work of the process returns it, too.
+bool is_for_good(cudaError_t error);
+
+/// Throws the CudaFailure; `call` may have its arguments, which are left out.
+[[noreturn]] void fail(std::string_view call, cudaError_t error);
+
+inline void check_runtime(const char* call, cudaError_t error) {
+    if (error != cudaSuccess) {
+        fail(call, error);
+    }
+}
+
+/// For libraries with errors of their own.
+void check(const char* call, bool ok, const char* text, int number);
+
+}  // namespace pipetwin::cuda
+
+#define PIPETWIN_CUDA_CHECK(call) ::pipetwin::cuda::check_runtime(#call, (call))

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <unordered_map>
+
+#include "exec/cuda/runtime/command_list.h"
+#include "exec/cuda/runtime/owned.h"
+
+namespace pipetwin::cuda {
+
+/// The calls of a device on their way to its stream. A list that comes a second time becomes a CUDA
+/// graph, which one launch starts ever after: a step repeats the calls of the step before, down to
+/// the addresses, and hundreds of launches would keep a fast device waiting. Where no graph can be
+/// made of the stream's calls, they are made one by one.
+class CommandQueue {
+  public:
+    enum class Graphs { No, Yes };
+    CommandQueue(cudaStream_t stream, Graphs graphs) : stream_(stream), graphs_(graphs) {}
+
+    CommandList& list() { return list_; }
+    cudaStream_t stream() const { return stream_; }
+
+    /// Hands what is listed to the stream. Does not wait for it. Throws CudaFailure.
+    void flush();
+
+    /// What was handed over is done, or nobody cares any more.
+    void forget() noexcept;
+
+    /// `failure` with what is known here: a failure for good may be that of any call on its way.
+    CudaFailure explained(const CudaFailure& failure) const;
+
+    /// Why there are no graphs although they were wanted; empty: there are.
+    const std::string& why_no_graphs() const { return why_no_graphs_; }
+
+  private:
+    using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
+    using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+    GraphExec capture() const;
+    bool launch(GraphExec& graph);
+    void give_up_graphs(const CudaFailure& why);
+
+    cudaStream_t stream_;
+    Graphs graphs_;
+    CommandList list_;
+    CommandList under_way_;  ///< handed over, or being so
+    std::size_t made_ = 0;   ///< so many of those
+    std::unordered_map<std::string, GraphExec>
+        known_;  ///< by the bytes of the list; null: seen once
+    std::size_t known_bytes_ = 0;
+    bool has_launched_ = false;  ///< a graph
+    std::string why_no_graphs_;
+};
+
+}  // namespace pipetwin::cuda

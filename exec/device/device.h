@@ -1,0 +1,108 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/schedule/action.h"
+#include "core/costs/profile.h"
+#include "core/base/units.h"
+#include "exec/device/memory.h"
+
+namespace pipetwin::exec {
+
+class CopyEngine;
+class Kernels;
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+struct NamedBytes {
+    std::string name;
+    Bytes bytes;
+};
+
+/// Memory that a device takes beside what its arena counts. What ranks have in common, the first of
+/// them tells.
+struct MemoryBeside {
+    std::vector<NamedBytes> own;
+    std::vector<NamedBytes> common;
+    Bytes pool;     ///< common: taken in advance, for the blocks of the arenas
+    Bytes of_pool;  ///< of what is `own`, so much lies in the pool
+};
+
+/// Where a stage computes. One per rank, used by one thread at a time.
+class Device {
+  public:
+    virtual ~Device() = default;
+
+    /// Called by a worker's thread before its first action: denormals to zero.
+    virtual void enter_thread() = 0;
+
+    /// The calling thread has used the device and goes on with something else; a device may be
+    /// entered by one thread at a time.
+    virtual void leave_thread() noexcept {}
+
+    /// The time on this device's clock.
+    virtual TimePoint now() = 0;
+
+    /// Returns when `moment`, which lies a little ahead, has come on this device's clock: the start
+    /// of a step.
+    virtual void wait_until(TimePoint moment) {
+        while (now() < moment) {
+        }
+    }
+
+    /// Called when the host has issued all of `action`, which was planned to last `planned`;
+    /// returns the moment at which its result is complete.
+    virtual TimePoint complete(const Action& action, TimePoint begin, Duration planned) = 0;
+
+    /// Returns when everything that was issued is done.
+    virtual void finish() {}
+
+    /// Forgets what was issued and not begun: after a failure, when its operands are about to go.
+    virtual void discard() noexcept {}
+
+    /// Calls `then` with the moment at which all that was issued before was done: at once, or
+    /// before `complete` or `finish` returns.
+    virtual void mark(std::function<void(TimePoint)> then) { then(now()); }
+
+    /// Where tensors of this device lie.
+    virtual Memory& memory() { return host_memory(); }
+
+    /// Room for so many numbers that kernels write and the host reads once `complete` has returned;
+    /// all 0. Lives as long as the device.
+    virtual std::span<double> results(std::size_t count);
+
+    /// Its way to other memories. To host memory it takes the time that `planned` says, where the
+    /// device emulates one. Null: it has no memory of its own.
+    virtual std::unique_ptr<CopyEngine> make_copy_engine(const LinkCost& planned);
+
+    /// After some steps: it grows while sizes are new.
+    virtual MemoryBeside memory_beside() const { return {}; }
+
+    /// Why it works otherwise than it was asked to; empty: it does not.
+    virtual std::string note() const { return {}; }
+
+    /// The mathematics of this device. Stateless: any number of devices may share one object.
+    virtual const Kernels& kernels() = 0;
+
+  private:
+    std::deque<std::vector<double>> results_;  ///< in host memory
+};
+
+/// The processor this program runs on, at full speed.
+std::unique_ptr<Device> make_cpu_device();
+
+/// The CPU's kernels, for devices that compute there, too.
+const Kernels& cpu_kernels();
+
+/// What `enter_thread` of every device that computes on the CPU does: denormals count as zero in
+/// the calling thread (they would slow a step 16 times).
+void prepare_cpu_thread();
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,43 @@
+#include "exec/device/kernels.h"
+
+#include <bit>
+#include <cstring>
+
+namespace pipetwin::exec {
+namespace {
+
+template <class T>
+std::vector<double> as_doubles(const std::vector<std::byte>& bytes) {
+    std::vector<T> elements(bytes.size() / sizeof(T));
+    std::memcpy(elements.data(), bytes.data(), bytes.size());
+    return {elements.begin(), elements.end()};
+}
+
+/// The upper half of the bits of an fp32 number.
+std::vector<double> bf16_as_doubles(const std::vector<std::byte>& bytes) {
+    std::vector<double> values = as_doubles<std::uint16_t>(bytes);
+    for (double& value : values) {
+        value = std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16U);
+    }
+    return values;
+}
+
+}  // namespace
+
+std::vector<double> values(const Kernels& kernels, ConstView x) {
+    std::vector<std::byte> bytes(x.bytes());
+    kernels.download(x, bytes);
+    switch (x.dtype) {
+        case DType::F64:
+            return as_doubles<double>(bytes);
+        case DType::I32:
+            return as_doubles<std::int32_t>(bytes);
+        case DType::BF16:
+            return bf16_as_doubles(bytes);
+        case DType::F32:
+            return as_doubles<float>(bytes);
+    }
+    throw InternalError("a type of elements");
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/device/number_format.h"
+#include "exec/device/tensor.h"
+
+namespace pipetwin::exec {
+
+/// Sizes of one self-attention: `samples` sequences of `positions`, `heads` heads that share the
+/// width.
+struct AttentionShape {
+    int samples = 0;
+    int positions = 0;
+    int heads = 0;
+    int width = 0;  ///< heads * size of a head
+};
+
+/// What the backward of an attention works in: one head's dS and dQ where the probabilities are
+/// kept, else dQ | dK | dV and a sum for each row of each head.
+Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format);
+
+/// What one update of a parameter needs; see exec/layers/optimizer.h for the formulas.
+struct UpdateView {
+    View value;
+    ConstView gradient;
+    View first;  ///< empty where the optimizer has no state
+    View second;
+    View master{};              ///< what is updated, and then rounded to `value`; empty: `value`
+    double* squares = nullptr;  ///< where the sum of the squares of the gradient goes
+};
+
+struct AdamFactors {
+    double beta1 = 0;
+    double beta2 = 0;
+    double epsilon = 0;
+    double rate = 0;          ///< learning rate / (1 - beta1^step)
+    double root_scale = 0;    ///< 1 / sqrt(1 - beta2^step)
+    double decay_factor = 1;  ///< 1 - learning rate * weight decay
+    double gradient_scale = 1;
+};
+
+/// Which numbers of a micro-batch's matrix are dropped: a function of the key, the sample's place
+/// in the mini-batch and the number's place in the sample, and so of no partition. Numbers 2k and
+/// 2k + 1 of sample s share the bits `RandomStream::with_key(key).of(s).bits(k)`, low half first;
+/// one is dropped whose half is below `threshold`.
+struct DropoutMask {
+    std::uint64_t key = 0;
+    int first_sample = 0;
+    std::int64_t numbers_per_sample = 0;
+    double probability = 0;  ///< of being dropped, 0 up to, but not, 1
+
+    std::uint32_t threshold() const {
+        return static_cast<std::uint32_t>(std::min(probability * 0x1p32, 0x1p32 - 1));
+    }
+    double scale() const { return 1 / (1 - probability); }
+};
+
+/// The mathematics of a device: every product, reduction and formula that layers and optimizers are
+/// written in.
+///
+/// Names: x input, y output, w weights, b bias, dx the gradient of the loss by x. All matrices are
+/// row-major; n rows are the positions of all samples of a micro-batch. fp32 and fp64; all real
+/// operands of one call have one type. `skip` may be empty; else it is added to the result, which
+/// is how a residual connection costs no pass of its own. Gradients of weights are added to, in row
+/// order. Results depend on shapes and values alone: not on addresses, threads or the time of day.
+///
+/// A device may do the work later, in the order of the calls. Numbers for the host therefore go to
+/// memory that `Device::results` gave, and may be read once `Device::complete` has returned.
+class Kernels {
+  public:
+    virtual ~Kernels() = default;
+
+    virtual void fill_zero(View y) const = 0;
+    /// Host to device, converted to the type of y.
+    virtual void upload(std::span<const std::int32_t> from, View y) const = 0;
+    virtual void upload(std::span<const float> from, View y) const = 0;
+    virtual void upload(std::span<const double> from, View y) const = 0;
+    /// The bytes of x as they lie there, to the host, once all that was issued before is done: it
+    /// waits. `to` has room for all of them.
+    virtual void download(ConstView x, std::span<std::byte> to) const = 0;
+    /// And back; `from` may go when it returns.
+    virtual void upload(std::span<const std::byte> from, View y) const = 0;
+    /// y += x.
+    virtual void add(ConstView x, View y) const = 0;
+
+    /// y = skip + x w + b.  x (n, i), w (i, o), b (1, o) or empty, y (n, o)
+    virtual void linear_forward(
+        ConstView x, ConstView w, ConstView b, ConstView skip, View y) const = 0;
+    /// dx = skip + dy w^T.
+    virtual void linear_backward_input(ConstView dy,
+                                       ConstView w,
+                                       ConstView skip,
+                                       View dx) const = 0;
+    /// dw += x^T dy,  db += sum of the rows of dy (where db is not empty).
+    virtual void linear_backward_weight(ConstView x, ConstView dy, View dw, View db) const = 0;
+
+    /// y = gain * (x - mean) / sqrt(variance + 1e-5) + bias, per row; statistics (n, 2) = mean, 1 /
+    /// sqrt(...).
+    virtual void layer_norm_forward(
+        ConstView x, ConstView gain, ConstView bias, View y, View statistics) const = 0;
+    /// dx = skip + ...; dx may be x itself.
+    virtual void layer_norm_backward_input(ConstView x,
+                                           ConstView gain,
+                                           ConstView statistics,
+                                           ConstView dy,
+                                           ConstView skip,
+                                           View dx) const = 0;
+    /// dgain += sum of dy * normalised x, dbias += sum of dy, over the rows.
+    virtual void layer_norm_backward_weight(
+        ConstView x, ConstView statistics, ConstView dy, View dgain, View dbias) const = 0;
+
+    /// y = x Phi(x), Phi the normal distribution.
+    virtual void gelu_forward(ConstView x, View y) const = 0;
+    /// dx = dy (Phi(x) + x phi(x)); dx may be x itself.
+    virtual void gelu_backward(ConstView x, ConstView dy, View dx) const = 0;
+
+    /// Per head: P = softmax(Q K^T / sqrt(head) under the causal mask), context = P V.
+    /// qkv (n, 3 width) = Q | K | V, each with its heads side by side; context (n, width); softmax,
+    /// as the device's number format says: the probabilities (samples * heads * positions,
+    /// positions), undefined above the diagonal's blocks, or log(sum exp) of their rows (samples *
+    /// heads * positions, 1).
+    virtual void attention_forward(const AttentionShape& shape,
+                                   ConstView qkv,
+                                   View softmax,
+                                   View context) const = 0;
+    /// Puts dQ | dK | dV into the place of Q | K | V. `scratch` has attention_scratch bytes.
+    virtual void attention_backward(const AttentionShape& shape,
+                                    ConstView softmax,
+                                    ConstView context,
+                                    ConstView dcontext,
+                                    View qkv,
+                                    std::byte* scratch) const = 0;
+
+    /// y[r] = tokens[id of r] + places[position of r]; ids (n, 1) int32; places may be empty.
+    virtual void embedding_forward(
+        ConstView ids, ConstView tokens, ConstView places, int positions, View y) const = 0;
+    virtual void embedding_backward(
+        ConstView ids, ConstView dy, int positions, View dtokens, View dplaces) const = 0;
+
+    /// *sum = the sum over the rows of log(sum exp x) - x[target], in double; null: not wanted.
+    /// log_sums (n, 1) = log(sum exp x).
+    virtual void cross_entropy_forward(ConstView x,
+                                       ConstView targets,
+                                       View log_sums,
+                                       double* sum) const = 0;
+    /// dx = scale (softmax(x) - one at the target); dx may be x itself.
+    virtual void cross_entropy_backward(
+        ConstView x, ConstView targets, ConstView log_sums, double scale, View dx) const = 0;
+
+    /// y = skip + x / (1 - p), or skip where x is dropped; y may be x or skip. Also its gradient.
+    virtual void dropout(const DropoutMask& mask, ConstView x, ConstView skip, View y) const = 0;
+
+    /// The sums of squares alone: nothing is updated.
+    virtual void sum_squares(std::span<const UpdateView> parameters) const = 0;
+
+    /// One fused pass over every parameter, with gradient_scale times its gradient; the sums of
+    /// squares are in double, and of the gradient as it is.
+    virtual void sgd(std::span<const UpdateView> parameters,
+                     double rate,
+                     double gradient_scale) const = 0;
+    virtual void momentum(std::span<const UpdateView> parameters,
+                          double rate,
+                          double mu,
+                          double gradient_scale) const = 0;
+    virtual void rmsprop(std::span<const UpdateView> parameters,
+                         double rate,
+                         double decay,
+                         double epsilon,
+                         double gradient_scale) const = 0;
+    virtual void adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const = 0;
+};
+
+/// The elements of x as doubles. For reports: it waits.
+std::vector<double> values(const Kernels& kernels, ConstView x);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/timeline/compare.h"
+#include "core/timeline/footprint.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
+#include "exec/data/batch.h"
+#include "exec/executor/executor_options.h"
+#include "exec/stage/stage.h"
+#include "exec/executor/trained_parameters.h"
+
+namespace pipetwin::exec {
+
+struct StepResult {
+    double loss = 0;                 ///< mean over the mini-batch, before the update
+    double grad_norm = 0;            ///< per tensor, then over tensors in model order, in double
+    Timeline timeline;               ///< Measured or Emulated; rows as in the plan
+    TimePoint start;                 ///< what its times are taken from
+    std::vector<MemoryUse> peak;     ///< per rank, during this step
+    std::vector<Bytes> host_peak{};  ///< the same in host memory, of stashes; empty: none go there
+    double stolen = 0;               ///< 1 - thread CPU time / wall time over all compute spans
+};
+
+/// Memory of the devices that no plan counts.
+struct BesidePlan {
+    std::string name;
+    Bytes total;
+    std::vector<Bytes> ranks;  ///< empty: the ranks have it in common
+};
+
+/// Where a worker failed.
+struct Failure {
+    int rank = 0;
+    int step = 0;
+    std::optional<Action> action;  ///< none: before the first of the row
+    std::string message;
+};
+/// "rank 1, step 3, 1F2 (the forward of micro-batch 2 on stage 1)".
+std::string place_of(const Failure& failure);
+
+/// Trains one partitioned model by walking the plan's rows: one worker thread per rank, each with
+/// its own device and arena, channels between them. A worker never decides an order. The threads
+/// live as long as the executor.
+///
+/// The first error in schedule order wins (C31; the order is exec/memory_plan/schedule_order.h's): the other
+/// workers go on with what comes before it in that order and stop there, all come back, and
+/// run_step throws the original exception - an Error with rank, step and action put before its
+/// place, any other type untouched (C30); last_failure() tells where it was. After a failure the
+/// gradients are cleared, the stashes freed, and the next run_step works (C32). After a failure in
+/// the forward part all weights are as before; later, stages that had ended their backward part may
+/// have been updated.
+///
+/// A rank that hangs (exec/executor/watchdog.h) stops the others, too: run_step throws Error(Hang) with
+/// where every rank was. A worker may come back late - the next run_step waits for it, and refuses
+/// with Error(Hang) where it does not - or never: the executor then leaves its thread, and all that
+/// this may still use, to themselves when it is destroyed, and a program should end at once.
+///
+/// A GPU that fails for good fails for all its ranks (exec/device/device_failure.h): told is the first in
+/// schedule order of those that had work on it, with the others', and every later run_step throws.
+///
+/// Where there are as many cores as ranks, each worker is bound to its own.
+///
+/// With ExecutorOptions::world this process has one rank of it. All processes call run_step and
+/// evaluate for the same steps; each gets the whole result of its pipeline, and all throw the same
+/// failure. After a failure there is no other step.
+class Executor {
+  public:
+    Executor(Plan plan, const Model& model, ExecutorOptions options);
+    ~Executor();
+
+    /// One optimizer step over `batch`, whose samples must be the plan's; `step` counts from 0.
+    /// Throws Error(NotFinite) if a loss is not finite, naming the first stage and layer and the
+    /// micro-batch: no weights are updated then. A gradient that is not finite although the losses
+    /// are is found by the OPT of its stage, whose weights are lost.
+    StepResult run_step(const Batch& batch, int step);
+    /// The same, in place of what `result` was. Where that is the result of a step before, a step
+    /// asks for no memory: everything was taken in the first two.
+    void run_step(const Batch& batch, int step, StepResult& result);
+
+    /// The loss over a batch with the weights as they are: forwards alone, without dropout or
+    /// recompute, in the order of the plan's rows. Weights, gradients and peaks stay. Throws as
+    /// `run_step`, with `step` in the place. Fails and recovers as a step does.
+    double evaluate(const Batch& batch, int step);
+
+    std::optional<Failure> last_failure() const;
+    const Plan& plan() const;
+    Stage& stage(int index);
+    /// All parameters in model order, each once; names do not depend on the partition (C39).
+    std::vector<Parameter*> parameters();
+    /// For a checkpoint. Valid as long as the executor.
+    TrainedParameters trained();
+    /// After a checkpoint was loaded: other stages with the same weights, or one of them, get them,
+    /// too.
+    void spread_weights();
+    /// Whether this process has it; what follows asks for those alone.
+    bool has_stage(int index) const;
+    /// In model order, with copies of what other stages have, too.
+    std::vector<Parameter*> parameters_of_stage(int index);
+    /// As TrainedParameters has them, for tensors of this process.
+    std::function<void(const Tensor& from, std::span<std::byte> to)> reader();
+    std::function<void(std::span<const std::byte> from, Tensor& to)> writer();
+    /// The gradient of the model's input, of the last step; empty unless
+    /// ExecutorOptions::input_gradient.
+    const Tensor& input_gradient(int micro_batch);
+    /// The elements of a tensor of this executor, copied from its device.
+    std::vector<double> values(const Tensor& tensor) const;
+    /// What the rank holds between two steps.
+    MemoryUse resident(int rank) const;
+    /// The room for what a rank's steps need beside what it holds between them, taken and touched
+    /// before the first.
+    struct Room {
+        Bytes bytes;
+        Bytes least;         ///< what is needed at a time: the rest is lost between tensors
+        int unforeseen = 0;  ///< steps that asked for something else than was planned
+    };
+    Room room(int rank) const;
+    /// What lies beside the peaks of the last step.
+    std::vector<BesidePlan> memory_beside() const;
+    /// Why ranks work otherwise than asked, each reason once; empty: they do not.
+    std::vector<std::string> notes() const;
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// Gives stages with the same weights as others, or one of them, what `from` has; `parameters_of`
+/// as Executor::parameters_of_stage.
+void spread_weights(const Schedule& schedule,
+                    const TrainedParameters& from,
+                    const std::function<std::vector<Parameter*>(int stage)>& parameters_of);
+
+}  // namespace pipetwin::exec

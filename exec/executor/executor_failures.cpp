@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <future>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "exec/device/device_failure.h"
+#include "exec/executor/executor_impl.h"
+#include "exec/device/kernels.h"
+
+namespace pipetwin::exec {
+namespace {
+
+std::string message_of(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& exception) {
+        return exception.what();
+    } catch (...) {
+        return "an exception that is no std::exception";
+    }
+}
+
+}  // namespace
+
+void Executor::Impl::refuse_lost_device() const {
+    if (lost_device) {
+        throw Error(ErrorKind::WorkerFailed,
+                    place_of(*lost_device),
+                    "the GPU failed there for good, and this program cannot use it any more",
+                    "start the run again");
+    }
+}
+
+/// A rank that hangs has failed, but it does not know.
+void Executor::Impl::stop_all(const Hang& hang) {
+    const auto rank = static_cast<std::size_t>(hang.rank);
+    int place = -1;
+    std::optional<Action> action;
+    if (hang.cell) {
+        place = order[rank][static_cast<std::size_t>(*hang.cell)];
+        action = plan->schedule.ranks[rank][static_cast<std::size_t>(*hang.cell)];
+    }
+    failures.report(place,
+                    hang.rank,
+                    action,
+                    std::make_exception_ptr(
+                        Error(ErrorKind::Hang,
+                              "",
+                              hang.text,
+                              "look at what that rank's device does; if it is only slow, measure "
+                              "its costs again")));
+    for (Worker* const worker : workers_here()) {
+        worker->close_channels();
+    }
+}
+
+/// Workers that did not come back from the last step.
+void Executor::Impl::await_stragglers() {
+    if (!has_stragglers) {
+        return;
+    }
+    if (!crew.wait(options.hang_limits.grace)) {
+        throw Error(ErrorKind::Hang,
+                    last_failure ? place_of(*last_failure) : "",
+                    fmt::format("rank {} has not come back yet", fmt::join(crew.away(), ", rank ")),
+                    "start the run again");
+    }
+    has_stragglers = false;
+    clean_up();
+}
+
+void Executor::Impl::reopen_channels() {
+    for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
+        for (Edge& edge : *direction) {
+            if (edge.channel) {
+                edge.channel->reopen();
+            }
+        }
+    }
+    for (const Reduction& reduction : edges.reductions) {
+        if (reduction.channel) {
+            reduction.channel->reopen();
+        }
+    }
+}
+
+void Executor::Impl::clean_up() {
+    if (options.world != nullptr) {
+        is_over = true;  // what is under way between processes cannot be called back
+    } else {
+        reopen_channels();
+    }
+    for (Worker* const worker : workers_here()) {
+        worker->abandon();
+    }
+}
+
+void Executor::Impl::clean_up_and_throw() {
+    const StepFailures::One failure = failures.first();
+    last_failure = Failure{.rank = failure.rank,
+                           .step = input.step,
+                           .action = failure.action,
+                           .message = message_of(failure.error)};
+    if (failures.any_for_good()) {
+        lost_device = last_failure;
+    }
+    if (!has_stragglers) {
+        clean_up();
+    }
+    throw_failure(failure);
+}
+
+void Executor::Impl::throw_failure(const StepFailures::One& failure) {
+    const std::string place = place_of(*last_failure);
+    try {
+        std::rethrow_exception(failure.error);
+    } catch (const DeviceFailure& error) {
+        throw Error(error.kind(), place, error.text() + failures.others_text(), error.hint());
+    } catch (const Error& error) {
+        if (error.kind() == ErrorKind::NotFinite && failure.action &&
+            failure.action->op == Op::Forward && !has_stragglers && here.size() == workers.size()) {
+            throw Error(error.kind(),
+                        place,
+                        error.text() + first_not_finite(*failure.action),
+                        error.hint());
+        }
+        throw error.at(place);
+    }
+}
+
+/// Runs the micro-batch through all stages once more, now looking at every layer's output.
+std::string Executor::Impl::first_not_finite(const Action& forward) {
+    const int micro_batch = forward.micro_batch;
+    const int first = first_stage_of_pipeline(plan->schedule, forward.stage);
+    const int end = first + piece_count(plan->schedule);
+    std::optional<int> found;
+    const Kernels* kernels = nullptr;  // of the stage at work
+    const auto watch = [&](int layer, const Tensor& output) {
+        const auto is_finite = [](double value) { return std::isfinite(value); };
+        if (!found && !std::ranges::all_of(exec::values(*kernels, output), is_finite)) {
+            found = layer;
+        }
+    };
+    std::async(std::launch::async,
+               [&] {  // a thread of its own: the device sets it up for computing
+                   Tensor boundary;
+                   for (int stage = first; stage < end && !found; ++stage) {
+                       Worker& worker = worker_of(stage);
+                       worker.device().enter_thread();
+                       kernels = &worker.device().kernels();
+                       if (!boundary.empty()) {
+                           boundary.detach();
+                           boundary = worker.adopt(std::move(boundary));
+                       }
+                       worker.stage(stage).watch_outputs(watch);
+                       const MicroBatch& data = input.data[static_cast<std::size_t>(micro_batch)];
+                       Stage& at_work = worker.stage(stage);
+                       boundary =
+                           input.evaluation
+                               ? at_work.evaluate(micro_batch, std::move(boundary), data)
+                               : at_work.forward(micro_batch, std::move(boundary), data, false);
+                       worker.stage(stage).watch_outputs({});
+                       worker.device().leave_thread();
+                   }
+               })
+        .get();
+    for (Worker* const worker : workers_here()) {
+        worker->abandon();
+    }
+    const int layer = found.value_or(model.layer_count() - 1);
+    return fmt::format("; the first output that is not finite is that of layer '{}' in stage {}",
+                       model.layer(layer).spec.name,
+                       first + plan->partition->stage_of_layer(layer));
+}
+
+std::string place_of(const Failure& failure) {
+    return fmt::format("rank {}, step {}, {}",
+                       failure.rank,
+                       failure.step,
+                       failure.action ? in_full(*failure.action) : "before its first action");
+}
+
+}  // namespace pipetwin::exec

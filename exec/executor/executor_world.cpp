@@ -1,0 +1,305 @@
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "exec/executor/executor_impl.h"
+#include "exec/transport/byte_message.h"
+#include "exec/transport/monitor.h"
+#include "exec/transport/timed_channel.h"
+#include "exec/transport/world.h"
+
+/// An executor of which other processes have the other ranks.
+namespace pipetwin::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What one process tells the others of a failure of its rank.
+void put_failure(ByteWriter& message, const StepFailures::One& failure) {
+    message.put(failure.order).put(failure.rank).put(failure.action.has_value());
+    message.put(failure.action.value_or(Action{}));
+    try {
+        std::rethrow_exception(failure.error);
+    } catch (const Error& error) {
+        message.put(error.kind());
+        message.put_text(error.place()).put_text(error.text()).put_text(error.hint());
+    } catch (const std::exception& exception) {
+        message.put(ErrorKind::WorkerFailed);
+        message.put_text("").put_text(exception.what()).put_text("");
+    }
+}
+
+StepFailures::One get_failure(ByteReader& message) {
+    StepFailures::One failure;
+    failure.order = message.get<int>();
+    failure.rank = message.get<int>();
+    const bool has_action = message.get<bool>();
+    const auto action = message.get<Action>();
+    if (has_action) {
+        failure.action = action;
+    }
+    const auto kind = message.get<ErrorKind>();
+    const std::string place = message.get_text();
+    const std::string text = message.get_text();
+    const std::string hint = message.get_text();
+    failure.error = std::make_exception_ptr(Error(kind, place, text, hint));
+    return failure;
+}
+
+}  // namespace
+
+std::vector<int> ranks_here(const Plan& plan, const ExecutorOptions& options) {
+    if (options.world != nullptr) {
+        PIPETWIN_EXPECT(options.world->size() == plan->replicas * plan.rank_count(),
+                        "a process for each rank of each replica");
+        return {options.world->index() % plan.rank_count()};
+    }
+    std::vector<int> all(static_cast<std::size_t>(plan.rank_count()));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        all[rank] = static_cast<int>(rank);
+    }
+    return all;
+}
+
+std::vector<Worker*> Executor::Impl::workers_here() const {
+    std::vector<Worker*> some;
+    for (const int rank : here) {
+        some.push_back(workers[static_cast<std::size_t>(rank)].get());
+    }
+    return some;
+}
+
+int Executor::Impl::replica() const {
+    return options.world != nullptr ? options.world->index() / plan.rank_count()
+                                    : options.replica.index;
+}
+
+/// Of this replica.
+int Executor::Impl::first_process() const {
+    return replica() * plan.rank_count();
+}
+
+/// Tags from `first_tag` on are of one kind of message: of those, two stages have one edge in a
+/// direction.
+std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
+                                                     int receiver,
+                                                     int first_tag,
+                                                     std::optional<int> capacity) {
+    const bool sends = is_here(sender);
+    const int other =
+        plan->schedule.rank_of_stage[static_cast<std::size_t>(sends ? receiver : sender)];
+    return options.world->open({.peer = first_process() + other,
+                                .tag = first_tag + sender * plan.stage_count() + receiver,
+                                .sends = sends,
+                                .capacity = capacity,
+                                .on_device = options.backend == Backend::Cuda});
+}
+
+/// Of the edges of the plan, whose messages can be told to take longer than they do.
+std::unique_ptr<Channel> Executor::Impl::open_edge(int sender, int receiver) {
+    const std::optional<int> capacity = plan->channel_capacity;
+    if (!options.emulate_links) {
+        return open_remote(sender, receiver, 0, capacity);
+    }
+    const std::optional<int> doubled = capacity ? std::optional(2 * *capacity) : std::nullopt;
+    return make_timed_channel(open_remote(sender, receiver, 0, doubled));
+}
+
+/// Where replicas have a GPU in each process; else their sums are made in host memory.
+void Executor::Impl::open_gpu_sum() {
+    if (options.world == nullptr || options.backend != Backend::Cuda) {
+        return;
+    }
+    std::vector<int> members;
+    for (int of = 0; of < plan->replicas; ++of) {
+        members.push_back(of * plan.rank_count() + here.front());
+    }
+    gpu_sum = options.world->open_sum(members);
+}
+
+ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {
+    if (options.world == nullptr) {
+        return {.to = options.replica.channel(replica(), other, stage),
+                .from = options.replica.channel(other, replica(), stage),
+                .is_remote = false};
+    }
+    // Beside the tags of edges and of gradients that stages share.
+    const int tag = 2 * plan.stage_count() * plan.stage_count() + stage;
+    const int process = other * plan.rank_count() + here.front();
+    const auto open = [&](bool sends) {
+        return replica_channels
+            .emplace_back(options.world->open({.peer = process, .tag = tag, .sends = sends}))
+            .get();
+    };
+    return {.to = open(true), .from = open(false), .is_remote = true};
+}
+
+/// Of this process.
+Position Executor::Impl::position() const {
+    const Place& place = at[static_cast<std::size_t>(here.front())];
+    return {.walk = walks, .cell = place.cell, .turned_to = place.turned_to};
+}
+
+/// Where the other ranks of this pipeline are, as far as they have said.
+void Executor::Impl::look_at_others() {
+    const std::vector<Position> positions = options.monitor->positions();
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        if (rank == here.front()) {
+            continue;
+        }
+        const Position& theirs = positions[static_cast<std::size_t>(first_process() + rank)];
+        const auto index = static_cast<std::size_t>(rank);
+        cells[index] = theirs.walk == walks  ? theirs.cell
+                       : theirs.walk < walks ? preparing
+                                             : static_cast<int>(plan->schedule.ranks[index].size());
+    }
+}
+
+/// Some process will never answer: who, and what it did when it was last heard of.
+void Executor::Impl::throw_lost() const {
+    if (options.monitor == nullptr) {
+        throw ProcessLost();
+    }
+    std::string text = options.monitor->lost().value_or("another process") +
+                       " has not been heard of for too long: it was stopped, it died, or the "
+                       "network to its host is cut";
+    const std::vector<Position> positions = options.monitor->positions();
+    for (std::size_t process = 0; process < positions.size(); ++process) {
+        const auto rank = process % static_cast<std::size_t>(plan.rank_count());
+        const auto& row = plan->schedule.ranks[rank];
+        const bool is_own = static_cast<int>(process) == options.world->index();
+        const Position& theirs = positions[process];
+        text += fmt::format("\n  process {}: ", process);
+        if (!is_own && theirs.walk != walks) {
+            text += theirs.walk < walks ? "in an earlier step when it was last heard of"
+                                        : "in a later step";
+            continue;
+        }
+        const int cell = is_own ? at[rank].turned_to.load() : theirs.turned_to;
+        text += cell < 0                  ? "before its first action"
+                : cell >= std::ssize(row) ? "at the end of its row"
+                                          : "at " + in_full(row[static_cast<std::size_t>(cell)]);
+    }
+    throw Error(ErrorKind::Hang,
+                fmt::format("step {}", input.step),
+                text,
+                "look at that host; 'pipetwin train --resume' goes on from the last checkpoint");
+}
+
+/// The moment at which all processes begin the step, on a clock that they have in common. False
+/// where one will never begin, which the next thing that is gathered says.
+bool Executor::Impl::agree_on_start() {
+    constexpr std::chrono::microseconds wake_up{100};
+    start = Clock::now();
+    try {
+        const auto last_of_all = [this] {
+            const std::int64_t now = clock.common(Clock::now()).time_since_epoch().count();
+            std::int64_t last = now;
+            for (const auto& theirs :
+                 options.world->all_gather(std::as_bytes(std::span(&now, 1)))) {
+                last = std::max(last, ByteReader(theirs).get<std::int64_t>());
+            }
+            return TimePoint(Clock::duration(last));
+        };
+        TimePoint last = last_of_all();
+        if (clock.is_old(last)) {
+            clock.ask(*options.world);
+            last = last_of_all();
+        }
+        start = clock.own(last) + wake_up;
+    } catch (const std::exception&) {
+        return false;
+    }
+    return true;
+}
+
+/// After it all processes know of the same failures.
+void Executor::Impl::share_failures() {
+    ByteWriter mine;
+    mine.put(!failures.empty());
+    if (!failures.empty()) {
+        put_failure(mine, failures.first());
+    }
+    const auto all = options.world->all_gather(mine.bytes());
+    for (int process = 0; process < options.world->size(); ++process) {
+        ByteReader theirs(all[static_cast<std::size_t>(process)]);
+        if (theirs.get<bool>() && process != options.world->index()) {
+            const StepFailures::One failure = get_failure(theirs);
+            failures.report(failure.order, failure.rank, failure.action, failure.error);
+        }
+    }
+}
+
+/// Every NORM of this process is done.
+void Executor::Impl::exchange_squares(GradientNorm::Squares& squares) const {
+    ByteWriter mine;
+    for (int stage = 0; stage < piece_count(plan->schedule); ++stage) {
+        if (is_here(stage)) {
+            mine.put(stage).put_all(
+                std::span<const double>(squares[static_cast<std::size_t>(stage)]));
+        }
+    }
+    for (const auto& theirs : options.world->all_gather(mine.bytes(), World::Lane::Norm)) {
+        for (ByteReader message(theirs); !message.at_end();) {
+            const int stage = message.get<int>();
+            squares[static_cast<std::size_t>(stage)] = message.get_all<double>();
+        }
+    }
+}
+
+/// Replica by replica and stage by stage, as in one process.
+double Executor::Impl::shared_loss() const {
+    const double own = loss();
+    double sum = 0;
+    for (const auto& theirs : options.world->all_gather(std::as_bytes(std::span(&own, 1)))) {
+        sum += ByteReader(theirs).get<double>();
+    }
+    return sum;
+}
+
+/// Fills in what the other ranks of this replica have done; `time` becomes that of all.
+void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
+    const auto own = static_cast<std::size_t>(here.front());
+    ByteWriter mine;
+    mine.put(result.loss).put(time.wall).put(time.cpu).put(result.peak[own]);
+    mine.put_all(std::span<const Span>(result.timeline.ranks[own]));
+    GradientNorm::Squares squares(static_cast<std::size_t>(piece_count(plan->schedule)));
+    for (int stage = 0; stage < std::ssize(squares); ++stage) {
+        if (is_here(stage)) {
+            mine.put(stage).put_all(worker_of(stage).stage(stage).counted_squares());
+        }
+    }
+    result.loss = 0;
+    result.timeline.replicas.assign(
+        static_cast<std::size_t>(plan->replicas - 1),
+        std::vector<std::vector<Span>>(static_cast<std::size_t>(plan.rank_count())));
+    time = {};
+    const auto all = options.world->all_gather(mine.bytes());
+    for (int process = 0; process < options.world->size(); ++process) {
+        ByteReader theirs(all[static_cast<std::size_t>(process)]);
+        result.loss += theirs.get<double>();
+        time.wall += theirs.get<Duration>();
+        time.cpu += theirs.get<Duration>();
+        const auto peak = theirs.get<MemoryUse>();
+        std::vector<Span> row = theirs.get_all<Span>();
+        const auto rank = static_cast<std::size_t>(process % plan.rank_count());
+        const int of = process / plan.rank_count();
+        if (of != replica()) {  // the others in their order
+            const auto other = static_cast<std::size_t>(of < replica() ? of : of - 1);
+            result.timeline.replicas[other][rank] = std::move(row);
+            continue;
+        }
+        result.peak[rank] = peak;
+        result.timeline.ranks[rank] = std::move(row);
+        while (!theirs.at_end()) {
+            const int stage = theirs.get<int>();
+            squares[static_cast<std::size_t>(stage)] = theirs.get_all<double>();
+        }
+    }
+    result.grad_norm = GradientNorm::norm_of(squares);
+}
+
+}  // namespace pipetwin::exec

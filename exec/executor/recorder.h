@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/schedule/action.h"
+#include "core/timeline/timeline.h"
+#include "exec/device/device.h"
+
+namespace pipetwin::exec {
+
+/// CPU time of the calling thread.
+Duration thread_cpu_time();
+
+/// What one worker notes during a step: a span for every action of its row, and how much of its
+/// compute time the thread really had the core. Everything is allocated beforehand. Used by one
+/// thread at a time.
+class Recorder {
+  public:
+    explicit Recorder(std::vector<Action> row);
+
+    /// Forgets the last step.
+    void restart();
+
+    /// Around the compute of an action.
+    void begin_compute();
+    void end_compute();
+
+    /// The next action of the row is done.
+    void record(TimePoint begin, TimePoint ready, TimePoint end);
+
+    /// The spans since `start`; one for each action recorded so far. In place of what `spans` were.
+    void spans(TimePoint start, std::vector<Span>& spans) const;
+
+    Duration compute_wall() const { return wall_; }
+    Duration compute_cpu() const { return cpu_; }
+
+  private:
+    struct Moments {
+        TimePoint begin;
+        TimePoint ready;
+        TimePoint end;
+    };
+    std::vector<Action> row_;
+    std::vector<Moments> moments_;
+    TimePoint compute_began_;
+    Duration cpu_began_{};
+    Duration wall_{};
+    Duration cpu_{};
+};
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,109 @@
+#include "exec/executor/replica_sum.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace pipetwin::exec {
+namespace {
+
+Tensor squares_at(double* place, std::size_t count) {
+    return Tensor::placed(host_memory(), place, DType::F64, 1, static_cast<std::int64_t>(count));
+}
+
+}  // namespace
+
+ReplicaSum::ReplicaSum(Device& device,
+                       std::size_t parameters,
+                       ReplicaMember member,
+                       std::unique_ptr<ReplicaNumbers> numbers)
+    : device_(device), member_(std::move(member)), numbers_(std::move(numbers)) {
+    if (member_.rounds.weights) {
+        for (Squares& round : squares_) {
+            round.mine.resize(parameters);
+            round.theirs.resize(member_.peers.size() * parameters);
+        }
+    }
+}
+
+void ReplicaSum::expect() {
+    member_.for_each_other([](std::size_t, const ReplicaMember::Peer& peer) {
+        if (peer.is_remote) {
+            peer.to->settle();
+        }
+    });
+    numbers_->expect_sums();
+    if (member_.rounds.weights) {
+        expect_squares();
+        numbers_->expect_weights();
+    }
+}
+
+void ReplicaSum::expect_squares() {
+    squares_round_ = 0;
+    const std::size_t rounds = member_.rounds.norm ? 2 : 1;
+    for (Squares& round : std::span(squares_).first(rounds)) {
+        member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
+            if (peer.is_remote) {
+                peer.from->expect(squares_at(round.theirs.data() + replica * round.mine.size(),
+                                             round.mine.size()));
+            }
+        });
+    }
+}
+
+void ReplicaSum::begin() {
+    device_.finish();
+    numbers_->begin_sums();
+    under_way_ = true;
+}
+
+TimePoint ReplicaSum::finish() {
+    const TimePoint last = numbers_->finish_sums();
+    under_way_ = false;
+    return last;
+}
+
+void ReplicaSum::share_squares(std::span<double> squares) {
+    if (!member_.rounds.weights) {
+        return;
+    }
+    device_.finish();
+    Squares& round = squares_.at(squares_round_++);
+    std::ranges::copy(squares, round.mine.begin());
+    member_.for_each_other([&](std::size_t, const ReplicaMember::Peer& peer) {
+        peer.to->send({.micro_batch = 0,
+                       .tensor = squares_at(round.mine.data(), squares.size()),
+                       .available = {}});
+    });
+    std::vector<Tensor> received(member_.peers.size());
+    received[member_.own] = squares_at(round.mine.data(), squares.size());
+    member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
+        received[replica] = std::move(peer.from->receive().message.tensor);
+    });
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+        squares[i] = 0;
+        for (const Tensor& part : received) {
+            squares[i] += part.as<double>()[i];
+        }
+    }
+}
+
+void ReplicaSum::share_weights() {
+    if (member_.rounds.weights) {
+        device_.finish();
+        numbers_->exchange_weights();
+    }
+}
+
+void ReplicaSum::close() {
+    numbers_->close();
+    member_.for_each_other([](std::size_t, const ReplicaMember::Peer& peer) {
+        if (peer.to != nullptr) {
+            peer.to->close();
+            peer.from->close();
+        }
+    });
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "exec/layers/optimizer.h"
+
+namespace pipetwin::exec {
+
+/// The parameters of a model, piece by piece in model order, and how their bytes get to the host
+/// and back.
+struct TrainedParameters {
+    std::vector<std::vector<Parameter*>> pieces;
+    std::function<void(const Tensor& from, std::span<std::byte> to)> read;
+    std::function<void(std::span<const std::byte> from, Tensor& to)> write;
+};
+
+/// What training changes of a parameter, and a checkpoint keeps.
+inline constexpr std::array trained_parts{
+    &Parameter::value, &Parameter::master, &Parameter::first, &Parameter::second};
+
+}  // namespace pipetwin::exec

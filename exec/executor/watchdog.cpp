@@ -1,0 +1,263 @@
+#include "exec/executor/watchdog.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/schedule/edge.h"
+#include "core/plan/offload.h"
+
+namespace pipetwin::exec {
+namespace {
+
+/// Looks within the least limit: a hang is found so much later at most.
+constexpr int looks = 50;
+
+/// All messages that may lie in the channel before this one, on a link that sends one at a time.
+Duration longest_transfer(const Plan& plan, const Action& action) {
+    const auto boundary = static_cast<std::size_t>(edge_of(action) / 2);
+    const LinkCost& link = plan->links.at(boundary);
+    const Bytes bytes = plan.cost(static_cast<int>(boundary), action.micro_batch).output;
+    const int most =
+        std::min(plan->channel_capacity.value_or(plan.micro_batches()) + 1, plan.micro_batches());
+    return link.latency + most * transfer_time(bytes + link.half_bandwidth, link.bytes_per_second);
+}
+
+/// What an action may wait for copies of stashes, each of which may wait for all others of its
+/// rank.
+std::vector<Duration> copy_times(const Plan& plan) {
+    std::vector<Duration> times(plan->schedule.ranks.size());
+    if (!plan->host_link) {
+        return times;
+    }
+    const auto copies = stash_copies(plan);
+    for (std::size_t rank = 0; rank < copies.size(); ++rank) {
+        for (const StashCopy& copy : copies[rank]) {
+            times[rank] += 2 * (plan->host_link->latency +
+                                transfer_time(copy.bytes + plan->host_link->half_bandwidth,
+                                              plan->host_link->bytes_per_second));
+        }
+    }
+    return times;
+}
+
+Duration reduction_time(const Plan& plan, int stage) {
+    if (plan->reductions.empty()) {
+        return {};
+    }
+    const LinkCost& link = plan->reductions.at(static_cast<std::size_t>(stage));
+    const Bytes bytes = plan.handed_over(stage);
+    return link.latency + transfer_time(bytes + link.half_bandwidth, link.bytes_per_second);
+}
+
+Duration planned_time(const Plan& plan, const Action& action, Duration copies) {
+    if (is_send(action.op) || is_receive(action.op)) {
+        return longest_transfer(plan, action);
+    }
+    if (action.op == Op::ReduceGradient || uses_gradients(action.op)) {
+        return plan.duration(action) + reduction_time(plan, action.stage) +
+               plan.all_reduce_time(action.stage);
+    }
+    return plan.duration(action) + copies;
+}
+
+}  // namespace
+
+Watchdog::Watchdog(const Plan& plan, const HangLimits& limits, std::vector<int> elsewhere)
+    : plan_(plan),
+      limits_(limits),
+      elsewhere_(std::move(elsewhere)),
+      interval_(std::max(limits.least / looks, Duration(1))),
+      awaited_(awaited_cells(plan->schedule, plan->channel_capacity.value_or(-1))),
+      last_norms_(last_norms(plan->schedule)),
+      stays_(plan->schedule.ranks.size()) {
+    const std::vector<Duration> copies = copy_times(plan);
+    for (std::size_t rank = 0; rank < plan->schedule.ranks.size(); ++rank) {
+        std::vector<Duration>& expected = expected_.emplace_back();
+        for (const Action& action : plan->schedule.ranks[rank]) {
+            expected.push_back(planned_time(plan, action, copies[rank]));
+        }
+    }
+}
+
+void Watchdog::begin_step(TimePoint now) {
+    std::ranges::fill(stays_, Stay{});
+    last_look_ = now;
+}
+
+std::optional<Hang> Watchdog::look(std::span<const int> cells, TimePoint now) {
+    const Duration passed = std::min<Duration>(now - last_look_, 2 * interval_);
+    last_look_ = now;
+    for (std::size_t rank = 0; rank < stays_.size(); ++rank) {
+        if (stays_[rank].cell != cells[rank]) {
+            stays_[rank] = {.cell = cells[rank]};
+        } else {
+            stays_[rank].time += passed;
+        }
+    }
+    std::optional<int> worst;
+    Duration most{};
+    for (int rank = 0; rank < static_cast<int>(stays_.size()); ++rank) {
+        Stay& stay = stays_[static_cast<std::size_t>(rank)];
+        if (stay.time == Duration{} || is_excused(rank) || is_elsewhere(rank)) {
+            continue;
+        }
+        stay.own += passed;
+        if (const Duration beyond = stay.own - limit(rank); beyond > most) {
+            most = beyond;
+            worst = rank;
+        }
+    }
+    if (!worst) {
+        return std::nullopt;
+    }
+    Hang hang{.rank = *worst, .text = report(*worst)};
+    if (is_in_row(*worst)) {
+        hang.cell = stays_[static_cast<std::size_t>(*worst)].cell;
+    }
+    return hang;
+}
+
+void Watchdog::learn(const std::vector<Span>& row, int rank) {
+    std::vector<Duration>& expected = expected_[static_cast<std::size_t>(rank)];
+    for (std::size_t cell = 0; cell < row.size(); ++cell) {
+        const Op op = row[cell].action.op;
+        if (!is_send(op) && !is_receive(op)) {
+            expected[cell] = std::max(expected[cell], row[cell].end - row[cell].begin);
+        }
+    }
+}
+
+const std::vector<Action>& Watchdog::row(int rank) const {
+    return plan_->schedule.ranks[static_cast<std::size_t>(rank)];
+}
+
+bool Watchdog::is_in_row(int rank) const {
+    const int cell = stays_[static_cast<std::size_t>(rank)].cell;
+    return cell >= 0 && cell < static_cast<int>(row(rank).size());
+}
+
+/// What the action that the rank has turned to waits for: an update for the first rank that still
+/// has norms to take, else for what stands in its row.
+std::optional<Cell> Watchdog::awaited_by(int rank) const {
+    const auto index = static_cast<std::size_t>(rank);
+    const auto cell = static_cast<std::size_t>(stays_[index].cell);
+    if (row(rank)[cell].op == Op::Optimizer) {
+        for (std::size_t other = 0; other < last_norms_.size(); ++other) {
+            if (other != index && last_norms_[other] >= 0 &&
+                stays_[other].cell <= last_norms_[other]) {
+                return Cell{.rank = static_cast<int>(other), .cell = last_norms_[other]};
+            }
+        }
+    }
+    return awaited_[index][cell];
+}
+
+/// The rank that has not come to where this one needs it.
+std::optional<int> Watchdog::waits_for(int rank) const {
+    const int cell = stays_[static_cast<std::size_t>(rank)].cell;
+    if (cell == prepared) {
+        const auto late = std::ranges::find(stays_, preparing, &Stay::cell);
+        return late == stays_.end() ? std::nullopt
+                                    : std::optional(static_cast<int>(late - stays_.begin()));
+    }
+    if (!is_in_row(rank)) {
+        return std::nullopt;
+    }
+    const std::optional<Cell> other = awaited_by(rank);
+    if (!other) {
+        return std::nullopt;
+    }
+    // Where a send and its receive are one event, the sender is who has to act once both are there.
+    const bool is_rendezvous =
+        is_send(row(rank)[static_cast<std::size_t>(cell)].op) && plan_->channel_capacity == 0;
+    const int seen = stays_[static_cast<std::size_t>(other->rank)].cell;
+    const bool has_come = is_rendezvous ? seen >= other->cell : seen > other->cell;
+    return has_come ? std::nullopt : std::optional(other->rank);
+}
+
+/// It waits, at the end of however long a chain, for a rank that waits for nobody; or it has left.
+bool Watchdog::is_excused(int rank) const {
+    const int cell = stays_[static_cast<std::size_t>(rank)].cell;
+    if (cell >= static_cast<int>(row(rank).size())) {
+        return true;
+    }
+    std::optional<int> other = waits_for(rank);
+    if (!other) {
+        return false;
+    }
+    for (std::size_t links = 0; other && links < stays_.size(); ++links) {
+        other = waits_for(*other);
+    }
+    return !other;
+}
+
+bool Watchdog::is_elsewhere(int rank) const {
+    return std::ranges::find(elsewhere_, rank) != elsewhere_.end();
+}
+
+bool Watchdog::waits_for_replicas(int rank) const {
+    if (plan_->replicas == 1 || !is_in_row(rank)) {
+        return false;
+    }
+    const auto cell = static_cast<std::size_t>(stays_[static_cast<std::size_t>(rank)].cell);
+    const Op op = row(rank)[cell].op;
+    return op == Op::ReduceGradient || uses_gradients(op);
+}
+
+Duration Watchdog::expected(int rank) const {
+    return is_in_row(rank)
+               ? expected_[static_cast<std::size_t>(rank)]
+                          [static_cast<std::size_t>(stays_[static_cast<std::size_t>(rank)].cell)]
+               : Duration{};
+}
+
+Duration Watchdog::limit(int rank) const {
+    const Duration least =
+        is_first_step_ ? std::max(limits_.least, limits_.first_step) : limits_.least;
+    const Duration alone = std::max(least, limits_.factor * expected(rank));
+    // Another replica that holds this one up is found out by its own watchdog, and first.
+    return waits_for_replicas(rank) ? 2 * alone : alone;
+}
+
+std::string Watchdog::report(int rank) const {
+    std::string text = fmt::format("it has hung for {}, waiting for no other rank",
+                                   format_duration(stays_[static_cast<std::size_t>(rank)].own));
+    if (is_in_row(rank)) {
+        text += fmt::format("; it was expected to last {}", format_duration(expected(rank)));
+    }
+    for (int each = 0; each < static_cast<int>(stays_.size()); ++each) {
+        text += "\n  " + line(each);
+    }
+    return text;
+}
+
+/// "rank 2: at 2RECV_F0 (...) for 10.2 s, waits for 1SEND_F0 of rank 1".
+std::string Watchdog::line(int rank) const {
+    const Stay& stay = stays_[static_cast<std::size_t>(rank)];
+    if (stay.cell >= static_cast<int>(row(rank).size())) {
+        return fmt::format(
+            "rank {}: at the end of its row for {}", rank, format_duration(stay.time));
+    }
+    std::string text = fmt::format(
+        "rank {}: {} for {}",
+        rank,
+        is_in_row(rank) ? "at " + in_full(row(rank)[static_cast<std::size_t>(stay.cell)])
+                        : "before its first action",
+        format_duration(stay.time));
+    const std::optional<int> other = waits_for(rank);
+    if (!is_in_row(rank)) {
+        return text + (other ? fmt::format(", waits for rank {}", *other) : "");
+    }
+    const std::optional<Cell> cell = awaited_by(rank);
+    if (!cell) {
+        return text + ", waits for no rank";
+    }
+    return text + fmt::format(", waits for {} of rank {}{}",
+                              to_string(row(cell->rank)[static_cast<std::size_t>(cell->cell)]),
+                              cell->rank,
+                              other ? "" : ", which has come");
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "core/timeline/timeline.h"
+#include "exec/memory_plan/awaited.h"
+#include "exec/device/device.h"
+
+namespace pipetwin::exec {
+
+/// How long an action may last before its rank counts as hanging.
+struct HangLimits {
+    Duration least = std::chrono::seconds(10);
+    int factor = 10;  ///< times what the action was planned to last, or has lasted in a step before
+    /// The least in a first step, in which libraries choose kernels and memory is touched.
+    Duration first_step = std::chrono::seconds(60);
+    /// How long the other ranks may take to stop; a rank that has not come back then is left alone.
+    Duration grace = std::chrono::seconds(1);
+};
+
+/// Where a worker is in its row; else the cell that it has turned to, and the row's size when it
+/// has left the row.
+constexpr int preparing = -2;
+constexpr int prepared = -1;  ///< waits for the others to begin
+
+/// A rank that does not go on, although it waits for nobody.
+struct Hang {
+    int rank = 0;
+    std::optional<int> cell{};  ///< of its row; none: before the first
+    std::string text{};         ///< what and for how long; a line for each rank
+};
+
+/// Finds ranks that hang, from looks at where all of them are. A rank that waits for another is
+/// excused: at the root of every chain of waits is one that does something, or one whose message
+/// should have come. Knows no clock of its own: time between two looks that is longer than
+/// `interval` does not count, for then the looking itself was held up - the process was stopped, or
+/// the machine slept.
+class Watchdog {
+  public:
+    /// `elsewhere`: ranks of other processes, of which nothing is seen: who waits for them is
+    /// excused.
+    Watchdog(const Plan& plan, const HangLimits& limits, std::vector<int> elsewhere = {});
+
+    /// How long to wait between two looks.
+    Duration interval() const { return interval_; }
+
+    void begin_step(TimePoint now);
+
+    /// `cells`: where each rank is. The hang that has gone on longest beyond its limit.
+    std::optional<Hang> look(std::span<const int> cells, TimePoint now);
+
+    /// What actions lasted in a step that was walked to its end.
+    void learn(const std::vector<Span>& row, int rank);
+    void end_step() { is_first_step_ = false; }
+
+  private:
+    /// Of one rank, since the looks have seen it where it is.
+    struct Stay {
+        int cell = preparing;
+        Duration time{};
+        Duration own{};  ///< of that: waiting for nobody
+    };
+    const std::vector<Action>& row(int rank) const;
+    bool is_in_row(int rank) const;
+    std::optional<Cell> awaited_by(int rank) const;
+    std::optional<int> waits_for(int rank) const;
+    bool is_excused(int rank) const;
+    bool is_elsewhere(int rank) const;
+    bool waits_for_replicas(int rank) const;
+    Duration limit(int rank) const;
+    Duration expected(int rank) const;
+    std::string report(int rank) const;
+    std::string line(int rank) const;
+
+    const Plan& plan_;
+    HangLimits limits_;
+    std::vector<int> elsewhere_;
+    Duration interval_{};
+    std::vector<std::vector<std::optional<Cell>>> awaited_;
+    std::vector<int> last_norms_;                  ///< [rank]
+    std::vector<std::vector<Duration>> expected_;  ///< [rank][cell]
+    std::vector<Stay> stays_;                      ///< [rank]
+    TimePoint last_look_;
+    bool is_first_step_ = true;
+};
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,718 @@
+#include "exec/executor/worker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/schedule/edge.h"
+#include "core/base/error.h"
+#include "exec/base/cores.h"
+#include "exec/transport/world.h"
+
+namespace pipetwin::exec {
+namespace {
+
+StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
+    const ExecutorOptions& options = *settings.options;
+    std::function<void()> between_layers;
+    if (World* const world = options.world) {
+        between_layers = [world] { world->progress(); };
+    }
+    return {.format = number_format(options.precision, options.backend),
+            .seed = options.seed,
+            .micro_batches = plan.micro_batches(),
+            .largest_micro_batch = std::ranges::max(plan->micro_batch_sizes),
+            .optimizer = options.optimizer.kind,
+            .input_gradient = options.input_gradient,
+            .shared_weights = piece_count(plan->schedule) < plan.stage_count(),
+            .replica = options.world != nullptr ? options.world->index() / plan.rank_count()
+                                                : options.replica.index,
+            .optimizer_shards = plan->weight_gather.empty() ? 1 : plan->replicas,
+            .layer_done = options.layer_done,
+            .between_layers = std::move(between_layers)};
+}
+
+void refuse_loss_that_is_not_finite(const Stage& stage, int micro_batch) {
+    if (const double loss = stage.loss(); !std::isfinite(loss)) {
+        throw Error(ErrorKind::NotFinite,
+                    "",
+                    fmt::format("the loss of micro-batch {} is {}", micro_batch, loss),
+                    "lower the learning rate, or look at the data");
+    }
+}
+
+void refuse_gradients_that_are_not_finite(Stage& stage) {
+    const std::span<const double> squares = stage.gradient_squares();
+    for (std::size_t index = 0; index < squares.size(); ++index) {
+        if (!std::isfinite(squares[index])) {
+            throw Error(ErrorKind::NotFinite,
+                        "",
+                        fmt::format("the gradient of '{}' in stage {} is not finite",
+                                    stage.parameters()[index]->name,
+                                    stage.place().stage),
+                        "lower the learning rate, or look at the data");
+        }
+    }
+}
+
+}  // namespace
+
+Worker::Worker(const Plan& plan,
+               const Model& model,
+               int rank,
+               Edges& edges,
+               std::unique_ptr<Device> device,
+               const Settings& settings)
+    : plan_(plan),
+      rank_(rank),
+      edges_(edges),
+      emulates_links_(settings.options->emulate_links),
+      world_(settings.options->world),
+      cores_(settings.cores),
+      device_(std::move(device)),
+      arena_(device_->memory()),
+      room_(device_->memory()),
+      recorder_(plan->schedule.ranks.at(static_cast<std::size_t>(rank))),
+      offload_(StashOffload::of_rank(plan, rank, *device_, arena_)) {
+    const StageOptions options = stage_options(plan, settings);
+    for (int index = 0; index < plan.stage_count(); ++index) {
+        if (plan->schedule.rank_of_stage[static_cast<std::size_t>(index)] != rank) {
+            continue;
+        }
+        const int piece = plan->schedule.weights_of_stage[static_cast<std::size_t>(index)];
+        const Stage::Place place{.stage = index,
+                                 .first_layer = plan->partition->first_layer(piece),
+                                 .layer_count = plan->partition->layers_in(piece)};
+        Home& home = homes_.emplace_back();
+        home.index = index;
+        home.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
+        home.slots.resize(static_cast<std::size_t>(plan.micro_batches()));
+    }
+    for (const Action& action : plan->schedule.ranks[static_cast<std::size_t>(rank)]) {
+        if (action.op == Op::Recompute) {
+            slot(action.stage, action.micro_batch).recomputed = true;
+        }
+    }
+    reserve_channel_room(plan);
+    device_->finish();  // the weights are there
+    device_->leave_thread();
+}
+
+/// A finite channel promises its sender that there is room: the receiver's memory holds it for the
+/// whole run.
+void Worker::reserve_channel_room(const Plan& plan) {
+    const Bytes room = resident_memory(plan, rank_)[MemoryKind::Boundary];
+    arena_.reserve(MemoryKind::Boundary, room);
+}
+
+RowNeeds Worker::rehearse(const StepInput& step) {
+    Rehearsal rehearsal;
+    arena_.rehearse(&rehearsal);
+    for (const Home& home : homes_) {
+        home.stage->rehearse(true);
+    }
+    for (const Action& action : plan_->schedule.ranks[static_cast<std::size_t>(rank_)]) {
+        rehearsal.turn();
+        rehearse(action, step, rehearsal);
+    }
+    for (Home& home : homes_) {
+        for (Slot& slot : home.slots) {
+            slot.gradient = {};  // of the model's input
+        }
+        home.stage->rehearse(false);
+    }
+    RowNeeds needs = rehearsal.end();
+    arena_.rehearse(nullptr);
+    arena_.reset_peak();
+    return needs;
+}
+
+/// What `perform` asks for.
+void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& rehearsal) {
+    if (is_compute(action.op)) {
+        return compute(action, step);
+    }
+    if (!is_send(action.op) && !is_receive(action.op)) {
+        return;
+    }
+    const int edge = edge_of(action);
+    const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
+    Slot& place = slot(action.stage, action.micro_batch);
+    Tensor& tensor = forward ? place.activation : place.gradient;
+    if (is_receive(action.op)) {
+        const Stage& stage = *home(action.stage).stage;
+        const int samples = step.data[static_cast<std::size_t>(action.micro_batch)].samples;
+        const Stage::Boundary boundary =
+            forward ? stage.input_boundary(samples) : stage.output_boundary(samples);
+        tensor = arena_.rehearse_arrival(boundary.type,
+                                         boundary.rows,
+                                         boundary.columns,
+                                         {.edge = edge, .micro_batch = action.micro_batch});
+        return;
+    }
+    if (edge_at(action).copies()) {
+        rehearsal.free_copied(edge);
+        rehearsal.copy(tensor.data(), edge);
+    } else {
+        rehearsal.send(tensor.data(), {.edge = edge, .micro_batch = action.micro_batch});
+    }
+    tensor.vanish();
+}
+
+void Worker::prepare(const StepInput& step) {
+    const bool evaluation = step.evaluation;
+    if (!cores_.empty()) {
+        pin_to(cores_[static_cast<std::size_t>(rank_) % cores_.size()]);
+    }
+    device_->enter_thread();
+    for (Home& home : homes_) {
+        for (Slot& slot : home.slots) {
+            slot.gradient = {};  // of the model's input, kept since the last step
+        }
+        if (evaluation) {
+            home.stage->zero_losses();
+        } else {
+            home.stage->zero_gradients();
+        }
+    }
+    device_->finish();
+    recorder_.restart();
+    norms_to_do_ = static_cast<int>(std::ranges::count(
+        plan_->schedule.ranks[static_cast<std::size_t>(rank_)], Op::GradientNorm, &Action::op));
+    room_.settle();
+    if (offload_) {
+        offload_->restart();
+    }
+    if (copies_) {
+        wait_for_departures();
+        copies_->restart();
+    }
+    if (!evaluation) {
+        arena_.reset_peak();
+        arena_.begin_step();
+    }
+    evaluates_ = evaluation;
+    expect_messages(step);
+}
+
+/// What comes from other processes goes where it belongs as soon as it is sent: by then the plan
+/// has that place free, or it is memory of its own.
+void Worker::expect_messages(const StepInput& step) {
+    for (const Action& action : plan_->schedule.ranks[static_cast<std::size_t>(rank_)]) {
+        if (step.evaluation && !is_of_forward(action.op)) {
+            continue;
+        }
+        if (is_send(action.op) && edge_at(action).is_remote) {
+            edge_at(action).channel->settle();
+        } else if (is_receive(action.op) && edge_at(action).is_remote) {
+            expect_message(action, step);
+        }
+    }
+    if (!step.evaluation) {
+        expect_gradients();
+    }
+}
+
+void Worker::expect_gradients() {
+    for (const Home& home : homes_) {
+        if (ReplicaSum* const sum = replica_sum(home.index)) {
+            sum->expect();
+        }
+        const auto source = gradient_source(plan_->schedule, home.index);
+        if (!source || !edges_.reductions[static_cast<std::size_t>(*source)].is_remote) {
+            continue;
+        }
+        for (Parameter* const parameter : home.stage->shared_parameters()) {
+            Tensor& received = parameter->received;
+            edges_.reductions[static_cast<std::size_t>(*source)].channel->expect(
+                Tensor::placed(device_->memory(),
+                               received.data(),
+                               received.dtype(),
+                               received.rows(),
+                               received.columns()));
+        }
+    }
+}
+
+void Worker::expect_message(const Action& action, const StepInput& step) {
+    const auto micro_batch = static_cast<std::size_t>(action.micro_batch);
+    const Stage& stage = *home(action.stage).stage;
+    const int samples = step.data[micro_batch].samples;
+    const Stage::Boundary boundary = action.op == Op::RecvForward ? stage.input_boundary(samples)
+                                                                  : stage.output_boundary(samples);
+    Edge& edge = edge_at(action);
+    edge.channel->expect(
+        edge.places.empty() || step.evaluation
+            ? Tensor::detached(room_, boundary.type, boundary.rows, boundary.columns)
+            : Tensor::placed(room_.memory(),
+                             edge.places.at(micro_batch),
+                             boundary.type,
+                             boundary.rows,
+                             boundary.columns));
+}
+
+Edge& Worker::edge_at(const Action& action) const {
+    const auto index = static_cast<std::size_t>(edge_of(action));
+    return (index % 2 == 0 ? edges_.forward : edges_.backward)[index / 2];
+}
+
+void Worker::start(TimePoint start) {
+    device_->wait_until(start);
+}
+
+void Worker::perform(std::size_t cell, const StepInput& step) {
+    const Action& action = plan_->schedule.ranks[static_cast<std::size_t>(rank_)][cell];
+    forget_what_has_left();
+    arena_.turn_to(cell);
+    const TimePoint begin = device_->now();
+    TimePoint ready = offload_ ? turn_to(cell, action, begin) : begin;
+    switch (action.op) {
+        case Op::RecvForward:
+            ready = receive(edges_.forward[static_cast<std::size_t>(action.stage - 1)],
+                            slot(action.stage, action.micro_batch).activation);
+            break;
+        case Op::RecvBackward:
+            ready = receive(edges_.backward[static_cast<std::size_t>(action.stage)],
+                            slot(action.stage, action.micro_batch).gradient);
+            break;
+        case Op::SendForward:
+            ready = send(edges_.forward[static_cast<std::size_t>(action.stage)],
+                         action.micro_batch,
+                         std::move(slot(action.stage, action.micro_batch).activation));
+            break;
+        case Op::SendBackward:
+            ready = send(edges_.backward[static_cast<std::size_t>(action.stage - 1)],
+                         action.micro_batch,
+                         std::move(slot(action.stage, action.micro_batch).gradient));
+            break;
+        case Op::Forward:
+        case Op::Recompute:
+        case Op::Backward:
+        case Op::BackwardInput:
+        case Op::BackwardWeight:
+            recorder_.begin_compute();
+            compute(action, step);
+            recorder_.end_compute();
+            break;
+        case Op::ReduceGradient:
+            reduce(action.stage);
+            break;
+        case Op::GradientNorm:
+            ready = complete_gradients(action.stage);
+            home(action.stage).stage->sum_squares();
+            share_squares(action.stage);
+            break;
+        case Op::Optimizer:
+            ready = update(action.stage, step);
+            break;
+        case Op::Unshard:
+        case Op::Reshard:
+            throw Error(ErrorKind::Unavailable,
+                        "",
+                        fmt::format("the executor has no {} yet", op_text(action.op)),
+                        "take a schedule without data parallelism");
+    }
+    ready = std::max(begin, ready);
+    recorder_.record(begin, ready, device_->complete(action, ready, plan_.duration(action)));
+    if (!is_send(action.op) && !is_receive(action.op)) {
+        room_.settle();
+    }
+    if (offload_ && offload_->leaves(cell)) {
+        offload_->send_out(cell, home(action.stage).stage->stash_tensors(action.micro_batch));
+    }
+    refuse_what_is_not_finite(action);
+    if (action.op == Op::GradientNorm) {
+        edges_.norm->add(action.stage, home(action.stage).stage->counted_squares());
+        --norms_to_do_;
+    }
+}
+
+void Worker::evaluate(const Action& action, const StepInput& step) {
+    forget_what_has_left();
+    Tensor& activation = slot(action.stage, action.micro_batch).activation;
+    switch (action.op) {
+        case Op::RecvForward:
+            receive(edges_.forward[static_cast<std::size_t>(action.stage - 1)], activation);
+            break;
+        case Op::SendForward:
+            send(edges_.forward[static_cast<std::size_t>(action.stage)],
+                 action.micro_batch,
+                 std::move(activation));
+            break;
+        default:
+            activation =
+                home(action.stage)
+                    .stage->evaluate(action.micro_batch,
+                                     std::move(activation),
+                                     step.data[static_cast<std::size_t>(action.micro_batch)]);
+            pass_activation_on(action);
+            break;
+    }
+    device_->complete(action, device_->now(), plan_.duration(action));
+    if (action.op == Op::Forward) {
+        room_.settle();
+        refuse_what_is_not_finite(action);
+    }
+}
+
+/// Sees to the stashes in host memory; when the one that the action needs has come.
+TimePoint Worker::turn_to(std::size_t cell, const Action& action, TimePoint begin) {
+    offload_->retire();
+    if (!is_compute(action.op)) {
+        return begin;
+    }
+    const TimePoint ready = std::max(begin, offload_->wait_for(cell).value_or(begin));
+    offload_->let_in(cell);
+    return ready;
+}
+
+void Worker::compute(const Action& action, const StepInput& step) {
+    Stage& stage = *home(action.stage).stage;
+    Slot& place = slot(action.stage, action.micro_batch);
+    switch (action.op) {
+        case Op::Forward:
+            forward(action, step);
+            break;
+        case Op::Recompute:
+            stage.recompute(action.micro_batch,
+                            step.data[static_cast<std::size_t>(action.micro_batch)]);
+            break;
+        case Op::Backward:
+            place.gradient = stage.backward(action.micro_batch, std::move(place.gradient));
+            pass_gradient_on(action);
+            break;
+        case Op::BackwardInput:
+            place.gradient = stage.backward_input(action.micro_batch, std::move(place.gradient));
+            pass_gradient_on(action);
+            break;
+        default:
+            stage.backward_weight(action.micro_batch);
+            break;
+    }
+}
+
+void Worker::forward(const Action& action, const StepInput& step) {
+    Home& here = home(action.stage);
+    Slot& place = slot(action.stage, action.micro_batch);
+    place.activation = here.stage->forward(action.micro_batch,
+                                           std::move(place.activation),
+                                           step.data[static_cast<std::size_t>(action.micro_batch)],
+                                           !place.recomputed);
+    pass_activation_on(action);
+}
+
+/// To the next stage, where it lives on this rank; else it waits for its SEND.
+void Worker::pass_activation_on(const Action& action) {
+    if (!is_last(action.stage) && !edges_.forward[static_cast<std::size_t>(action.stage)].channel) {
+        slot(action.stage + 1, action.micro_batch).activation =
+            std::move(slot(action.stage, action.micro_batch).activation);
+    }
+}
+
+/// To the stage before, where it lives on this rank; else it waits for its SEND.
+void Worker::pass_gradient_on(const Action& action) {
+    if (has_stage_before(plan_->schedule, action.stage) &&
+        !edges_.backward[static_cast<std::size_t>(action.stage - 1)].channel) {
+        slot(action.stage - 1, action.micro_batch).gradient =
+            std::move(slot(action.stage, action.micro_batch).gradient);
+    }
+}
+
+ReplicaSum* Worker::replica_sum(int stage) const {
+    return edges_.sums.empty() ? nullptr : edges_.sums[static_cast<std::size_t>(stage)].get();
+}
+
+/// Over the replicas first: what goes to another stage are their sums.
+void Worker::reduce(int stage) {
+    const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
+    if (ReplicaSum* const sum = replica_sum(stage)) {
+        TimePoint& begun = home(stage).sum_begun;
+        begun = device_->now();
+        sum->begin();
+        if (goes_on || !plan_->overlap_reduction) {
+            sum->finish();
+            await_emulated(begun + plan_->all_reduce[static_cast<std::size_t>(stage)]);
+        }
+    }
+    if (goes_on) {
+        hand_gradients_over(stage);
+    }
+}
+
+void Worker::hand_gradients_over(int stage) {
+    Reduction& reduction = edges_.reductions.at(static_cast<std::size_t>(stage));
+    if (reduction.is_remote) {
+        return hand_gradients_to_process(stage);
+    }
+    // The receiver reads them as soon as it has the message.
+    if (reduction.is_far) {
+        device_->finish();
+        copies_->wait(copies_->start(CopyEngine::Direction::Out,
+                                     home(stage).stage->gradients_for(*reduction.receiver)));
+    } else {
+        home(stage).stage->hand_gradients_to(*reduction.receiver);
+        device_->finish();
+    }
+    Message message;
+    if (emulates_links_) {
+        const Bytes bytes = plan_.handed_over(stage);
+        message.available =
+            device_->now() + reduction.link.latency +
+            transfer_time(bytes + reduction.link.half_bandwidth, reduction.link.bytes_per_second);
+    }
+    reduction.channel->send(std::move(message));
+}
+
+void Worker::hand_gradients_to_process(int stage) {
+    Channel& channel = *edges_.reductions[static_cast<std::size_t>(stage)].channel;
+    device_->finish();
+    for (Parameter* const parameter : home(stage).stage->shared_parameters()) {
+        Tensor& gradient = parameter->gradient;
+        channel.send({.micro_batch = 0,
+                      .tensor = Tensor::placed(device_->memory(),
+                                               gradient.data(),
+                                               gradient.dtype(),
+                                               gradient.rows(),
+                                               gradient.columns()),
+                      .available = {}});
+    }
+}
+
+/// Waits for what another stage and other replicas have to add, where they have; returns when the
+/// last came.
+TimePoint Worker::complete_gradients(int stage) {
+    TimePoint arrived;
+    if (ReplicaSum* const sum = replica_sum(stage); sum != nullptr && sum->is_under_way()) {
+        arrived = sum->finish();
+        arrived = std::max(arrived,
+                           await_emulated(home(stage).sum_begun +
+                                          plan_->all_reduce[static_cast<std::size_t>(stage)]));
+    }
+    const auto source = gradient_source(plan_->schedule, stage);
+    if (source) {
+        const Reduction& reduction = edges_.reductions[static_cast<std::size_t>(*source)];
+        const std::size_t messages =
+            reduction.is_remote ? home(stage).stage->shared_parameters().size() : 1;
+        for (std::size_t i = 0; i < messages; ++i) {
+            arrived = std::max(arrived, reduction.channel->receive().arrived);
+        }
+        if (reduction.is_remote) {  // its own gradients are about to change
+            edges_.reductions[static_cast<std::size_t>(stage)].channel->settle();
+        }
+    }
+    home(stage).stage->add_received_gradients();
+    return arrived;
+}
+
+/// Where each replica has a share of the gradients' sums.
+void Worker::share_squares(int stage) {
+    if (ReplicaSum* const sum = replica_sum(stage)) {
+        sum->share_squares(home(stage).stage->squares_of_share());
+    }
+}
+
+/// Returns when all that it needs was there.
+TimePoint Worker::update(int stage, const StepInput& step) {
+    TimePoint ready;
+    double scale = 1;
+    if (edges_.norm) {
+        const GradientNorm::Known known = edges_.norm->wait();
+        ready = known.since;
+        scale = clip_scale(step.optimizer, known.norm);
+    } else {
+        ready = complete_gradients(stage);
+    }
+    home(stage).stage->update(step.optimizer, step.step + 1, scale);
+    share_squares(stage);
+    if (ReplicaSum* const sum = replica_sum(stage)) {
+        const TimePoint begun = device_->now();
+        sum->share_weights();
+        if (!plan_->weight_gather.empty()) {
+            await_emulated(begun + plan_->weight_gather[static_cast<std::size_t>(stage)]);
+        }
+    }
+    return ready;
+}
+
+/// Where links are emulated, what goes between replicas takes as long as the plan says, too; gives
+/// the moment until which somebody waited for it, else long ago.
+TimePoint Worker::await_emulated(TimePoint moment) {
+    if (!emulates_links_ || device_->now() >= moment) {
+        return {};
+    }
+    while (device_->now() < moment) {
+        if (world_ != nullptr) {
+            world_->progress();  // others may wait for what this one has sent
+        }
+    }
+    return moment;
+}
+
+void Worker::refuse_what_is_not_finite(const Action& action) {
+    if (action.op == Op::Forward && is_last(action.stage)) {
+        // No stage has updated its weights yet: every OPT comes after a backward that needs this
+        // forward.
+        refuse_loss_that_is_not_finite(*home(action.stage).stage, action.micro_batch);
+    }
+    if (uses_gradients(action.op)) {
+        refuse_gradients_that_are_not_finite(*home(action.stage).stage);
+    }
+}
+
+TimePoint Worker::send(Edge& edge, int micro_batch, Tensor tensor) {
+    Message message{.micro_batch = micro_batch, .tensor = std::move(tensor), .available = {}};
+    if (emulates_links_) {
+        const TimePoint leaves = std::max(edge.link_free, device_->now());
+        edge.link_free = leaves + transfer_time(message.tensor.bytes() + edge.link.half_bandwidth,
+                                                edge.link.bytes_per_second);
+        message.available = edge.link_free + edge.link.latency;
+    }
+    if (edge.room != nullptr) {
+        return edge.channel->send(send_copy(edge, std::move(message)));
+    }
+    if (edge.is_remote) {
+        device_->finish();  // the channel reads it
+    }
+    message.tensor.detach();
+    return edge.channel->send(std::move(message));
+}
+
+/// The tensor stays in this rank's account until its copy is complete.
+Message Worker::send_copy(Edge& edge, Message message) {
+    wait_for_departures(&edge);  // by now the plan may use the place of the one before again
+    Tensor& tensor = message.tensor;
+    Tensor there =
+        edge.places.empty() || evaluates_
+            ? Tensor::detached(*edge.room, tensor.dtype(), tensor.rows(), tensor.columns())
+            : Tensor::placed(edge.room->memory(),
+                             edge.places.at(static_cast<std::size_t>(message.micro_batch)),
+                             tensor.dtype(),
+                             tensor.rows(),
+                             tensor.columns());
+    const CopyEngine::Piece piece{.from = tensor.data(),
+                                  .to = there.data(),
+                                  .bytes = static_cast<std::size_t>(tensor.bytes().count)};
+    const int copy = copies_->start(CopyEngine::Direction::Out, std::span(&piece, 1));
+    tensor.give_up_place();
+    departures_.push_back({.tensor = std::move(tensor), .edge = &edge, .copy = copy});
+    message.tensor = std::move(there);
+    message.arrival = copies_->arrival(copy);
+    return message;
+}
+
+/// Of one edge, or of all.
+void Worker::wait_for_departures(const Edge* edge) {
+    std::erase_if(departures_, [&](const Departure& departure) {
+        if (edge != nullptr && departure.edge != edge) {
+            return false;
+        }
+        copies_->wait(departure.copy);
+        return true;
+    });
+}
+
+void Worker::forget_what_has_left() {
+    std::erase_if(departures_, [this](const Departure& departure) {
+        return copies_->is_complete(departure.copy);
+    });
+}
+
+TimePoint Worker::receive(Edge& edge, Tensor& tensor) {
+    Channel::Received received = edge.channel->receive();
+    tensor = std::move(received.message.tensor);
+    tensor.attach(arena_, MemoryKind::Boundary);
+    return received.message.arrival ? std::max(received.arrived, received.message.arrival())
+                                    : received.arrived;
+}
+
+void Worker::send_far() {
+    if (!copies_) {
+        copies_ = device_->make_copy_engine({});
+        PIPETWIN_EXPECT(copies_, "a device whose memory is its own can copy");
+    }
+}
+
+Tensor Worker::adopt(Tensor tensor) {
+    if (tensor.memory() == &device_->memory()) {
+        tensor.attach(arena_, MemoryKind::Boundary);
+        return tensor;
+    }
+    send_far();
+    copies_->restart();
+    Tensor own =
+        arena_.allocate(tensor.dtype(), tensor.rows(), tensor.columns(), MemoryKind::Boundary);
+    const CopyEngine::Piece piece{.from = tensor.data(),
+                                  .to = own.data(),
+                                  .bytes = static_cast<std::size_t>(tensor.bytes().count)};
+    copies_->wait(copies_->start(CopyEngine::Direction::In, std::span(&piece, 1)));
+    return own;
+}
+
+void Worker::close_channels() {
+    for (const Home& home : homes_) {
+        const auto stage = static_cast<std::size_t>(home.index);
+        for (std::vector<Edge>* edges : {&edges_.forward, &edges_.backward}) {
+            if (stage > 0 && (*edges)[stage - 1].channel) {
+                (*edges)[stage - 1].channel->close();
+            }
+            if (stage < edges->size() && (*edges)[stage].channel) {
+                (*edges)[stage].channel->close();
+            }
+        }
+        if (ReplicaSum* const sum = replica_sum(home.index)) {
+            sum->close();
+        }
+        if (const auto other = gradient_source(plan_->schedule, home.index)) {
+            edges_.reductions[stage].channel->close();
+            edges_.reductions[static_cast<std::size_t>(*other)].channel->close();
+        }
+    }
+    if (norms_to_do_ > 0) {  // the others' updates would wait for them
+        edges_.norm->close();
+    }
+}
+
+void Worker::abandon() {
+    arena_.end_step();
+    device_->discard();
+    if (offload_) {
+        offload_->abandon();
+    }
+    try {
+        wait_for_departures();
+    } catch (const std::exception&) {  // a lost device copies no more
+        departures_.clear();
+    }
+    for (Home& home : homes_) {
+        for (Slot& slot : home.slots) {
+            slot.activation = {};
+            slot.gradient = {};
+        }
+        if (ReplicaSum* const sum = replica_sum(home.index)) {
+            sum->abandon();
+        }
+        home.stage->reset();
+    }
+}
+
+Stage& Worker::stage(int index) {
+    return *home(index).stage;
+}
+
+const Tensor& Worker::input_gradient(int micro_batch) {
+    return slot(0, micro_batch).gradient;
+}
+
+Worker::Home& Worker::home(int stage) {
+    const auto found = std::ranges::find(homes_, stage, &Home::index);
+    PIPETWIN_EXPECT(found != homes_.end(), "a rank works on its own stages only");
+    return *found;
+}
+
+Worker::Slot& Worker::slot(int stage, int micro_batch) {
+    return home(stage).slots.at(static_cast<std::size_t>(micro_batch));
+}
+
+}  // namespace pipetwin::exec

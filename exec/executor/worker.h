@@ -1,0 +1,190 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "exec/transport/channel.h"
+#include "exec/device/copy_engine.h"
+#include "exec/executor/executor_options.h"
+#include "exec/executor/gradient_norm.h"
+#include "exec/memory_plan/message_room.h"
+#include "exec/executor/recorder.h"
+#include "exec/device/rehearsal.h"
+#include "exec/executor/replica_sum.h"
+#include "exec/stage/stage.h"
+#include "exec/stage/stash_offload.h"
+
+namespace pipetwin::exec {
+
+class World;
+
+/// One boundary in one direction, between two ranks.
+struct Edge {
+    std::unique_ptr<Channel> channel;
+    LinkCost link;        ///< how long a message is under way on a paced device
+    TimePoint link_free;  ///< when the paced link has sent its last message; of the sender
+    /// Of the receiver, where its memory is not the sender's; else tensors change hands.
+    MessageRoom* room = nullptr;
+    /// [micro-batch]: where copies go, in the receiver's arena; empty: wherever there is room.
+    std::vector<void*> places{};
+    bool is_remote = false;  ///< another process has the other end
+
+    /// The sender writes a message when it sends it, having a tensor of its own until then.
+    bool copies() const { return room != nullptr || is_remote; }
+};
+
+/// The gradients of one stage on their way to the stage that shares its weights, or one of them. A
+/// message says that they are there; its tensor is empty, for the sender writes them where they
+/// belong. To another process they are the messages, one for each parameter.
+struct Reduction {
+    std::unique_ptr<Channel> channel;  ///< none where the stage's weights are its own
+    Stage* receiver = nullptr;
+    bool is_far = false;     ///< its memory is not the sender's
+    bool is_remote = false;  ///< another process has the receiver, or the sender
+    LinkCost link;
+};
+
+/// All edges of a plan; an edge without a channel lies between two stages of one rank.
+struct Edges {
+    std::vector<Edge> forward;          ///< [boundary]: outputs of stage b to stage b + 1
+    std::vector<Edge> backward;         ///< [boundary]: gradients of stage b + 1 to stage b
+    std::vector<Reduction> reductions;  ///< [stage]: from it to where its gradients go
+    std::vector<std::unique_ptr<ReplicaSum>> sums;  ///< [stage]; null: of one replica, or elsewhere
+    std::unique_ptr<GradientNorm> norm;             ///< null where nobody asks for it
+};
+
+/// What every worker needs to know about the step.
+struct StepInput {
+    std::vector<MicroBatch> data;
+    OptimizerSettings optimizer;
+    int step = 0;             ///< counts from 0
+    bool evaluation = false;  ///< forwards alone
+};
+
+/// One rank: its device, its memory, its stages, and what lies between two of its actions. Lives as
+/// long as the executor; during a step it belongs to the rank's thread.
+class Worker {
+  public:
+    struct Settings {
+        const ExecutorOptions* options;
+        std::vector<int> cores;  ///< the thread is bound to one of them; empty: not bound
+    };
+    Worker(const Plan& plan,
+           const Model& model,
+           int rank,
+           Edges& edges,
+           std::unique_ptr<Device> device,
+           const Settings& settings);
+
+    /// What the rank will need memory for in a step of micro-batches of this size; before the
+    /// first.
+    RowNeeds rehearse(const StepInput& step);
+
+    /// On the rank's thread, before the step or the evaluation begins.
+    void prepare(const StepInput& step);
+
+    /// The step begins at `start`, which every worker of the step knows; returns when that moment
+    /// has come.
+    void start(TimePoint start);
+
+    /// The action in a cell of the row, from turning to it until its result is complete.
+    void perform(std::size_t cell, const StepInput& step);
+
+    /// The same in an evaluation, for F, SEND_F and RECV_F.
+    void evaluate(const Action& action, const StepInput& step);
+
+    /// This rank sends and receives no more in this step.
+    void close_channels();
+
+    /// Frees what a failed step has left behind and clears the gradients.
+    void abandon();
+
+    /// From now on it sends to memories that are not its own.
+    void send_far();
+    /// Where it gets what comes from other memories.
+    MessageRoom& room() { return room_; }
+
+    /// A tensor of whatever rank of this executor, in nobody's account, as one of this rank.
+    Tensor adopt(Tensor tensor);
+
+    Device& device() { return *device_; }
+    Arena& arena() { return arena_; }
+    const Arena& arena() const { return arena_; }
+    const Recorder& recorder() const { return recorder_; }
+    /// Null where stashes stay on their device.
+    const StashOffload* offload() const { return offload_.get(); }
+    Stage& stage(int index);
+    const Tensor& input_gradient(int micro_batch);
+
+  private:
+    /// What waits at a stage for a micro-batch's next action: the boundary before F, and its result
+    /// until it is sent; the gradients likewise.
+    struct Slot {
+        Tensor activation;
+        Tensor gradient;
+        bool recomputed = false;  ///< the row has an R for it
+    };
+    struct Home {
+        int index = 0;
+        std::unique_ptr<Stage> stage;
+        std::vector<Slot> slots;  ///< [micro-batch]
+        TimePoint sum_begun;      ///< over the replicas
+    };
+
+    void reserve_channel_room(const Plan& plan);
+    void rehearse(const Action& action, const StepInput& step, Rehearsal& rehearsal);
+    Home& home(int stage);
+    Slot& slot(int stage, int micro_batch);
+    TimePoint turn_to(std::size_t cell, const Action& action, TimePoint begin);
+    void compute(const Action& action, const StepInput& step);
+    void forward(const Action& action, const StepInput& step);
+    void pass_activation_on(const Action& action);
+    void pass_gradient_on(const Action& action);
+    void reduce(int stage);
+    void hand_gradients_over(int stage);
+    void hand_gradients_to_process(int stage);
+    ReplicaSum* replica_sum(int stage) const;
+    TimePoint complete_gradients(int stage);
+    void share_squares(int stage);
+    TimePoint update(int stage, const StepInput& step);
+    TimePoint await_emulated(TimePoint moment);
+    void refuse_what_is_not_finite(const Action& action);
+    bool is_last(int stage) const { return !has_next_stage(plan_->schedule, stage); }
+    TimePoint send(Edge& edge, int micro_batch, Tensor tensor);
+    Message send_copy(Edge& edge, Message message);
+    void forget_what_has_left();
+    void wait_for_departures(const Edge* edge = nullptr);
+    Edge& edge_at(const Action& action) const;
+    TimePoint receive(Edge& edge, Tensor& tensor);
+    void expect_messages(const StepInput& step);
+    void expect_message(const Action& action, const StepInput& step);
+    void expect_gradients();
+
+    const Plan& plan_;
+    const int rank_;
+    Edges& edges_;
+    const bool emulates_links_;  ///< messages take no less than the plan says
+    World* const world_;         ///< of other processes; null: all are threads of this one
+    const std::vector<int> cores_;
+    std::unique_ptr<Device> device_;
+    Arena arena_;
+    MessageRoom room_;
+    std::vector<Home> homes_;  ///< the rank's stages, ascending
+    Recorder recorder_;
+    bool evaluates_ = false;
+    std::atomic<int> norms_to_do_ = 0;  ///< of this step; read where the channels are closed
+    std::unique_ptr<StashOffload> offload_;
+    std::unique_ptr<CopyEngine> copies_;  ///< to other memories; null: all share one
+    struct Departure {
+        Tensor tensor;  ///< what is copied
+        const Edge* edge = nullptr;
+        int copy = 0;
+    };
+    std::vector<Departure> departures_;
+};
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/units.h"
+#include "exec/device/device.h"
+#include "exec/transport/gpu_link.h"
+
+/// The program's side of the CUDA backend, which is a module that is loaded when asked for: the
+/// program itself links no CUDA library, so it starts on every machine.
+///
+/// The module `pipetwin_cuda.so` is looked for in the folders of the environment variable
+/// PIPETWIN_MODULE_PATH (separated by ':'), beside the executable, and in ../lib/pipetwin seen from
+/// there.
+namespace pipetwin::exec {
+
+enum class CudaState { Available, NoDriver, NoDevice, LibrariesMissing, NotBuilt };
+
+struct CudaDevice {
+    std::string name;
+    int compute_capability = 0;  ///< 90 for 9.0
+    std::int64_t memory_bytes = 0;
+    int multiprocessors = 0;
+};
+
+struct CudaProbe {
+    CudaState state = CudaState::NotBuilt;
+    std::string detail;    ///< "no driver (35)", or what dlopen said; empty when available
+    std::string versions;  ///< "CUDA 13.0, cuBLAS 13.1.0, NCCL 2.28.9" where the module loaded
+    std::vector<CudaDevice> devices;
+};
+
+/// Never throws for a missing GPU: that is an answer.
+CudaProbe probe_cuda();
+
+/// Ranks that share one GPU.
+struct CudaRequest {
+    int device = 0;  ///< index into CudaProbe::devices
+    int gpus = 1;    ///< the first so many of them are used together
+    int ranks = 1;
+    /// Each rank has multiprocessors of its own, so that ranks run at the same time and a bubble is
+    /// one; else they take what is free.
+    bool own_multiprocessors = true;
+    std::vector<int> units{};  ///< [rank] how many times 8 multiprocessors; empty: as many each
+    bool graphs = true;        ///< repeated actions become CUDA graphs
+    /// Attention by our own kernels, even where cuDNN has a faster plan. So does a non-empty
+    /// environment variable PIPETWIN_OWN_ATTENTION, so that both can be compared.
+    bool own_attention = false;
+    Bytes memory{};  ///< for all ranks
+};
+
+struct CudaMemory {
+    Bytes free;
+    Bytes total;
+};
+
+/// Of the device, now; makes this program's context on it. Throws Error(Unavailable).
+CudaMemory cuda_memory(int device = 0);
+
+/// How much `measure_cuda` computes and copies at a time.
+struct CudaRateSizes {
+    int matrix = 8192;  ///< rows and columns
+    Bytes copy{std::int64_t{1} << 30};
+    int repeats = 9;  ///< the median of so many counts
+};
+struct CudaRates {
+    double bf16_flops = 0;  ///< of a matrix product, per second
+    double fp32_flops = 0;
+    double device_copy = 0;  ///< bytes per second, each read and written once
+    double to_device = 0;    ///< from pinned host memory
+    double from_device = 0;
+};
+/// Takes a second or two. Throws Error(Unavailable).
+CudaRates measure_cuda(int device, const CudaRateSizes& sizes = {});
+
+/// Throws Error(Unavailable), saying why, if no GPU here can be trained on.
+void require_cuda(int device = 0);
+
+/// One device per rank. Throws Error(Unavailable) saying why where there is no usable GPU, or none
+/// that can be shared so, Error(Infeasible) where it has not so much memory or not so many
+/// multiprocessors.
+std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& request);
+
+/// Links from and to a GPU of this process, by NCCL. Its functions throw Error(Unavailable) where
+/// there is no such GPU, or NCCL does not work here.
+GpuLinks cuda_links(int device);
+
+/// One check of the module's self-test, with what was compared or what failed.
+struct CudaCheck {
+    std::string name;
+    bool passed = false;
+    std::string detail;
+};
+
+/// Runs on one device: a buffer there and back, a kernel, attention and a matrix product against
+/// the CPU's, an NCCL loopback. `device` is an index into CudaProbe::devices. Without a usable
+/// module or device the only check is a failed one that says why.
+std::vector<CudaCheck> self_test_cuda(int device);
+
+}  // namespace pipetwin::exec

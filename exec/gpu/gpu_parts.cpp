@@ -1,0 +1,248 @@
+#include "exec/gpu/gpu_parts.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/memory_limits.h"
+#include "exec/gpu/cuda_module.h"
+
+namespace pipetwin::exec {
+namespace {
+
+constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+/// What the pool is larger than the plan's peak, per rank: for what kernels work in, and for blocks
+/// that wait for a tensor of their size.
+constexpr Bytes beside_in_pool{64 * mebibyte};
+/// Of what a step needs, at most such a part is lost between tensors (exec/memory_plan/arena_layout.h).
+constexpr std::int64_t lost_share = 10;
+/// What a rank has beside the pool: cuBLAS's workspace, its stream, its green context.
+constexpr Bytes beside_pool{64 * mebibyte};
+
+/// Neighbouring ranks on one GPU.
+struct Group {
+    int gpu = 0;
+    int first = 0;
+    int ranks = 0;
+};
+
+/// As many GPUs as there are ranks for, each with as many as the others but for one.
+std::vector<Group> spread(int ranks, int gpus) {
+    const int used = std::clamp(gpus, 1, ranks);
+    std::vector<Group> groups;
+    for (int gpu = 0; gpu < used; ++gpu) {
+        const int first = ranks * gpu / used;
+        groups.push_back({.gpu = gpu, .first = first, .ranks = ranks * (gpu + 1) / used - first});
+    }
+    return groups;
+}
+
+int gpu_count() {
+    return static_cast<int>(probe_cuda().devices.size());
+}
+
+/// What a group needs of its GPU.
+struct Wanted {
+    Group group;
+    std::vector<MemoryUse> peaks;  ///< [rank of the group]; where stashes leave the GPU, the least
+    Bytes pool;
+    Bytes all;
+    Bytes between;  ///< in the pool, if there is so much: what may be lost between tensors
+};
+
+Wanted wanted_by(const Plan& plan, const Group& group) {
+    const std::vector<MemoryUse> peaks = peak_memory(plan);
+    Wanted wanted{.group = group, .peaks = {}, .pool = {}, .all = {}, .between = {}};
+    for (int rank = group.first; rank < group.first + group.ranks; ++rank) {
+        // How many stashes are on their way depends on the times: memory grows as they need it.
+        const MemoryUse peak =
+            plan->host_link ? resident_memory(plan, rank) : peaks[static_cast<std::size_t>(rank)];
+        wanted.peaks.push_back(peak);
+        wanted.pool += peak.total() + beside_in_pool;
+        wanted.all += peak.total() + beside_in_pool + beside_pool;
+        const Bytes of_step = peak.total() - resident_memory(plan, rank).total();
+        wanted.between += Bytes{of_step.count / lost_share};
+    }
+    return wanted;
+}
+
+std::string peaks_table(const Wanted& wanted) {
+    std::vector<NamedMemory> rows;
+    MemoryUse all;
+    for (const MemoryUse& peak : wanted.peaks) {
+        rows.push_back(
+            {.name = fmt::to_string(wanted.group.first + std::ssize(rows)), .use = peak});
+        for (std::size_t kind = 0; kind < peak.bytes.size(); ++kind) {
+            all.bytes[kind] += peak.bytes[kind];
+        }
+    }
+    if (wanted.peaks.size() > 1) {
+        rows.push_back({.name = "all", .use = all});
+    }
+    return memory_table("rank", rows);
+}
+
+constexpr const char* usual_hint =
+    "more micro-batches, recompute = \"always\" or a smaller model need less";
+
+Error does_not_fit(const Wanted& wanted, const CudaMemory& memory, const std::string& hint) {
+    return {ErrorKind::Infeasible,
+            "memory",
+            fmt::format("the {} rank{} need{} {} of GPU {}, {} beside the peaks included, but it "
+                        "has {} free of {}\n{}",
+                        wanted.peaks.size(),
+                        wanted.peaks.size() == 1 ? "" : "s",
+                        wanted.peaks.size() == 1 ? "s" : "",
+                        format_bytes(wanted.all),
+                        wanted.group.gpu,
+                        format_bytes(
+                            Bytes{std::ssize(wanted.peaks) * (beside_in_pool + beside_pool).count}),
+                        format_bytes(memory.free),
+                        format_bytes(memory.total),
+                        peaks_table(wanted)),
+            hint.empty() ? usual_hint : hint};
+}
+
+/// The first of these that fits: recompute everywhere, then ever more micro-batches.
+std::string what_fits(const Scenario& scenario, const PlanOf& plan_of, Bytes free, int gpus) {
+    const int samples = replica_batch(scenario);
+    const auto fits = [&](const Scenario& other) -> std::optional<Bytes> {
+        try {
+            const Plan plan = plan_of(other);
+            Bytes most;
+            for (const Group& group : spread(plan.rank_count(), gpus)) {
+                most = std::max(most, wanted_by(plan, group).all);
+            }
+            return most <= free ? std::optional(most) : std::nullopt;
+        } catch (const Error&) {  // a schedule does not take every number of micro-batches
+            return std::nullopt;
+        }
+    };
+    const int now = *scenario.pipeline.micro_batches;
+    for (int micro_batches = now; micro_batches <= samples; micro_batches *= 2) {
+        for (const bool recomputes : {false, true}) {
+            Scenario other = scenario;
+            other.pipeline.micro_batches = micro_batches;
+            std::string keys;
+            if (micro_batches != now) {
+                keys = fmt::format("pipeline.micro_batches = {}", micro_batches);
+            }
+            if (recomputes) {
+                other.pipeline.recompute = Recompute::Always;
+                keys +=
+                    fmt::format("{}pipeline.recompute = \"always\"", keys.empty() ? "" : " with ");
+            }
+            if (const auto wanted = keys.empty() ? std::nullopt : fits(other)) {
+                return fmt::format("{} needs {}, which fits", keys, format_bytes(*wanted));
+            }
+        }
+    }
+    return "neither recompute = \"always\" nor more micro-batches make it fit: take a smaller "
+           "model or a smaller batch";
+}
+
+}  // namespace
+
+namespace {
+
+void check_memory(const Plan& plan, const std::vector<Group>& groups, const std::string& hint) {
+    for (const Group& group : groups) {
+        const Wanted wanted = wanted_by(plan, group);
+        const CudaMemory memory = cuda_memory(group.gpu);
+        if (wanted.all > memory.free) {
+            throw does_not_fit(wanted, memory, hint);
+        }
+    }
+}
+
+void check_memory(const Scenario& scenario, const PlanOf& plan_of, const auto& groups_of, int gpus) {
+    if (scenario.pipeline.offload != Offload::None) {
+        return;  // what is needed depends on times, and so on what is not measured yet
+    }
+    const Plan plan = plan_of(scenario);
+    for (const Group& group : groups_of(plan)) {
+        const Wanted wanted = wanted_by(plan, group);
+        const CudaMemory memory = cuda_memory(group.gpu);
+        if (wanted.all > memory.free) {
+            throw does_not_fit(wanted, memory, what_fits(scenario, plan_of, memory.free, gpus));
+        }
+    }
+}
+
+/// Of a group that `gpus` are used beside.
+std::vector<std::unique_ptr<Device>> make_group(const Plan& plan,
+                                                const Group& group,
+                                                CudaRequest request) {
+    const Wanted wanted = wanted_by(plan, group);
+    const Bytes spare = cuda_memory(group.gpu).free - wanted.all;
+    request.device = group.gpu;
+    request.ranks = group.ranks;
+    request.memory = wanted.pool + std::clamp(spare, Bytes{}, wanted.between);
+    try {
+        return make_cuda_devices(request);
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::Infeasible || error.place() != "memory") {
+            throw;
+        }
+        throw Error(error.kind(),
+                    error.place(),
+                    fmt::format("{}, for these peaks:\n{}", error.text(), peaks_table(wanted)),
+                    error.hint());
+    }
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
+                                                    GpuShares shares,
+                                                    const std::vector<int>& units) {
+    require_cuda();
+    check_gpu_memory(plan);
+    const auto ranks = static_cast<std::size_t>(plan.rank_count());
+    const std::vector<Group> groups = spread(plan.rank_count(), gpu_count());
+    std::vector<std::unique_ptr<Device>> devices;
+    for (const Group& group : groups) {
+        CudaRequest request{.gpus = static_cast<int>(groups.size()),
+                            .own_multiprocessors = shares == GpuShares::Own && group.ranks > 1};
+        if (units.size() == ranks && group.ranks > 1) {
+            request.units.assign(units.begin() + group.first,
+                                 units.begin() + group.first + group.ranks);
+        }
+        std::ranges::move(make_group(plan, group, std::move(request)), std::back_inserter(devices));
+    }
+    return devices;
+}
+
+std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu) {
+    require_cuda(gpu);
+    const Group group{.gpu = gpu, .first = rank, .ranks = 1};
+    check_memory(plan, {group}, {});
+    // Its messages go by links, and not by copies to other GPUs.
+    return std::move(make_group(plan, group, {.gpus = 1, .own_multiprocessors = false}).front());
+}
+
+void check_gpu_memory(const Plan& plan, const std::string& hint) {
+    check_memory(plan, spread(plan.rank_count(), gpu_count()), hint);
+}
+
+void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of) {
+    const int gpus = gpu_count();
+    check_memory(
+        scenario,
+        plan_of,
+        [gpus](const Plan& plan) { return spread(plan.rank_count(), gpus); },
+        gpus);
+}
+
+void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of, const RankOnGpu& own) {
+    const auto groups = [&own](const Plan&) {
+        return std::vector<Group>{{.gpu = own.gpu, .first = own.rank, .ranks = 1}};
+    };
+    const int everywhere = *scenario.pipeline.stages;  // the other processes have one each, too
+    check_memory(scenario, plan_of, groups, everywhere);
+}
+
+}  // namespace pipetwin::exec

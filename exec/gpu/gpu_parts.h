@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
+#include "exec/device/device.h"
+
+/// The GPUs of a plan's ranks: each has one where there are so many, else neighbours share one. All
+/// are used that the program sees (CUDA_VISIBLE_DEVICES), up to one for each rank.
+namespace pipetwin::exec {
+
+/// One device per rank. Where those of a GPU have multiprocessors of their own, a bubble is one:
+/// without them stages fill each other's gaps. `units` as Scenario::ClusterPart::gpu_units; a list
+/// that is not one for each rank is left out. Throws as `check_gpu_memory` and make_cuda_devices.
+std::vector<std::unique_ptr<Device>> make_gpu_parts(const Plan& plan,
+                                                    GpuShares shares,
+                                                    const std::vector<int>& units);
+
+/// One rank's, all of it. Throws the same.
+std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu);
+
+/// Throws Error(Infeasible) with a table of the ranks' peaks by kind, what their GPU has free and
+/// `hint`, if they do not fit there together.
+void check_gpu_memory(const Plan& plan, const std::string& hint = {});
+
+/// Plans a scenario before anything is measured: sizes are right, times need not be.
+using PlanOf = std::function<Plan(const Scenario&)>;
+
+/// Throws Error(Infeasible) if a settled scenario does not fit, before anything is measured; its
+/// hint names what would fit, if recompute or more micro-batches do.
+void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of);
+
+/// Of the one rank that has all of a GPU of this process.
+struct RankOnGpu {
+    int rank = 0;
+    int gpu = 0;
+};
+void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of, const RankOnGpu& own);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+#include "core/schedule/action.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
+#include "core/base/units.h"
+#include "exec/device/number_format.h"
+
+namespace pipetwin::exec {
+
+class Tensor;
+
+/// Told when a part of a layer's work is done: how the profiler times the layers inside a stage.
+/// `layer` is the index in the model; `part` is Forward (in F and R), BackwardInput, BackwardWeight
+/// (in B, I and W) or Optimizer (in OPT). A layer made of others tells of each of them before it
+/// tells of itself: parts of one layer come several times and add up.
+using LayerTimer =
+    std::function<void(int layer, Op part, std::chrono::steady_clock::time_point done)>;
+
+/// Shown the output of every layer of a forward but the loss, for as long as it looks.
+using LayerWatch = std::function<void(int layer, const Tensor& output)>;
+
+struct StageOptions {
+    NumberFormat format{};
+    std::uint64_t seed = 1;
+    int micro_batches = 1;
+    int largest_micro_batch = 1;                     ///< samples; sizes the workspace
+    OptimizerKind optimizer = OptimizerKind::AdamW;  ///< whose state is allocated
+    bool input_gradient = false;
+    bool shared_weights = false;  ///< with a stage of another pipeline
+    /// The optimizer's state is that of one share of the weights (ZeRO-1): of the stage's
+    /// parameters, one after the other, `share_of(their numbers, replica, shards)`.
+    int replica = 0;
+    int optimizer_shards = 1;
+    LayerTimer layer_done;  ///< may be empty
+    /// Called between layers, where messages go on only while somebody looks; may be empty.
+    std::function<void()> between_layers{};
+};
+
+/// What one layer occupies for one micro-batch, byte for byte as the arena counts it; the words of
+/// LayerSample.
+struct LayerBytes {
+    Bytes input;
+    Bytes output;
+    Bytes saved;
+    Bytes workspace;
+    Bytes split;
+};
+LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,50 @@
+#include "exec/profiling/layer_clock.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace pipetwin::exec {
+
+using Clock = std::chrono::steady_clock;
+
+LayerClock::LayerClock(const Plan& plan)
+    : watches_(static_cast<std::size_t>(plan.rank_count())),
+      laps_(static_cast<std::size_t>(plan->partition->layer_count())) {
+    for (int layer = 0; layer < plan->partition->layer_count(); ++layer) {
+        const auto stage = static_cast<std::size_t>(plan->partition->stage_of_layer(layer));
+        rank_of_layer_.push_back(static_cast<std::size_t>(plan->schedule.rank_of_stage[stage]));
+    }
+}
+
+void LayerClock::restart() {
+    std::ranges::fill(laps_, Laps{});
+}
+
+void LayerClock::turn(int rank, Op op) {
+    watches_[static_cast<std::size_t>(rank)] = {.last = Clock::now(), .action = op};
+}
+
+void LayerClock::lap(int layer, Op part, TimePoint done) {
+    const auto index = static_cast<std::size_t>(layer);
+    const Op action = watches_[rank_of_layer_[index]].action;
+    TimePoint& last = watches_[rank_of_layer_[index]].last;
+    Laps& laps = laps_[index];
+    switch (part) {
+        case Op::Forward:
+            (action == Op::Recompute ? laps.recompute : laps.forward) += done - last;
+            break;
+        case Op::BackwardInput:
+            laps.backward_input += done - last;
+            break;
+        case Op::BackwardWeight:
+            laps.backward_weight += done - last;
+            break;
+        default:
+            laps.optimizer += done - last;
+            break;
+    }
+    last = done;
+}
+
+}  // namespace pipetwin::exec

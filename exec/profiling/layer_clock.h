@@ -1,0 +1,49 @@
+#pragma once
+
+#include <vector>
+
+#include "core/schedule/action.h"
+#include "core/plan/plan.h"
+#include "exec/device/device.h"
+
+namespace pipetwin::exec {
+
+/// How long the layers of a pipeline took during one step. Every rank has a watch of its own, which
+/// starts when the rank turns to an action and laps after every layer; a layer belongs to one rank,
+/// so threads do not meet.
+class LayerClock {
+  public:
+    explicit LayerClock(const Plan& plan);
+
+    /// A new step; no thread is inside.
+    void restart();
+    /// The rank turns to an action: what forwards do during an R is recompute.
+    void turn(int rank, Op op);
+    /// A part of a layer's work was done: Forward, BackwardInput, BackwardWeight or Optimizer.
+    void lap(int layer, Op part, TimePoint done);
+
+    struct Laps {
+        Duration forward{};
+        Duration recompute{};
+        Duration any_forward{};  ///< mean of all F and R; of averages only
+        Duration backward_input{};
+        Duration backward_weight{};
+        Duration optimizer{};
+        Duration sum() const {
+            return forward + recompute + backward_input + backward_weight + optimizer;
+        }
+    };
+    /// Sums over the step, one per layer.
+    const std::vector<Laps>& laps() const { return laps_; }
+
+  private:
+    struct alignas(64) Watch {  // a cache line each
+        TimePoint last;
+        Op action{};
+    };
+    std::vector<std::size_t> rank_of_layer_;
+    std::vector<Watch> watches_;
+    std::vector<Laps> laps_;
+};
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,148 @@
+#include "exec/profiling/measured_pipeline.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/plan/offload.h"
+#include "core/timeline/timeline.h"
+#include "exec/data/random_batch.h"
+
+namespace pipetwin::exec {
+
+std::vector<Duration> times_of(const Samples& samples) {
+    return over_steps(samples, [](const StepSample& step) { return step.time; });
+}
+
+GateVerdict judged(const Samples& samples) {
+    std::vector<GatedStep> steps;
+    for (const StepSample& sample : samples) {
+        steps.push_back({.time = sample.time, .stolen = sample.stolen});
+    }
+    return judged(steps);
+}
+
+Samples quiet(Samples samples) {
+    std::ranges::stable_sort(samples, {}, &StepSample::stolen);
+    const auto calm = std::ranges::count_if(
+        samples, [](const StepSample& sample) { return sample.stolen <= most_stolen; });
+    const std::size_t third = (samples.size() + 2) / 3;
+    samples.resize(calm > 0 ? static_cast<std::size_t>(calm) : third);
+    const Duration longest = longest_quiet_time(times_of(samples));
+    std::erase_if(samples, [longest](const StepSample& sample) { return sample.time > longest; });
+    return samples;
+}
+
+MeasuredPipeline::MeasuredPipeline(const Plan& plan, const Model& model, const Options& options)
+    : plan_(plan),
+      clock_(plan),
+      batch_(random_batch(model, static_cast<int>(plan.samples().value()), options.seed)),
+      executor_(plan, model, executor_options(options)) {}
+
+ExecutorOptions MeasuredPipeline::executor_options(const Options& options) {
+    ExecutorOptions executor;
+    executor.backend = options.backend;
+    executor.precision = options.precision;
+    executor.gpu_shares = options.gpu_shares;
+    executor.gpu_units = options.gpu_units;
+    executor.seed = options.seed;
+    executor.optimizer.kind = options.optimizer;
+    executor.optimizer.learning_rate = 1e-6;  // so that random data leads nowhere
+    executor.cores = options.cores;
+    executor.input_gradient = options.input_gradient;
+    // What actions last is what is to be found out.
+    executor.hang_limits.first_step = std::chrono::minutes(10);
+    executor.before_action = [this](int rank, const Action& action) {
+        clock_.turn(rank, action.op);
+    };
+    executor.layer_done = [this](int layer, Op part, TimePoint done) {
+        clock_.lap(layer, part, done);
+    };
+    return executor;
+}
+
+StepSample MeasuredPipeline::step() {
+    clock_.restart();
+    result_ = executor_.run_step(batch_, step_++);
+    StepSample sample{.layers = clock_.laps(),
+                      .dispatch = dispatch_of(result_.timeline),
+                      .hops = hops_of(result_.timeline),
+                      .time = step_time(result_.timeline),
+                      .stolen = result_.stolen,
+                      .host_rate = host_rate_of(result_.timeline)};
+    average_over_calls(sample.layers);
+    return sample;
+}
+
+void MeasuredPipeline::average_over_calls(std::vector<LayerClock::Laps>& layers) const {
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+        const int stage = plan_->partition->stage_of_layer(static_cast<int>(layer));
+        const int forwards = calls(stage, Op::Forward);
+        const int recomputes = calls(stage, Op::Recompute);
+        LayerClock::Laps& laps = layers[layer];
+        laps.any_forward = (laps.forward + laps.recompute) / std::max(1, forwards + recomputes);
+        laps.forward /= std::max(1, forwards);
+        laps.recompute /= std::max(1, recomputes);
+        laps.backward_input /= plan_.micro_batches();
+        laps.backward_weight /= plan_.micro_batches();
+    }
+}
+
+int MeasuredPipeline::calls(int stage, Op op) const {
+    const int rank = plan_->schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+    return static_cast<int>(std::ranges::count_if(
+        plan_->schedule.ranks[static_cast<std::size_t>(rank)],
+        [&](const Action& action) { return action.stage == stage && action.op == op; }));
+}
+
+/// What is left of the ranks' time when waits and layers are taken out, per compute action.
+Duration MeasuredPipeline::dispatch_of(const Timeline& timeline) const {
+    Duration rest{};
+    std::int64_t actions = 0;
+    for (const std::vector<Span>& row : timeline.ranks) {
+        rest += row.back().end - row.front().begin;
+        for (const Span& span : row) {
+            const bool waited = is_receive(span.action.op) && span.ready > span.begin;
+            rest -= waited ? span.end - span.begin : Duration{};
+            actions += is_compute(span.action.op) || uses_gradients(span.action.op) ? 1 : 0;
+        }
+    }
+    for (const LayerClock::Laps& laps : clock_.laps()) {
+        rest -= laps.sum();
+    }
+    return std::max(Duration{}, rest / actions);
+}
+
+/// While the link was busy.
+double MeasuredPipeline::host_rate_of(const Timeline& timeline) const {
+    if (timeline.host_copies.empty()) {
+        return 0;
+    }
+    std::array<Duration, 2> busy{};  // [direction]
+    for (std::size_t row = 0; row < timeline.host_copies.size(); ++row) {
+        for (const Span& copy : timeline.host_copies[row]) {
+            busy.at(row % 2) += copy.ready - copy.begin;
+        }
+    }
+    Bytes bytes;
+    for (const auto& copies : stash_copies(plan_)) {
+        for (const StashCopy& copy : copies) {
+            bytes += copy.bytes;
+        }
+    }
+    const Duration slower = std::max(busy[0], busy[1]);
+    return slower > Duration{} ? static_cast<double>(bytes.count) / to_seconds(slower) : 0;
+}
+
+std::vector<Duration> hops_of(const Timeline& timeline) {
+    std::vector<Duration> hops;
+    for (const std::vector<Span>& row : timeline.ranks) {
+        for (const Span& span : row) {
+            if (is_receive(span.action.op) && span.ready > span.begin) {
+                hops.push_back(span.end - span.ready);
+            }
+        }
+    }
+    return hops;
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
+#include "exec/data/batch.h"
+#include "exec/executor/executor.h"
+#include "exec/profiling/layer_clock.h"
+#include "exec/base/quiet.h"
+
+/// A pipeline under the clock: what the profiler and the calibration measure layers in.
+namespace pipetwin::exec {
+
+/// What a layer took per call: laps of one step over how often each was run.
+struct StepSample {
+    std::vector<LayerClock::Laps> layers;
+    Duration dispatch{};         ///< of one compute action
+    std::vector<Duration> hops;  ///< of messages that were waited for, from sender to owner
+    Duration time{};
+    double stolen = 0;
+    double host_rate = 0;  ///< bytes per second of the slower way between device and host; 0: none
+};
+
+/// The steps that were measured in one pipeline.
+using Samples = std::vector<StepSample>;
+
+/// `value` of every step.
+template <class Value>
+std::vector<Duration> over_steps(const Samples& samples, const Value& value) {
+    std::vector<Duration> values;
+    values.reserve(samples.size());
+    for (const StepSample& step : samples) {
+        values.push_back(value(step));
+    }
+    return values;
+}
+
+template <class Value>
+Duration median_over(const Samples& samples, const Value& value) {
+    return quantile(over_steps(samples, value), 0.5);
+}
+
+/// Means add up: those of all parts of a step to that of the step. A part that now and then takes
+/// long, here in one step and there in another, would be lost in its median.
+template <class Value>
+Duration mean_over(const Samples& samples, const Value& value) {
+    Duration sum{};
+    for (const Duration one : over_steps(samples, value)) {
+        sum += one;
+    }
+    return samples.empty() ? sum : sum / std::ssize(samples);
+}
+
+std::vector<Duration> times_of(const Samples& samples);
+
+/// What the gate says of them.
+GateVerdict judged(const Samples& samples);
+
+/// The quiet steps; where every step lost time to others, the calmest third of all.
+Samples quiet(Samples samples);
+
+/// Trains a copy of the model with random data and reads the clock after every layer.
+class MeasuredPipeline {
+  public:
+    struct Options {
+        Backend backend = Backend::Cpu;
+        Precision precision = Precision::Fp32;
+        OptimizerKind optimizer = OptimizerKind::AdamW;
+        GpuShares gpu_shares = GpuShares::Own;
+        std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
+        std::uint64_t seed = 1;
+        std::vector<int> cores{};     ///< as ExecutorOptions
+        bool input_gradient = false;  ///< as ExecutorOptions
+    };
+    MeasuredPipeline(const Plan& plan, const Model& model, const Options& options);
+
+    StepSample step();
+
+    /// The last step.
+    const StepResult& result() const { return result_; }
+
+  private:
+    ExecutorOptions executor_options(const Options& options);
+    void average_over_calls(std::vector<LayerClock::Laps>& layers) const;
+    int calls(int stage, Op op) const;
+    Duration dispatch_of(const Timeline& timeline) const;
+    double host_rate_of(const Timeline& timeline) const;
+
+    const Plan plan_;
+    LayerClock clock_;
+    const Batch batch_;
+    Executor executor_;
+    StepResult result_;
+    int step_ = 0;
+};
+
+/// From the arrival of each message that was waited for until its receiver had it.
+std::vector<Duration> hops_of(const Timeline& timeline);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,363 @@
+#include "exec/profiling/profiler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <future>
+#include <set>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
+#include "exec/transport/channel.h"
+#include "exec/base/cores.h"
+#include "exec/profiling/measured_pipeline.h"
+#include "exec/base/quiet.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// On a quiet machine the first is enough; on one that is not, quiet steps are waited for.
+constexpr std::chrono::seconds time_budget{8};
+constexpr std::chrono::seconds patience{30};
+constexpr double quiet_p90_over_p10 = 1.03;
+
+int worker_count(const ProfilerOptions& options, const Model& model) {
+    // On a GPU, workers wait for it and need no core each.
+    const int most = options.backend == Backend::Cuda ? options.busy_workers
+                                                      : static_cast<int>(allowed_cores().size());
+    return std::max(1,
+                    std::min({options.busy_workers, most, model.layer_count() / options.chunks}));
+}
+
+/// The scenario's order can be walked here: its rules may ask for ranks that are left out, a file
+/// has its own number of them, and some orders cannot train.
+bool has_order(const Scenario& scenario) {
+    try {
+        const Schedule schedule = scenario_schedule(scenario);
+        const bool stale = has_stale_gradients(scenario);
+        return schedule.rank_count() == *scenario.pipeline.stages &&
+               !why_not_trainable(schedule, stale);
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
+    Scenario scenario;
+    scenario.training.batch = size * options.micro_batches;
+    scenario.training.precision = options.precision;
+    scenario.cluster.backend = options.backend;
+    if (options.offload) {
+        scenario.pipeline.offload = Offload::Stash;
+        scenario.cluster.host_link_gbps = 100;  // until it is measured; no order depends on it
+    }
+    scenario.training.optimizer = options.optimizer;
+    scenario.training.learning_rate = 1e-6;  // so that random data leads nowhere
+    scenario.pipeline.stages = workers;
+    scenario.pipeline.micro_batches = options.micro_batches;
+    scenario.pipeline.schedule = options.schedule;
+    scenario.pipeline.chunks = options.chunks;
+    scenario.pipeline.group_size = options.group_size;
+    if (!has_order(scenario)) {
+        scenario.pipeline.schedule = "1f1b";
+        scenario.pipeline.chunks = 1;
+    }
+    scenario.pipeline.recompute = options.recompute.fits(scenario.pipeline.pieces())
+                                      ? options.recompute
+                                      : RecomputeRules(Recompute::Always);
+    scenario.pipeline.recompute_timing = options.recompute_timing;
+    if (workers == options.busy_workers) {
+        scenario.pipeline.partition = options.partition;
+    }
+    return scenario;
+}
+
+}  // namespace
+
+Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
+    const NumberFormat format = number_format(options.precision, options.backend);
+    const auto width = static_cast<std::int64_t>(size_of(format.real));
+    const std::set<int> sizes(options.micro_batch_sizes.begin(), options.micro_batch_sizes.end());
+    Profile profile;
+    profile.source = CostSource::Measured;
+    profile.device = "this-machine";
+    profile.precision = std::string(to_string(options.precision));
+    profile.tool_version = PIPETWIN_VERSION;
+    profile.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+    for (int index = 0; index < model.layer_count(); ++index) {
+        const Layer& layer = model.layer(index);
+        LayerCost& cost = profile.layers.emplace_back();
+        cost.name = layer.spec.name;
+        cost.kind = std::string(to_string(layer.spec.type));
+        cost.parameter_count = layer.parameter_count;
+        cost.parameter_bytes = Bytes{layer.parameter_count * width};
+        for (const int size : sizes) {
+            const LayerBytes bytes = layer_bytes(layer, size, format);
+            cost.samples.push_back({.micro_batch_size = size,
+                                    .forward = std::chrono::milliseconds(1),
+                                    .backward_input = std::chrono::milliseconds(1),
+                                    .backward_weight = std::chrono::milliseconds(1),
+                                    .input = bytes.input,
+                                    .output = bytes.output,
+                                    .saved = bytes.saved,
+                                    .workspace = bytes.workspace,
+                                    .split = bytes.split,
+                                    .spread = 0});
+        }
+    }
+    profile.links.push_back({.between = "ranks"});
+    return profile;
+}
+
+namespace {
+
+MeasuredPipeline::Options run_options(const ProfilerOptions& options) {
+    return {.backend = options.backend,
+            .precision = options.precision,
+            .optimizer = options.optimizer,
+            .gpu_shares = options.gpu_shares,
+            .gpu_units = options.gpu_units,
+            .seed = options.seed};
+}
+
+/// Writes what was measured at one size into the profile.
+void fill_in(Profile& profile, int size, const Samples& measured) {
+    const Samples samples = quiet(measured);
+    for (std::size_t index = 0; index < profile.layers.size(); ++index) {
+        const auto part = [&](Duration LayerClock::Laps::*member) {
+            return mean_over(samples,
+                             [&](const StepSample& step) { return step.layers[index].*member; });
+        };
+        LayerCost& layer = profile.layers[index];
+        LayerSample& sample =
+            *std::ranges::find(layer.samples, size, &LayerSample::micro_batch_size);
+        sample.forward = part(&LayerClock::Laps::any_forward);
+        sample.backward_input = part(&LayerClock::Laps::backward_input);
+        sample.backward_weight = part(&LayerClock::Laps::backward_weight);
+        layer.optimizer = part(&LayerClock::Laps::optimizer);
+        const std::vector<Duration> totals = over_steps(samples, [&](const StepSample& step) {
+            const LayerClock::Laps& laps = step.layers[index];
+            return laps.any_forward + laps.backward_input + laps.backward_weight;
+        });
+        const Duration median = quantile(totals, 0.5);
+        sample.spread =
+            median > Duration{}
+                ? to_seconds(quantile(totals, 0.9) - quantile(totals, 0.1)) / to_seconds(median)
+                : 0;
+    }
+    profile.dispatch = mean_over(samples, [](const StepSample& step) { return step.dispatch; });
+    std::vector<double> host_rates;
+    std::ranges::transform(samples, std::back_inserter(host_rates), &StepSample::host_rate);
+    std::ranges::sort(host_rates);
+    if (const double rate = host_rates[host_rates.size() / 2]; rate > 0) {
+        std::erase_if(profile.links, [](const LinkCost& link) { return link.between == "host"; });
+        profile.links.push_back({.between = "host", .bytes_per_second = rate});
+    }
+    std::vector<Duration> hops;
+    for (const StepSample& step : samples) {
+        hops.insert(hops.end(), step.hops.begin(), step.hops.end());
+    }
+    if (!hops.empty()) {
+        profile.links.front().latency = quantile(hops, 0.5);
+    }
+}
+
+/// Keeps the worst of all sizes.
+void note_noise(Profile& profile, const GateVerdict& verdict) {
+    CalibrationNote& note =
+        profile.calibration ? *profile.calibration : profile.calibration.emplace();
+    const bool first = note.clean_steps + note.dropped_steps == 0;
+    note.clean_steps = first ? verdict.clean : std::min(note.clean_steps, verdict.clean);
+    note.dropped_steps = std::max(note.dropped_steps, verdict.dropped);
+    note.p90_over_p10 = std::max(note.p90_over_p10, verdict.p90_over_p10);
+}
+
+/// Half a round trip of an empty message between two threads: the link, where the measured pipeline
+/// has none.
+Duration hop_between_two_threads() {
+    constexpr int trips = 200;
+    const std::vector<int> cores = allowed_cores();
+    const Spin spin = cores.size() > 1 ? Spin::Briefly : Spin::Never;
+    const auto there = make_local_channel(std::nullopt, spin);
+    const auto back = make_local_channel(std::nullopt, spin);
+    const auto echo = std::async(std::launch::async, [&] {
+        for (int trip = 0; trip < trips; ++trip) {
+            there->receive();
+            back->send({});
+        }
+    });
+    std::vector<Duration> hops;
+    for (int trip = 0; trip < trips; ++trip) {
+        const TimePoint begin = Clock::now();
+        there->send({});
+        back->receive();
+        hops.push_back((Clock::now() - begin) / 2);
+    }
+    return quantile(hops, 0.5);
+}
+
+void stretch(Profile& profile, double factor) {
+    const auto scale = [factor](Duration& duration) {
+        duration = Duration(std::llround(static_cast<double>(duration.count()) * factor));
+    };
+    scale(profile.dispatch);
+    for (LayerCost& layer : profile.layers) {
+        scale(layer.optimizer);
+        for (LayerSample& sample : layer.samples) {
+            scale(sample.forward);
+            scale(sample.backward_input);
+            scale(sample.backward_weight);
+        }
+    }
+}
+
+/// Measures a model, size by size.
+class Profiler {
+  public:
+    Profiler(const Model& model, const ProfilerOptions& options)
+        : model_(model),
+          options_(options),
+          workers_(worker_count(options, model)),
+          profile_(unmeasured_profile(model, options)) {}
+
+    Profile run() {
+        if (workers_ == 1) {
+            profile_.links.front().latency = hop_between_two_threads();
+        }
+        const std::set<int> sizes(options_.micro_batch_sizes.begin(),
+                                  options_.micro_batch_sizes.end());
+        for (const int size : sizes) {
+            measure(size, static_cast<int>(sizes.size()));
+            ++sizes_done_;
+        }
+        if (options_.stretch != 1) {
+            stretch(profile_, options_.stretch);
+            profile_.device = fmt::format("this-machine, {:.2f} times slower", options_.stretch);
+        }
+        return profile_;
+    }
+
+  private:
+    /// A balanced partition needs costs: a short look gives them, and then the pipeline has the
+    /// very partition that a plan from this profile will have.
+    void measure(int size, int size_count) {
+        const Duration budget = Duration(time_budget) / size_count;
+        const Scenario scenario = scenario_of(options_, size, workers_);
+        if (workers_ > 1 && !scenario.pipeline.partition) {
+            fill_in(profile_,
+                    size,
+                    steps(scenario,
+                          {.warm_up = 1,
+                           .fewest = 2,
+                           .most = 5,
+                           .budget = budget / 8,
+                           .patience = budget / 8}));
+        }
+        const int fixed = options_.repeats;
+        const Samples samples = steps(scenario,
+                                      {.warm_up = 2,
+                                       .fewest = fixed > 0 ? fixed : fewest_clean_steps,
+                                       .most = fixed > 0 ? fixed : 60,
+                                       .budget = budget,
+                                       .patience = Duration(patience) / size_count});
+        fill_in(profile_, size, samples);
+        note_noise(profile_, judged(samples));
+    }
+
+    struct HowMany {
+        int warm_up;
+        int fewest;
+        int most;
+        Duration budget;
+        Duration patience;  ///< takes the place of the budget while the machine is not quiet
+
+        bool enough(const Samples& samples, Duration spent) const {
+            if (std::ssize(samples) < fewest) {
+                return false;
+            }
+            const bool restless = p90_over_p10(times_of(samples)) > quiet_p90_over_p10;
+            return std::ssize(samples) >= most || spent >= (restless ? patience : budget);
+        }
+    };
+    Samples steps(const Scenario& scenario, const HowMany& how_many) {
+        MeasuredPipeline pipeline(
+            make_plan(scenario, model_, profile_), model_, run_options(options_));
+        const TimePoint begin = Clock::now();
+        for (int step = 0; step < how_many.warm_up; ++step) {
+            pipeline.step();
+        }
+        Samples samples;
+        while (!how_many.enough(samples, Clock::now() - begin)) {
+            samples.push_back(pipeline.step());
+            report(to_seconds(Clock::now() - begin) / to_seconds(how_many.patience), scenario);
+        }
+        return samples;
+    }
+
+    void report(double share_of_size, const Scenario& scenario) const {
+        if (options_.progress) {
+            const auto sizes = static_cast<double>(options_.micro_batch_sizes.size());
+            options_.progress(std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
+                              fmt::format("{} samples per mini-batch on {} worker{}",
+                                          scenario.training.batch,
+                                          workers_,
+                                          workers_ == 1 ? "" : "s"));
+        }
+    }
+
+    const Model& model_;
+    const ProfilerOptions& options_;
+    const int workers_;
+    Profile profile_;
+    int sizes_done_ = 0;
+};
+
+}  // namespace
+
+Profile profile_model(const Model& model, const ProfilerOptions& options) {
+    PIPETWIN_EXPECT(!options.micro_batch_sizes.empty(), "a micro-batch size to measure");
+    return Profiler(model, options).run();
+}
+
+Plan unmeasured_plan(const Scenario& scenario, const Model& model) {
+    return make_plan(scenario, model, unmeasured_profile(model, profiler_options(scenario)));
+}
+
+ProfilerOptions profiler_options(const Scenario& scenario) {
+    const auto& pipeline = scenario.pipeline;
+    const std::vector<int> sizes =
+        micro_batch_sizes(replica_batch(scenario), pipeline.micro_batches.value());
+    const std::set<int> distinct(sizes.begin(), sizes.end());
+    ProfilerOptions options;
+    options.micro_batch_sizes.assign(distinct.begin(), distinct.end());
+    options.micro_batches = static_cast<int>(sizes.size());
+    options.busy_workers = pipeline.stages.value();
+    options.schedule = pipeline.schedule.value();
+    options.chunks = pipeline.chunks.value_or(1);
+    options.group_size = pipeline.group_size;
+    options.recompute = pipeline.recompute.value_or(Recompute::None);
+    options.recompute_timing = pipeline.recompute_timing;
+    options.partition = pipeline.partition;
+    options.backend = scenario.cluster.backend == Backend::Cuda ? Backend::Cuda : Backend::Cpu;
+    options.offload = options.backend == Backend::Cuda && pipeline.offload == Offload::Stash;
+    options.precision = scenario.training.precision;
+    options.optimizer = scenario.training.optimizer;
+    options.gpu_shares = scenario.cluster.gpu_shares;
+    options.gpu_units = scenario.cluster.gpu_units;
+    options.seed = scenario.training.seed;
+    if (scenario.cluster.backend == Backend::Paced) {
+        // All ranks share the cores, and an action must be done before its time is over.
+        const double cores = static_cast<double>(allowed_cores().size());
+        constexpr double slack = 1.5;
+        options.stretch = slack * std::max(1.0, options.busy_workers / cores);
+    }
+    return options;
+}
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/schedule/lower.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
+
+namespace pipetwin::exec {
+
+/// The pipeline in which the layers are measured.
+struct ProfilerOptions {
+    std::vector<int> micro_batch_sizes;  ///< in samples; each is measured
+    int micro_batches = 1;  ///< of a step, so as many stashes are alive as the schedule keeps
+    int busy_workers = 1;   ///< ranks; at most as many as there are cores and layers
+    std::string schedule = "gpipe";
+    int chunks = 1;      ///< per rank
+    int group_size = 0;  ///< of interleaved-1f1b
+    RecomputeRules recompute;
+    RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one
+    int repeats = 0;                 ///< measured steps; 0: as many as a time budget holds
+    Backend backend = Backend::Cpu;  ///< or Cuda: ranks on multiprocessors of their own
+    bool offload = false;  ///< stashes go to host memory and back; the link there is measured, too
+    Precision precision = Precision::Fp32;
+    OptimizerKind optimizer = OptimizerKind::AdamW;
+    GpuShares gpu_shares = GpuShares::Own;
+    std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
+    std::uint64_t seed = 1;
+    double stretch = 1;  ///< every time is multiplied: what a paced device is to take
+    std::function<void(double share, const std::string& what)> progress;
+};
+
+/// Measures per-layer costs on this machine, in a running pipeline: it trains a copy of the model
+/// with random data through the executor, in the very schedule, and reads the clock after every
+/// layer. So the costs are those of the run: cold stashes, tensors that come from another core,
+/// neighbours that use the memory at the same time. (A layer measured alone is up to 50 % too
+/// fast.) For costs that hold for other plans than this one see exec/profiling/calibrate.h.
+///
+/// The cost of a layer in a step is its mean over the micro-batches, since the first of them may
+/// find colder caches; the cost in the profile is the mean of that over the steps that nothing
+/// disturbed (exec/base/quiet.h), and `calibration` says how many were clean and how far they spread. On
+/// a restless machine it measures longer, so that there are some. What
+/// is left of a rank's step when layers and waits are taken out is `dispatch`. The latency of a
+/// link is from the send of a message to the moment its waiting receiver has it.
+///
+/// No weights, gradients or random state of anybody change (C28).
+Profile profile_model(const Model& model, const ProfilerOptions& options);
+
+/// Everything of such a profile that is known without measuring; every layer takes the same time.
+Profile unmeasured_profile(const Model& model, const ProfilerOptions& options);
+
+/// The plan of a settled scenario with such a profile: its sizes are right, its times are not.
+Plan unmeasured_plan(const Scenario& scenario, const Model& model);
+
+/// The options that fit a settled scenario.
+ProfilerOptions profiler_options(const Scenario& scenario);
+
+}  // namespace pipetwin::exec

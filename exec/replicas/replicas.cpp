@@ -1,0 +1,179 @@
+#include "exec/replicas/replicas.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "exec/base/cores.h"
+#include "exec/replicas/whole_model.h"
+
+namespace pipetwin::exec {
+namespace {
+
+std::size_t replicas_here(const Plan& plan, const ExecutorOptions& options) {
+    return options.world != nullptr ? 1 : static_cast<std::size_t>(plan->replicas);
+}
+
+/// Each of several pipelines has cores of its own, where there are enough for all.
+void share_out_cores(ExecutorOptions& options, const Plan& plan, std::size_t replica) {
+    const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
+    const auto ranks = static_cast<std::size_t>(plan.rank_count());
+    if (cores.size() < ranks * replicas_here(plan, options)) {
+        options.shares_cores = true;
+        return;
+    }
+    const auto begin = cores.begin() + static_cast<std::ptrdiff_t>(replica * ranks);
+    options.cores.assign(begin, begin + static_cast<std::ptrdiff_t>(ranks));
+}
+
+}  // namespace
+
+Replicas::Replicas(const Plan& plan, const Model& model, const ExecutorOptions& options)
+    : replicas_(replicas_here(plan, options)),
+      stages_(static_cast<std::size_t>(plan.stage_count())),
+      others_(replicas_ - 1) {
+    if (replicas_ == 1) {
+        pipelines_.push_back(std::make_unique<Executor>(plan, model, options));
+        return;
+    }
+    for (std::size_t i = 0; i < replicas_ * replicas_ * stages_; ++i) {
+        channels_.push_back(make_local_channel(std::nullopt));
+    }
+    for (std::size_t replica = 0; replica < replicas_; ++replica) {
+        ExecutorOptions own = options;
+        share_out_cores(own, plan, replica);
+        own.replica.index = static_cast<int>(replica);
+        own.replica.channel = [this](int from, int to, int stage) {
+            return channel(from, to, stage);
+        };
+        pipelines_.push_back(std::make_unique<Executor>(plan, model, std::move(own)));
+    }
+}
+
+Channel* Replicas::channel(int from, int to, int stage) {
+    const std::size_t pair =
+        static_cast<std::size_t>(from) * replicas_ + static_cast<std::size_t>(to);
+    return channels_[pair * stages_ + static_cast<std::size_t>(stage)].get();
+}
+
+/// Calls work(replica) for all at the same time. Throws what the first of those threw that failed
+/// by themselves.
+template <class Work>
+void Replicas::on_all(const Work& work) {
+    failed_.reset();
+    if (pipelines_.size() == 1) {
+        failed_ = 0;
+        work(0);
+        failed_.reset();
+        return;
+    }
+    std::vector<std::exception_ptr> errors(pipelines_.size());
+    std::vector<char> stopped(pipelines_.size());
+    const auto guarded = [&](std::size_t replica) {
+        try {
+            work(replica);
+        } catch (const ChannelClosed&) {
+            stopped[replica] = 1;  // another one has failed
+        } catch (...) {
+            errors[replica] = std::current_exception();
+        }
+    };
+    others_.send([&](std::size_t index) { guarded(index + 1); });
+    guarded(0);
+    while (!others_.wait(std::chrono::seconds(1))) {
+    }
+    const auto first =
+        std::ranges::find_if(errors, [](const auto& error) { return error != nullptr; });
+    if (first == errors.end()) {
+        return;
+    }
+    for (const auto& each : channels_) {
+        each->reopen();
+    }
+    failed_ = static_cast<std::size_t>(first - errors.begin());
+    std::rethrow_exception(*first);
+}
+
+void Replicas::run_step(const Batch& batch, int step, StepResult& result) {
+    std::vector<StepResult> of_others(pipelines_.size() - 1);
+    on_all([&](std::size_t replica) {
+        pipelines_[replica]->run_step(batch, step, replica == 0 ? result : of_others[replica - 1]);
+    });
+    if (!of_others.empty()) {
+        result.timeline.replicas.clear();
+    }
+    for (StepResult& other : of_others) {
+        result.loss += other.loss;
+        result.stolen = std::max(result.stolen, other.stolen);
+        const Duration later = other.start - result.start;
+        for (auto& row : other.timeline.ranks) {
+            for (Span& span : row) {
+                span.begin += later;
+                span.ready += later;
+                span.end += later;
+            }
+        }
+        result.timeline.replicas.push_back(std::move(other.timeline.ranks));
+    }
+}
+
+double Replicas::evaluate(const Batch& batch, int step) {
+    std::vector<double> losses(pipelines_.size());
+    on_all(
+        [&](std::size_t replica) { losses[replica] = pipelines_[replica]->evaluate(batch, step); });
+    double sum = 0;
+    for (const double loss : losses) {
+        sum += loss;
+    }
+    return sum;
+}
+
+namespace {
+
+/// The executors of this process.
+class Pipelines final : public ParameterHolders {
+  public:
+    explicit Pipelines(const std::vector<std::unique_ptr<Executor>>& all) : all_(all) {}
+
+    std::vector<std::byte> read(const TensorPlace& from) override {
+        return read_tensor(of(from), from);
+    }
+    void write(std::span<const std::byte> bytes, const TensorPlace& to) override {
+        write_tensor(bytes, of(to), to);
+    }
+
+  private:
+    Executor& of(const TensorPlace& place) const {
+        return *all_[static_cast<std::size_t>(place.replica)];
+    }
+
+    const std::vector<std::unique_ptr<Executor>>& all_;
+};
+
+}  // namespace
+
+void Replicas::with_parameters(const std::function<void(const TrainedParameters&)>& use) {
+    std::vector<StageShapes> shapes;
+    for (const auto& pipeline : pipelines_) {
+        shapes.push_back(stage_shapes(*pipeline));
+    }
+    Pipelines holders(pipelines_);
+    with_whole_model(first().plan(), shapes, holders, use);
+}
+
+std::optional<Failure> Replicas::last_failure() const {
+    return failed_ ? pipelines_[*failed_]->last_failure() : std::nullopt;
+}
+
+std::vector<std::string> Replicas::notes() const {
+    std::vector<std::string> all;
+    for (const auto& pipeline : pipelines_) {
+        for (const std::string& note : pipeline->notes()) {
+            if (std::ranges::find(all, note) == all.end()) {
+                all.push_back(note);
+            }
+        }
+    }
+    return all;
+}
+
+}  // namespace pipetwin::exec

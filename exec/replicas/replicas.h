@@ -1,0 +1,54 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/transport/channel.h"
+#include "exec/base/crew.h"
+#include "exec/executor/executor.h"
+
+namespace pipetwin::exec {
+
+/// The pipelines of one training: as many executors as the plan has replicas, each with its share
+/// of every mini-batch, which have the same weights after every step. Where each rank has a process
+/// of its own (ExecutorOptions::world) there is one executor here, with one rank.
+class Replicas {
+  public:
+    Replicas(const Plan& plan, const Model& model, const ExecutorOptions& options);
+
+    /// As Executor::run_step. The loss is that of the whole mini-batch; timeline and peaks are
+    /// those of the first replica here. Where several fail, the failure of the first is thrown.
+    void run_step(const Batch& batch, int step, StepResult& result);
+
+    /// As Executor::evaluate.
+    double evaluate(const Batch& batch, int step);
+
+    /// The first here.
+    Executor& first() { return *pipelines_.front(); }
+
+    /// Calls `use` with the parameters of the whole model; what is written goes to all that have
+    /// them. For executors that have all ranks.
+    void with_parameters(const std::function<void(const TrainedParameters&)>& use);
+
+    /// Of the replica that failed, in the last step.
+    std::optional<Failure> last_failure() const;
+    std::vector<BesidePlan> memory_beside() const { return pipelines_.front()->memory_beside(); }
+    std::vector<std::string> notes() const;
+
+  private:
+    template <class Work>
+    void on_all(const Work& work);
+    Channel* channel(int from, int to, int stage);
+
+    std::size_t replicas_;  ///< here
+    std::size_t stages_;
+    std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to][stage]
+    std::vector<std::unique_ptr<Executor>> pipelines_;
+    std::optional<std::size_t> failed_;
+    Crew others_;  ///< a thread each for all but the first
+};
+
+}  // namespace pipetwin::exec

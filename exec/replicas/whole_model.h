@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.h"
+#include "exec/executor/trained_parameters.h"
+#include "exec/executor/executor.h"
+#include "exec/base/number_range.h"
+#include "exec/transport/byte_message.h"
+
+namespace pipetwin::exec {
+
+/// One tensor of a stage's parameters, in one replica.
+struct TensorPlace {
+    int replica = 0;
+    int stage = 0;
+    int parameter = 0;
+    int part = 0;  ///< of trained_parts
+};
+
+/// A parameter without its contents.
+struct ParameterShape {
+    struct Part {
+        bool is_there = false;
+        DType type{};
+    };
+    std::string name;
+    bool is_copy = false;
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    std::optional<NumberRange> share{};  ///< as Parameter
+    std::array<Part, trained_parts.size()> parts{};
+};
+
+/// Those of the stages that one executor has, by stage.
+using StageShapes = std::map<int, std::vector<ParameterShape>>;
+StageShapes stage_shapes(Executor& executor);
+void put(ByteWriter& message, const StageShapes& shapes);
+StageShapes get_stage_shapes(ByteReader& message);
+
+/// Who has the parameters of a training: executors of this process, or of others.
+class ParameterHolders {
+  public:
+    virtual ~ParameterHolders() = default;
+    virtual std::vector<std::byte> read(const TensorPlace& from) = 0;
+    virtual void write(std::span<const std::byte> bytes, const TensorPlace& to) = 0;
+};
+
+/// What `place` says, in `executor`.
+Tensor& tensor_at(Executor& executor, const TensorPlace& place);
+std::vector<std::byte> read_tensor(Executor& executor, const TensorPlace& place);
+void write_tensor(std::span<const std::byte> bytes, Executor& executor, const TensorPlace& place);
+
+/// Calls `use` with the parameters of the whole model, such as for a checkpoint, wherever they are:
+/// each tensor is one whole, whatever share of it a replica has. What is written goes to all
+/// replicas, and to all stages that have the same weights. [replica] `shapes` of all its stages.
+void with_whole_model(const Plan& plan,
+                      const std::vector<StageShapes>& shapes,
+                      ParameterHolders& holders,
+                      const std::function<void(const TrainedParameters&)>& use);
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,618 @@
+#include "exec/stage/stage.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "exec/layers/layer.h"
+#include "exec/device/silent_kernels.h"
+
+namespace pipetwin::exec {
+namespace {
+
+/// What a stage keeps of one micro-batch.
+struct Stash {
+    bool alive = false;
+    int samples = 0;
+    int batch_samples = 0;
+    int first_sample = 0;
+    int step = 0;
+    bool is_whole = false;     ///< everything is kept that the backward needs
+    Tensor input;              ///< of the stage, while nothing else is kept
+    std::vector<Kept> layers;  ///< [i].input is the input of layer i; empty until the first F or R
+    Tensor output_gradient;    ///< between I and W
+
+    void clear() {
+        alive = false;
+        is_whole = false;
+        input = {};
+        for (Kept& layer : layers) {
+            layer.clear();
+        }
+        output_gradient = {};
+    }
+};
+
+/// Those that hold something, in the order of the layers.
+void collect(Kept& kept, std::vector<Tensor*>& tensors) {
+    const auto add = [&](Tensor& tensor) {
+        if (!tensor.empty()) {
+            tensors.push_back(&tensor);
+        }
+    };
+    add(kept.input);
+    std::ranges::for_each(kept.tensors, add);
+    add(kept.gradient);
+    for (Kept& inner : kept.inner) {
+        collect(inner, tensors);
+    }
+}
+
+/// What tells one model from another when weights are drawn.
+ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& options) {
+    int branches = 0;
+    for (int i = 0; i < model.layer_count(); ++i) {
+        branches += model.layer(i).spec.type == LayerType::Residual ? 1 : 0;
+    }
+    const bool gpt = model.layer(0).spec.type == LayerType::Embedding;
+    return {.style = gpt ? ParameterMaker::Style::Gpt : ParameterMaker::Style::Linear,
+            .residual_scale = 1.0 / std::sqrt(std::max(branches, 1)),
+            .seed = options.seed,
+            .layer = 0,
+            .optimizer_slots = optimizer_slots(options.optimizer),
+            .shared = options.shared_weights,
+            .format = options.format,
+            .table_name = model.layer(0).spec.name + ".tokens"};
+}
+
+/// Numbers in all parameters of the stage; what its ends have in common is there once.
+std::int64_t parameter_count(const Model& model, const Stage::Place& place) {
+    std::int64_t count = 0;
+    for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
+        count += model.layer(i).parameter_count;
+    }
+    return place.layer_count == model.layer_count() ? count - model.tied_count() : count;
+}
+
+}  // namespace
+
+struct Stage::Impl {
+    Impl(Device& on, Arena& in, const StageOptions& with)
+        : device(on), kernels(&on.kernels()), arena(in), options(with) {
+        stashes.resize(static_cast<std::size_t>(options.micro_batches));
+        loss_sums = device.results(stashes.size());
+        loss_scales.resize(stashes.size());
+    }
+
+    Device& device;
+    const Kernels* kernels;
+    Arena& arena;
+    StageOptions options;
+    Place place;
+    std::vector<std::unique_ptr<ExecutableLayer>> layers;
+    std::vector<std::string> names;  ///< of the layers
+    LayerWatch watch;
+    std::vector<Stash> stashes;  ///< [micro-batch]
+    std::vector<Kept> dropped;   ///< [layer] what a layer makes in an F that keeps nothing
+    std::vector<Parameter*> parameters;
+    std::span<double> loss_sums;          ///< [micro-batch]
+    std::vector<double> loss_scales;      ///< [micro-batch]
+    std::span<double> squares;            ///< [parameter]
+    std::vector<double> counted_squares;  ///< without copies
+    std::vector<Parameter*> shared;       ///< that another stage has, too, or that are used twice
+
+    void finish(const ParameterMaker::Settings& rules, ShareCut* share);
+    Stash& stash(int micro_batch);
+    LayerCall call(int micro_batch, const Stash& stash);
+    Tensor load(const MicroBatch& data);
+    Tensor take_in(Stash& stash, Tensor input, const MicroBatch& data);
+    Boundary boundary(const SampleShape& shape, int samples) const;
+    void check(const Tensor& tensor, bool output, int samples) const;
+    Tensor allocate_output(std::size_t index, int samples);
+    Tensor allocate_input_gradient(std::size_t index, int samples);
+    Tensor run_forward(
+        int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
+    void tell(std::size_t index, Op part) const;
+    std::function<void(Op)> part_teller(std::size_t index) const;
+    void show(std::size_t index, const Tensor& output) const;
+    bool first() const { return place.first_layer == 0; }
+};
+
+Stage::Stage(
+    Device& device, Arena& arena, const Model& model, Place place, const StageOptions& options)
+    : impl_(std::make_unique<Impl>(device, arena, options)) {
+    impl_->place = place;
+    for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
+        const Layer& layer = model.layer(i);
+        impl_->layers.push_back(make_layer(layer.spec, layer.input, options.format));
+        impl_->names.push_back(layer.spec.name);
+    }
+    const std::int64_t numbers = parameter_count(model, place);
+    ShareCut share(share_of(numbers, options.replica, options.optimizer_shards));
+    impl_->finish(drawing_rules(model, options), options.optimizer_shards > 1 ? &share : nullptr);
+    PIPETWIN_EXPECT(options.optimizer_shards == 1 || share.passed() == numbers,
+                    "a model knows its parameters");
+}
+
+Stage::Stage(Device& device,
+             Arena& arena,
+             std::vector<std::unique_ptr<ExecutableLayer>> layers,
+             const StageOptions& options)
+    : impl_(std::make_unique<Impl>(device, arena, options)) {
+    impl_->layers = std::move(layers);
+    impl_->place = {
+        .stage = 0, .first_layer = 0, .layer_count = static_cast<int>(impl_->layers.size())};
+    for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
+        impl_->names.push_back(fmt::format("layer{}", i));
+    }
+    impl_->finish({.seed = options.seed,
+                   .optimizer_slots = optimizer_slots(options.optimizer),
+                   .format = options.format},
+                  nullptr);
+}
+
+Stage::~Stage() = default;
+
+/// `share`: of the optimizer's state, null for all.
+void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share) {
+    Bytes workspace;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        ParameterMaker::Settings own = rules;
+        own.layer = place.first_layer + static_cast<int>(i);
+        own.share = share;
+        if (i > 0 && first() && !layers.front()->parameters().empty()) {
+            own.table = layers.front()->parameters().front();
+        }
+        ParameterMaker maker(arena, *kernels, own);
+        layers[i]->create_parameters(maker, names[i], false);
+        workspace = std::max(workspace, layers[i]->workspace_bytes(options.largest_micro_batch));
+    }
+    if (workspace > Bytes{}) {
+        arena.workspace(workspace);
+    }
+    for (const auto& layer : layers) {
+        std::ranges::copy(layer->parameters(), std::back_inserter(parameters));
+    }
+    std::ranges::copy_if(parameters, std::back_inserter(shared), [](const Parameter* parameter) {
+        return !parameter->received.empty();
+    });
+    squares = device.results(parameters.size());
+    dropped.resize(layers.size());
+}
+
+Stash& Stage::Impl::stash(int micro_batch) {
+    PIPETWIN_EXPECT(micro_batch >= 0, "micro-batches count from 0");
+    const auto index = static_cast<std::size_t>(micro_batch);
+    if (index >= stashes.size()) {  // more than announced: the list grows, nothing else
+        stashes.resize(index + 1);
+        const std::span<double> more = device.results(stashes.size());
+        std::ranges::copy(loss_sums, more.begin());
+        loss_sums = more;
+        loss_scales.resize(stashes.size());
+    }
+    return stashes[index];
+}
+
+LayerCall Stage::Impl::call(int micro_batch, const Stash& stash) {
+    Bytes workspace;
+    for (const auto& layer : layers) {
+        workspace = std::max(workspace, layer->workspace_bytes(stash.samples));
+    }
+    return {.kernels = *kernels,
+            .arena = arena,
+            .workspace = arena.workspace(workspace),
+            .micro_batch = micro_batch,
+            .samples = stash.samples,
+            .batch_samples = stash.batch_samples,
+            .first_sample = stash.first_sample,
+            .step = stash.step};
+}
+
+/// The model's own input, from the host.
+Tensor Stage::Impl::load(const MicroBatch& data) {
+    const Batch& batch = *data.batch;
+    const SampleShape& wanted = layers.front()->input();
+    const SampleShape found{
+        .token_ids = batch.width == 0, .positions = batch.positions, .width = batch.width};
+    if (found.token_ids != wanted.token_ids || found.positions != wanted.positions ||
+        (!wanted.token_ids && found.width != wanted.width)) {
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format("stage {}, layer \"{}\"", place.stage, names.front()),
+            fmt::format(
+                "a sample of the batch is {}, expected {}", to_string(found), to_string(wanted)));
+    }
+    const std::int64_t rows = std::int64_t{data.samples} * wanted.positions;
+    const std::size_t width = wanted.token_ids ? 1 : static_cast<std::size_t>(wanted.width);
+    const std::size_t begin = static_cast<std::size_t>(data.first_sample) *
+                              static_cast<std::size_t>(wanted.positions) * width;
+    const std::size_t count = static_cast<std::size_t>(rows) * width;
+    Tensor input = arena.allocate(wanted.token_ids ? DType::I32 : options.format.real,
+                                  rows,
+                                  static_cast<std::int64_t>(width),
+                                  MemoryKind::Stash);
+    if (wanted.token_ids) {
+        kernels->upload(std::span(batch.tokens).subspan(begin, count), input);
+    } else {
+        kernels->upload(std::span(batch.values).subspan(begin, count), input);
+    }
+    return input;
+}
+
+/// C36: a boundary of a wrong shape or type is refused.
+void Stage::Impl::check(const Tensor& tensor, bool output, int samples) const {
+    const Boundary wanted =
+        boundary(output ? layers.back()->output() : layers.front()->input(), samples);
+    if (tensor.dtype() != wanted.type || tensor.rows() != wanted.rows ||
+        tensor.columns() != wanted.columns) {
+        throw Error(
+            ErrorKind::BadInput,
+            fmt::format(
+                "stage {}, layer \"{}\"", place.stage, output ? names.back() : names.front()),
+            fmt::format("{} is {}, expected {}",
+                        output ? "the gradient of the output" : "the input",
+                        shape_text(tensor.dtype(), tensor.rows(), tensor.columns()),
+                        shape_text(wanted.type, wanted.rows, wanted.columns)));
+    }
+}
+
+Stage::Boundary Stage::Impl::boundary(const SampleShape& shape, int samples) const {
+    return {.type = options.format.real,
+            .rows = std::int64_t{samples} * shape.positions,
+            .columns = shape.width};
+}
+
+Tensor Stage::Impl::allocate_output(std::size_t index, int samples) {
+    const SampleShape& shape = layers[index]->output();
+    if (shape.width == 0) {
+        return {};  // the loss
+    }
+    const bool last = index + 1 == layers.size();
+    return arena.allocate(options.format.real,
+                          std::int64_t{samples} * shape.positions,
+                          shape.width,
+                          last ? MemoryKind::Boundary : MemoryKind::Stash);
+}
+
+Tensor Stage::Impl::allocate_input_gradient(std::size_t index, int samples) {
+    const SampleShape& shape = layers[index]->input();
+    if (shape.token_ids || (index == 0 && first() && !options.input_gradient)) {
+        return {};
+    }
+    return arena.allocate(options.format.real,
+                          std::int64_t{samples} * shape.positions,
+                          shape.width,
+                          MemoryKind::Boundary);
+}
+
+void Stage::Impl::tell(std::size_t index, Op part) const {
+    if (options.between_layers && kernels == &device.kernels()) {
+        options.between_layers();
+    }
+    if (options.layer_done && kernels == &device.kernels()) {
+        const int layer = place.first_layer + static_cast<int>(index);
+        device.mark([this, layer, part](TimePoint done) { options.layer_done(layer, part, done); });
+    }
+}
+
+std::function<void(Op)> Stage::Impl::part_teller(std::size_t index) const {
+    if (!options.layer_done && !options.between_layers) {
+        return {};
+    }
+    return [this, index](Op part) { tell(index, part); };
+}
+
+void Stage::Impl::show(std::size_t index, const Tensor& output) const {
+    if (watch && !output.empty()) {
+        device.finish();
+        watch(place.first_layer + static_cast<int>(index), output);
+    }
+}
+
+/// All layers in order. With `keep` everything that backward needs goes into the stash, else the
+/// input alone.
+Tensor Stage::Impl::run_forward(
+    int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep) {
+    LayerCall call = base;
+    if (!call.recomputation) {  // which has left its loss already
+        call.loss_sum = &loss_sums[static_cast<std::size_t>(micro_batch)];
+    }
+    std::vector<Kept>& kept = keep ? stash.layers : dropped;
+    kept.resize(layers.size());
+    Tensor x = std::move(input);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        kept[i].clear();  // where an earlier forward failed
+        Tensor y = allocate_output(i, stash.samples);
+        layers[i]->forward(call, x, {}, y, kept[i]);
+        tell(i, Op::Forward);
+        show(i, y);
+        if (keep) {
+            kept[i].input = std::move(x);
+        } else {
+            kept[i].clear();
+            if (i == 0) {
+                stash.input = std::move(x);
+            }
+        }
+        x = std::move(y);
+    }
+    stash.is_whole = keep;
+    if (!call.recomputation) {
+        loss_scales[static_cast<std::size_t>(micro_batch)] = call.loss_scale;
+    }
+    return x;
+}
+
+/// The stage's input as a part of its stash.
+Tensor Stage::Impl::take_in(Stash& stash, Tensor input, const MicroBatch& data) {
+    PIPETWIN_EXPECT(!stash.alive, "F of a micro-batch comes once");
+    if (first()) {
+        input = load(data);
+    } else {
+        check(input, false, data.samples);
+        input.move_to(MemoryKind::Stash);
+    }
+    stash.alive = true;
+    stash.samples = data.samples;
+    stash.batch_samples = data.batch->samples;
+    stash.first_sample = data.first_sample;
+    stash.step = data.step;
+    return input;
+}
+
+Tensor Stage::forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    input = impl.take_in(stash, std::move(input), data);
+    LayerCall call = impl.call(micro_batch, stash);
+    call.data = &data;
+    return impl.run_forward(micro_batch, stash, std::move(input), call, keep);
+}
+
+Tensor Stage::evaluate(int micro_batch, Tensor input, const MicroBatch& data) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    input = impl.take_in(stash, std::move(input), data);
+    LayerCall call = impl.call(micro_batch, stash);
+    call.data = &data;
+    call.evaluation = true;
+    Tensor output = impl.run_forward(micro_batch, stash, std::move(input), call, false);
+    stash.clear();
+    return output;
+}
+
+void Stage::recompute(int micro_batch, const MicroBatch& data) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(stash.alive && !stash.is_whole, "R follows an F that kept its input only");
+    LayerCall call = impl.call(micro_batch, stash);
+    call.data = &data;
+    call.recomputation = true;
+    // The output was sent long ago: this one is dropped.
+    impl.run_forward(micro_batch, stash, std::move(stash.input), call, true);
+}
+
+Tensor Stage::backward(int micro_batch, Tensor gradient) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(stash.is_whole, "B follows F or R");
+    if (impl.layers.back()->output().width > 0) {
+        impl.check(gradient, true, stash.samples);
+    }
+    LayerCall call = impl.call(micro_batch, stash);
+    for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        Kept& kept = stash.layers[i];
+        Tensor input_gradient = impl.allocate_input_gradient(i, stash.samples);
+        call.after_part = impl.part_teller(i);
+        impl.layers[i]->backward(call, kept, kept.input, gradient, {}, input_gradient);
+        impl.tell(i, Op::BackwardInput);
+        kept.clear();
+        gradient = std::move(input_gradient);
+    }
+    stash.clear();
+    return gradient;
+}
+
+Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(stash.is_whole, "I follows F or R");
+    if (impl.layers.back()->output().width > 0) {
+        impl.check(gradient, true, stash.samples);
+    }
+    LayerCall call = impl.call(micro_batch, stash);
+    stash.output_gradient = std::move(gradient);
+    Tensor* dy = &stash.output_gradient;
+    Tensor input_gradient;
+    for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        Kept& kept = stash.layers[i];
+        input_gradient = impl.allocate_input_gradient(i, stash.samples);
+        call.after_part = impl.part_teller(i);
+        impl.layers[i]->backward_input(call, kept, kept.input, *dy, {}, input_gradient);
+        impl.tell(i, Op::BackwardInput);
+        if (i > 0) {
+            input_gradient.move_to(MemoryKind::Stash);
+            stash.layers[i - 1].gradient = std::move(input_gradient);
+            dy = &stash.layers[i - 1].gradient;
+        }
+    }
+    return input_gradient;
+}
+
+void Stage::backward_weight(int micro_batch) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(stash.is_whole, "W follows I");
+    LayerCall call = impl.call(micro_batch, stash);
+    for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        Kept& kept = stash.layers[i];
+        const bool last = i + 1 == impl.layers.size();
+        const Tensor& dy = last ? stash.output_gradient : kept.gradient;
+        call.after_part = impl.part_teller(i);
+        impl.layers[i]->backward_weight(call, kept, kept.input, dy);
+        impl.tell(i, Op::BackwardWeight);
+        kept.clear();
+    }
+    stash.clear();
+}
+
+void Stage::zero_gradients() {
+    for (Parameter* const parameter : parameters()) {
+        impl_->kernels->fill_zero(parameter->gradient);
+        if (!parameter->received.empty()) {
+            impl_->kernels->fill_zero(parameter->received);
+        }
+    }
+    zero_losses();
+}
+
+void Stage::zero_losses() {
+    std::ranges::fill(impl_->loss_sums, 0.0);
+    std::ranges::fill(impl_->loss_scales, 0.0);
+}
+
+const std::vector<Parameter*>& Stage::shared_parameters() const {
+    return impl_->shared;
+}
+
+void Stage::hand_gradients_to(Stage& other) {
+    const std::vector<Parameter*>& own = impl_->shared;
+    const std::vector<Parameter*>& theirs = other.impl_->shared;
+    PIPETWIN_EXPECT(own.size() == theirs.size(), "both stages have the same shared parameters");
+    for (std::size_t i = 0; i < own.size(); ++i) {
+        impl_->kernels->add(own[i]->gradient, theirs[i]->received);
+    }
+}
+
+// What was received is 0 until then.
+std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& other) {
+    const std::vector<Parameter*>& own = impl_->shared;
+    const std::vector<Parameter*>& theirs = other.impl_->shared;
+    PIPETWIN_EXPECT(own.size() == theirs.size(), "both stages have the same shared parameters");
+    std::vector<CopyEngine::Piece> pieces;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+        pieces.push_back({.from = own[i]->gradient.data(),
+                          .to = theirs[i]->received.data(),
+                          .bytes = static_cast<std::size_t>(own[i]->gradient.bytes().count)});
+    }
+    return pieces;
+}
+
+void Stage::add_received_gradients() {
+    for (Parameter* const parameter : impl_->shared) {
+        impl_->kernels->add(parameter->received, parameter->gradient);
+    }
+}
+
+void Stage::sum_squares() {
+    exec::sum_squares(impl_->device, parameters(), impl_->squares);
+}
+
+void Stage::update(const OptimizerSettings& settings, int step, double gradient_scale) {
+    std::size_t done = 0;
+    const auto update_next = [&](const std::vector<Parameter*>& some) {
+        exec::update(impl_->device,
+                     some,
+                     settings,
+                     step,
+                     impl_->squares.subspan(done, some.size()),
+                     gradient_scale);
+        done += some.size();
+    };
+    if (!impl_->options.layer_done) {  // nobody asks how long each layer takes
+        return update_next(parameters());
+    }
+    for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
+        update_next(impl_->layers[i]->parameters());
+        impl_->tell(i, Op::Optimizer);
+    }
+}
+
+std::span<const double> Stage::counted_squares() {
+    const std::vector<Parameter*>& all = parameters();
+    impl_->counted_squares.clear();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (!all[i]->is_copy) {
+            impl_->counted_squares.push_back(impl_->squares[i]);
+        }
+    }
+    return impl_->counted_squares;
+}
+
+std::span<double> Stage::squares_of_share() {
+    return impl_->squares;
+}
+
+std::span<const double> Stage::gradient_squares() const {
+    return impl_->squares;
+}
+
+Stage::Boundary Stage::input_boundary(int samples) const {
+    return impl_->boundary(impl_->layers.front()->input(), samples);
+}
+
+Stage::Boundary Stage::output_boundary(int samples) const {
+    return impl_->boundary(impl_->layers.back()->output(), samples);
+}
+
+void Stage::rehearse(bool on) {
+    impl_->kernels = on ? &silent_kernels() : &impl_->device.kernels();
+}
+
+void Stage::watch_outputs(LayerWatch watch) {
+    impl_->watch = std::move(watch);
+}
+
+std::vector<Tensor*> Stage::stash_tensors(int micro_batch) {
+    Stash& stash = impl_->stash(micro_batch);
+    std::vector<Tensor*> tensors;
+    for (Tensor* const tensor : {&stash.input, &stash.output_gradient}) {
+        if (!tensor->empty()) {
+            tensors.push_back(tensor);
+        }
+    }
+    for (Kept& layer : stash.layers) {
+        collect(layer, tensors);
+    }
+    return tensors;
+}
+
+void Stage::reset() {
+    std::ranges::for_each(impl_->stashes, &Stash::clear);
+    std::ranges::for_each(impl_->dropped, &Kept::clear);
+    zero_gradients();
+}
+
+double Stage::loss() const {
+    double sum = 0;
+    for (std::size_t i = 0; i < impl_->loss_sums.size(); ++i) {
+        sum += impl_->loss_sums[i] * impl_->loss_scales[i];
+    }
+    return sum;
+}
+
+const std::vector<Parameter*>& Stage::parameters() {
+    return impl_->parameters;
+}
+
+const Stage::Place& Stage::place() const {
+    return impl_->place;
+}
+
+int Stage::stash_count() const {
+    return static_cast<int>(std::ranges::count_if(impl_->stashes, &Stash::alive));
+}
+
+Bytes Stage::split_bytes(int samples) const {
+    Bytes sum = impl_->layers.front()->split_bytes(samples);
+    for (std::size_t i = 1; i < impl_->layers.size(); ++i) {
+        sum += impl_->layers[i]->split_bytes(samples) + impl_->layers[i]->input_bytes(samples);
+    }
+    return sum;
+}
+
+}  // namespace pipetwin::exec

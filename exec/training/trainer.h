@@ -1,0 +1,87 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "core/timeline/compare.h"
+#include "core/plan/plan.h"
+#include "core/scenario/scenario.h"
+#include "exec/training/checkpoint.h"
+#include "exec/executor/executor.h"
+#include "exec/replicas/replicas.h"
+
+namespace pipetwin::exec {
+
+struct StepReport {
+    int step = 0;
+    double loss = 0;
+    double grad_norm = 0;  ///< before clipping
+    double learning_rate = 0;
+    std::optional<double> validation_loss{};  ///< where this step was followed by a validation
+    double step_ms = 0;
+    std::optional<double> samples_per_second;
+    std::vector<Bytes> peak_bytes;     ///< per rank
+    std::vector<std::string> notes{};  ///< what a user should know since this step
+};
+
+struct TrainingResult {
+    std::vector<StepReport> steps;
+    TimelineSet
+        measured;  ///< the steps that passed the noise gate (at most 32 of them), peaks and noise
+    std::vector<BesidePlan> memory_beside;  ///< of the devices; empty where there is none
+};
+
+/// One step of a run. What a worker throws arrives as Error(WorkerFailed) with rank, step and
+/// action as its place and the worker's own message as its text; Error(NotFinite) and Error(Hang)
+/// arrive as they are.
+StepResult training_step(Executor& executor, const Batch& batch, int step);
+
+/// The same, of all replicas; the memory of `result` is used again.
+void training_step(Replicas& pipelines, const Batch& batch, int step, StepResult& result);
+
+struct TrainingOptions {
+    std::filesystem::path checkpoints{};  ///< the folder they lie in; empty: none is kept
+    bool resume = false;                  ///< go on from the newest of them
+    /// Called after each step; false: training stops there (a signal came).
+    std::function<bool(const StepReport&)> on_step{};
+    /// Called with what every rank did in a step, before `on_step`.
+    std::function<void(int step, const Timeline&)> on_timeline{};
+    /// Called before the first step with its number and where the weights are from; nothing: drawn.
+    std::function<void(int first_step, const std::optional<Checkpoints::Loaded>&)> on_start{};
+    /// Called before a checkpoint is written: what was said about its steps must be kept first.
+    std::function<void()> before_checkpoint{};
+    /// Told of what went wrong and is no reason to stop.
+    std::function<void(const std::string&)> on_warning{};
+    /// Where each rank has a process of its own: those. Only process 0 has checkpoints; it stops
+    /// all as soon as one wants to.
+    World* world = nullptr;
+    /// As ExecutorOptions.
+    Monitor* monitor = nullptr;
+    FlightRecorder* flight = nullptr;
+    std::vector<int> cores{};
+    bool shares_cores = false;
+    int gpu = 0;
+};
+
+/// Opens the data, builds the executor and runs the steps of the scenario, from the first or from
+/// where the newest checkpoint ends. The result holds what was measured until the end or until
+/// `on_step` stopped it; nothing where no step was left.
+///
+/// Every `training.validate_every` steps the mean loss over `training.validation_batches` held-out
+/// mini-batches follows, the same ones every time.
+///
+/// A checkpoint is written every `output.checkpoint_every` steps and, unless that is 0, at the end;
+/// and where `on_step` stops. One that cannot be written is a warning; the last one is an error.
+/// Throws Error(BadInput) where a checkpoint is one of other steps: seed, batch, optimizer or
+/// precision differ.
+///
+/// What is measured goes through exec/training/noise_gate.h: where no step passes it, `measured` holds the
+/// step nearest the median of all, and noise.steps is 0.
+TrainingResult train(const Scenario& scenario,
+                     const Model& model,
+                     const Plan& plan,
+                     const TrainingOptions& options);
+
+}  // namespace pipetwin::exec
