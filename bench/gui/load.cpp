@@ -25,7 +25,7 @@
 #include "core/artifacts/chrome_trace.h"
 #include "core/text/json_text.h"
 #include "core/schedule/generators/generate.h"
-#include "gui/timeline_painter.h"
+#include "gui/timeline/timeline_painter.h"
 #include "sim/simulate/simulate.h"
 
 namespace {

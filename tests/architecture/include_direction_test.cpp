@@ -227,12 +227,12 @@ TEST(IncludeDirection, TellsAWrongArrow) {
     EXPECT_EQ(violation("core/plan/plan.h", "#include \"exec/stage/stage.h\""), "a wrong arrow");
     EXPECT_EQ(violation("sim/simulate/simulate.cpp", "#include \"exec/executor/executor.h\""), "a wrong arrow");
     EXPECT_EQ(violation("exec/executor/executor.cpp", "#include \"sim/simulate/simulate.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("gui/main.cpp", "#include \"exec/training/trainer.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("gui/main.cpp", "#include \"cli/options.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("cli/main.cpp", "#include \"gui/palette.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("gui/window/main.cpp", "#include \"exec/training/trainer.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("gui/window/main.cpp", "#include \"cli/options.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("cli/main.cpp", "#include \"gui/base/palette.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"tests/support/builders.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"exec/training/trainer.h\""), "");
-    EXPECT_EQ(violation("gui/main.cpp", "#include \"sim/simulate/simulate.h\""), "");
+    EXPECT_EQ(violation("gui/window/main.cpp", "#include \"sim/simulate/simulate.h\""), "");
 }
 
 TEST(IncludeDirection, TellsAnIncludeThatIsNotWrittenFromTheRoot) {
@@ -248,7 +248,7 @@ TEST(IncludeDirection, TellsQtOutsideTheGui) {
     EXPECT_EQ(violation("core/svg/svg.cpp", "#include <QtSvg/QSvgRenderer>"),
               "Qt outside gui/");
     EXPECT_EQ(violation("tests/core/plan_test.cpp", "#include <QTest>"), "Qt outside gui/");
-    EXPECT_EQ(violation("gui/main.cpp", "#include <QApplication>"), "");
+    EXPECT_EQ(violation("gui/window/main.cpp", "#include <QApplication>"), "");
     EXPECT_EQ(violation("tests/gui/layout_test.cpp", "#include <QTest>"), "");
 }
 

@@ -1,4 +1,4 @@
-#include "gui/action_details.h"
+#include "gui/view/analysis/action_details.h"
 
 #include <limits>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "gui/run_data.h"
+#include "gui/view/run/run_data.h"
 
 /// Runs made by hand, so that a test of the window depends on no engine.
 namespace pipetwin::gui {

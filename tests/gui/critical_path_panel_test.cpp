@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "gui/critical_path_panel.h"
+#include "gui/panels/critical_path_panel.h"
 
 #include <random>
 

@@ -1,4 +1,4 @@
-#include "gui/error_panel.h"
+#include "gui/panels/error_panel.h"
 
 #include <random>
 

@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "gui/error_summary.h"
+#include "gui/view/analysis/error_summary.h"
 
 #include <algorithm>
 #include <cmath>

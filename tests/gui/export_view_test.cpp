@@ -1,4 +1,4 @@
-#include "gui/export_view.h"
+#include "gui/timeline/export_view.h"
 
 #include <fstream>
 
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gui/timeline_view.h"
+#include "gui/timeline/timeline_view.h"
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {

@@ -1,4 +1,4 @@
-#include "gui/finder.h"
+#include "gui/base/finder.h"
 
 #include <QLineEdit>
 #include <QSignalSpy>

@@ -1,4 +1,4 @@
-#include "gui/glossary.h"
+#include "gui/base/glossary.h"
 
 #include <set>
 #include <string_view>
@@ -6,7 +6,7 @@
 #include <QLabel>
 #include <gmock/gmock.h>
 
-#include "gui/details_panel.h"
+#include "gui/panels/details_panel.h"
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {

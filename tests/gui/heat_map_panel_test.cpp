@@ -1,4 +1,4 @@
-#include "gui/heat_map_panel.h"
+#include "gui/what_if/heat_map_panel.h"
 
 #include <QComboBox>
 #include <QLabel>

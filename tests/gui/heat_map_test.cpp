@@ -1,4 +1,4 @@
-#include "gui/heat_map.h"
+#include "gui/view/what_if/heat_map.h"
 
 #include <algorithm>
 

@@ -23,11 +23,11 @@
 #include <gtest/gtest.h>
 
 #include "core/artifacts/chrome_trace.h"
-#include "gui/finder.h"
-#include "gui/main_window.h"
-#include "gui/run_list.h"
-#include "gui/selection.h"
-#include "gui/timeline_view.h"
+#include "gui/base/finder.h"
+#include "gui/window/main_window.h"
+#include "gui/run/run_list.h"
+#include "gui/timeline/selection.h"
+#include "gui/timeline/timeline_view.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/what_if_runs.h"
 #include "tests/support/places.h"

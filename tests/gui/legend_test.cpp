@@ -1,4 +1,4 @@
-#include "gui/legend.h"
+#include "gui/timeline/legend.h"
 
 #include <set>
 

@@ -1,4 +1,4 @@
-#include "gui/link_load.h"
+#include "gui/view/timeline/link_load.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "gui/live_follower.h"
+#include "gui/view/run/live_follower.h"
 
 #include <fstream>
 

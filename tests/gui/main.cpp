@@ -1,7 +1,7 @@
 #include <QApplication>
 #include <gtest/gtest.h>
 
-#include "gui/widget_style.h"
+#include "gui/base/widget_style.h"
 
 /// All tests of the desktop program share one application and need no display.
 int main(int argc, char** argv) {

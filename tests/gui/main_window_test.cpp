@@ -1,4 +1,4 @@
-#include "gui/main_window.h"
+#include "gui/window/main_window.h"
 
 #include <algorithm>
 #include <atomic>
@@ -30,12 +30,12 @@
 #include <gtest/gtest.h>
 
 #include "core/artifacts/chrome_trace.h"
-#include "gui/details_panel.h"
-#include "gui/finder.h"
-#include "gui/options.h"
-#include "gui/run_panel.h"
-#include "gui/selection.h"
-#include "gui/timeline_view.h"
+#include "gui/panels/details_panel.h"
+#include "gui/base/finder.h"
+#include "gui/base/options.h"
+#include "gui/run/run_panel.h"
+#include "gui/timeline/selection.h"
+#include "gui/timeline/timeline_view.h"
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {

@@ -1,4 +1,4 @@
-#include "gui/memory_row.h"
+#include "gui/view/run/memory_row.h"
 
 #include <gtest/gtest.h>
 

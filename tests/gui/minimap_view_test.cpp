@@ -1,4 +1,4 @@
-#include "gui/minimap_view.h"
+#include "gui/timeline/minimap_view.h"
 
 #include <QApplication>
 #include <QMouseEvent>

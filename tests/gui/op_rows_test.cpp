@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "gui/op_rows.h"
+#include "gui/view/analysis/op_rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gui/step_analysis.h"
+#include "gui/view/analysis/step_analysis.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
 #include "tests/support/plain_plan.h"

@@ -1,4 +1,4 @@
-#include "gui/op_table.h"
+#include "gui/panels/op_table.h"
 
 #include <QAbstractItemModelTester>
 #include <QHeaderView>

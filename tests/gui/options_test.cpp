@@ -1,4 +1,4 @@
-#include "gui/options.h"
+#include "gui/base/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

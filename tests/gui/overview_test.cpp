@@ -1,4 +1,4 @@
-#include "gui/overview.h"
+#include "gui/view/timeline/overview.h"
 
 #include <numeric>
 

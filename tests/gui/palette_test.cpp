@@ -1,4 +1,4 @@
-#include "gui/palette.h"
+#include "gui/base/palette.h"
 
 #include <set>
 

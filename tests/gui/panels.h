@@ -14,7 +14,7 @@
 #include <QWidget>
 #include <gtest/gtest.h>
 
-#include "gui/run_data.h"
+#include "gui/view/run/run_data.h"
 
 namespace pipetwin::gui {
 

@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "gui/path_shares.h"
+#include "gui/view/analysis/path_shares.h"
 
 #include <algorithm>
 #include <random>

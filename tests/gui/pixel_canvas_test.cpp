@@ -1,4 +1,4 @@
-#include "gui/pixel_canvas.h"
+#include "gui/base/pixel_canvas.h"
 
 #include <random>
 #include <vector>

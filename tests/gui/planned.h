@@ -4,7 +4,7 @@
 #include <random>
 
 #include "core/plan/plan.h"
-#include "gui/run_data.h"
+#include "gui/view/run/run_data.h"
 
 /// Runs of real plans, which know what they were planned from.
 namespace pipetwin::gui {

@@ -1,11 +1,11 @@
-#include "gui/row_boxes.h"
+#include "gui/view/timeline/row_boxes.h"
 
 #include <numeric>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gui/step_places.h"
+#include "gui/view/timeline/step_places.h"
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {

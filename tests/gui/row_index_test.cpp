@@ -1,4 +1,4 @@
-#include "gui/row_index.h"
+#include "gui/view/run/row_index.h"
 
 #include <random>
 

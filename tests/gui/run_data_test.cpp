@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "gui/run_data.h"
+#include "gui/view/run/run_data.h"
 
 #include <fstream>
 

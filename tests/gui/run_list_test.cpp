@@ -1,4 +1,4 @@
-#include "gui/run_list.h"
+#include "gui/run/run_list.h"
 
 #include <QAbstractItemModelTester>
 #include <QPushButton>

@@ -1,4 +1,4 @@
-#include "gui/run_panel.h"
+#include "gui/run/run_panel.h"
 
 #include <fstream>
 
@@ -9,7 +9,7 @@
 #include <QTest>
 #include <gtest/gtest.h>
 
-#include "gui/loss_plot.h"
+#include "gui/run/loss_plot.h"
 
 namespace pipetwin::gui {
 namespace {

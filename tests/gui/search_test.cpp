@@ -1,4 +1,4 @@
-#include "gui/search.h"
+#include "gui/view/timeline/search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "gui/sentence.h"
+#include "gui/base/sentence.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "gui/step_analysis.h"
+#include "gui/view/analysis/step_analysis.h"
 
 #include <random>
 

@@ -1,4 +1,4 @@
-#include "gui/step_places.h"
+#include "gui/view/timeline/step_places.h"
 
 #include <gtest/gtest.h>
 

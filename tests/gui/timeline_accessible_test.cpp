@@ -1,4 +1,4 @@
-#include "gui/timeline_accessible.h"
+#include "gui/timeline/timeline_accessible.h"
 
 #include <gtest/gtest.h>
 

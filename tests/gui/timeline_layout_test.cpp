@@ -1,4 +1,4 @@
-#include "gui/timeline_layout.h"
+#include "gui/view/timeline/timeline_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "gui/track_panel.h"
+#include "gui/timeline/track_panel.h"
 
 #include <algorithm>
 

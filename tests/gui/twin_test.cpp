@@ -1,4 +1,4 @@
-#include "gui/twin.h"
+#include "gui/view/run/twin.h"
 
 #include <algorithm>
 #include <utility>

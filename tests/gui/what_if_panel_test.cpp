@@ -1,4 +1,4 @@
-#include "gui/what_if_panel.h"
+#include "gui/what_if/what_if_panel.h"
 
 #include <QComboBox>
 #include <QDoubleSpinBox>
@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gui/partition_editor.h"
+#include "gui/what_if/partition_editor.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/what_if_runs.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "gui/run_data.h"
+#include "gui/view/run/run_data.h"
 
 /// Runs that say what they were planned from, so that what-ifs can begin with them.
 namespace pipetwin::gui {

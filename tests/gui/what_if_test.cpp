@@ -1,4 +1,4 @@
-#include "gui/what_if.h"
+#include "gui/view/what_if/what_if.h"
 
 #include <algorithm>
 #include <random>
@@ -8,7 +8,7 @@
 
 #include "core/timeline/footprint.h"
 #include "core/timeline/memory_limits.h"
-#include "gui/step_analysis.h"
+#include "gui/view/analysis/step_analysis.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"

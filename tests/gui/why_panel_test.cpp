@@ -1,5 +1,5 @@
 #include "core/schedule/generators/generate.h"
-#include "gui/why_panel.h"
+#include "gui/panels/why_panel.h"
 
 #include <random>
 
@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gui/wait_words.h"
+#include "gui/view/analysis/wait_words.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"

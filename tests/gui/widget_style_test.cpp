@@ -1,4 +1,4 @@
-#include "gui/widget_style.h"
+#include "gui/base/widget_style.h"
 
 #include <QApplication>
 #include <QCheckBox>
@@ -9,7 +9,7 @@
 #include <QSpinBox>
 #include <gtest/gtest.h>
 
-#include "gui/palette.h"
+#include "gui/base/palette.h"
 
 namespace pipetwin::gui {
 namespace {

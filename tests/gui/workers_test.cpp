@@ -1,4 +1,4 @@
-#include "gui/workers.h"
+#include "gui/base/workers.h"
 
 #include <filesystem>
 #include <fstream>

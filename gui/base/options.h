@@ -1,0 +1,41 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/base/palette.h"
+
+namespace pipetwin::gui {
+
+/// The command line of pipetwin-gui.
+struct Options {
+    std::vector<std::filesystem::path> runs;          ///< laid over each other
+    std::optional<std::filesystem::path> screenshot;  ///< write a picture and end
+    int width = 1280;
+    int height = 800;
+    std::optional<Theme> theme;
+    int replica = 0;   ///< of a run with several: the one that is shown
+    std::string view;  ///< of the screenshot: a name of `view_names`; "" for the timeline
+};
+
+/// What --view can show beside the timeline: the panels of the window.
+const std::vector<std::string>& view_names();
+
+/// Why the program ends before it has begun: --help, --version or wrong usage.
+struct EarlyEnd {
+    int exit_code = 0;
+    std::string text;
+};
+
+struct ParsedOptions {
+    Options options;
+    std::optional<EarlyEnd> end;
+};
+
+/// `arguments` without the program's name. Needs no QApplication, so that --help works without a
+/// display.
+ParsedOptions parse_options(std::vector<std::string> arguments);
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,120 @@
+#include "gui/base/text_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <QFont>
+#include <QHeaderView>
+#include <QScrollBar>
+#include <QSplitter>
+#include <QTreeView>
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr const char* border_moved = "border_moved";  // property of a splitter
+
+}  // namespace
+
+void TextTable::show(Content content) {
+    beginResetModel();
+    content_ = std::move(content);
+    endResetModel();
+}
+
+std::optional<SpanRef> TextTable::target(int row) const {
+    const bool leads = content_.target && row >= 0 && row < content_.rows;
+    return leads ? content_.target(row) : std::nullopt;
+}
+
+int TextTable::rowCount(const QModelIndex& parent) const {
+    return parent.isValid() ? 0 : content_.rows;
+}
+
+int TextTable::columnCount(const QModelIndex& parent) const {
+    return parent.isValid() ? 0 : static_cast<int>(content_.headers.size());
+}
+
+QVariant TextTable::alignment(int column) const {
+    return QVariant::fromValue(Qt::AlignVCenter |
+                               (column < content_.left_columns ? Qt::AlignLeft : Qt::AlignRight));
+}
+
+QVariant TextTable::data(const QModelIndex& index, int role) const {
+    if (!index.isValid()) {
+        return {};
+    }
+    switch (role) {
+        case Qt::DisplayRole:
+            return content_.text(index.row(), index.column());
+        case Qt::TextAlignmentRole:
+            return alignment(index.column());
+        case Qt::FontRole:
+            if (content_.is_heading && content_.is_heading(index.row())) {
+                QFont bold;
+                bold.setBold(true);
+                return bold;
+            }
+            return {};
+        default:
+            return {};
+    }
+}
+
+QVariant TextTable::headerData(int section, Qt::Orientation orientation, int role) const {
+    if (orientation != Qt::Horizontal || section >= columnCount()) {
+        return {};
+    }
+    if (role == Qt::TextAlignmentRole) {
+        return alignment(section);
+    }
+    return role == Qt::DisplayRole ? content_.headers[section] : QVariant();
+}
+
+QTreeView* table_view(QAbstractItemModel* model, const QString& name, QWidget* parent) {
+    auto* const view = new QTreeView(parent);
+    view->setModel(model);
+    view->setAccessibleName(name);
+    view->setRootIsDecorated(false);
+    view->setUniformRowHeights(true);
+    view->setAlternatingRowColors(true);
+    view->setFrameShape(QFrame::NoFrame);
+    view->setAllColumnsShowFocus(true);
+    view->header()->setStretchLastSection(false);
+    return view;
+}
+
+int fit_columns(QTreeView* view) {
+    const QAbstractItemView* const items = view;
+    QHeaderView* const header = view->header();
+    int all = view->verticalScrollBar()->sizeHint().width();
+    for (int column = 0; column < header->count(); ++column) {
+        header->setSectionResizeMode(column, QHeaderView::Interactive);
+        const int width =
+            std::max(items->sizeHintForColumn(column), header->sectionSizeHint(column));
+        header->resizeSection(column, width);
+        all += width;
+    }
+    if (header->count() > 0) {
+        header->setSectionResizeMode(0, QHeaderView::Stretch);
+    }
+    return all;
+}
+
+QSplitter* splitter_of_lists(QWidget* parent) {
+    auto* const splitter = new QSplitter(parent);
+    splitter->setChildrenCollapsible(false);
+    QObject::connect(splitter, &QSplitter::splitterMoved, splitter, [splitter] {
+        splitter->setProperty(border_moved, true);
+    });
+    return splitter;
+}
+
+void share_room(QSplitter* splitter, const QList<int>& widths) {
+    if (!splitter->property(border_moved).toBool()) {
+        splitter->setSizes(widths);
+    }
+}
+
+}  // namespace pipetwin::gui

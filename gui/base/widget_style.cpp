@@ -1,0 +1,72 @@
+#include "gui/base/widget_style.h"
+
+#include <QPalette>
+#include <QProxyStyle>
+#include <QStyleFactory>
+#include <QStyleOption>
+
+#include "gui/base/palette.h"
+
+namespace pipetwin::gui {
+namespace {
+
+/// Fusion's edges are `window.darker(140)`; with this window they are what they should be.
+QPalette with_edges(const QPalette& colors) {
+    constexpr int factor_of_fusion = 140;
+    QPalette changed = colors;
+    changed.setColor(QPalette::Window, edge_color(colors).lighter(factor_of_fusion));
+    return changed;
+}
+
+/// A copy of the option, if it is one of those, with other colours.
+template <class Option, class Draw>
+bool drawn_as(const QStyleOption* option, const Draw& draw) {
+    const auto* const own = qstyleoption_cast<const Option*>(option);
+    if (own == nullptr) {
+        return false;
+    }
+    Option changed(*own);
+    changed.palette = with_edges(own->palette);
+    draw(&changed);
+    return true;
+}
+
+class WidgetStyle final : public QProxyStyle {
+  public:
+    WidgetStyle() : QProxyStyle(QStyleFactory::create(QStringLiteral("Fusion"))) {}
+
+    void drawPrimitive(PrimitiveElement element,
+                       const QStyleOption* option,
+                       QPainter* painter,
+                       const QWidget* widget) const override {
+        const auto draw = [&](const QStyleOption* changed) {
+            QProxyStyle::drawPrimitive(element, changed, painter, widget);
+        };
+        const bool is_button = element == PE_IndicatorCheckBox || element == PE_PanelButtonCommand;
+        if (!(is_button && drawn_as<QStyleOptionButton>(option, draw)) &&
+            !(element == PE_FrameLineEdit && drawn_as<QStyleOptionFrame>(option, draw))) {
+            draw(option);
+        }
+    }
+
+    void drawComplexControl(ComplexControl control,
+                            const QStyleOptionComplex* option,
+                            QPainter* painter,
+                            const QWidget* widget) const override {
+        const auto draw = [&](const QStyleOptionComplex* changed) {
+            QProxyStyle::drawComplexControl(control, changed, painter, widget);
+        };
+        if (!(control == CC_Slider && drawn_as<QStyleOptionSlider>(option, draw)) &&
+            !(control == CC_SpinBox && drawn_as<QStyleOptionSpinBox>(option, draw))) {
+            draw(option);  // a combo box is a button with an arrow
+        }
+    }
+};
+
+}  // namespace
+
+QStyle* make_widget_style() {
+    return new WidgetStyle;  // NOLINT(cppcoreguidelines-owning-memory): Qt's way
+}
+
+}  // namespace pipetwin::gui

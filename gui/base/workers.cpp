@@ -1,0 +1,12 @@
+#include "gui/base/workers.h"
+
+#include <QThreadPool>
+
+namespace pipetwin::gui {
+
+QThreadPool* workers() {
+    static QThreadPool pool;
+    return &pool;
+}
+
+}  // namespace pipetwin::gui

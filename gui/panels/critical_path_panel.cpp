@@ -1,0 +1,291 @@
+#include "gui/panels/critical_path_panel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <QLabel>
+#include <QSplitter>
+#include <QTreeView>
+#include <QVBoxLayout>
+#include <QtConcurrentRun>
+
+#include "gui/base/sentence.h"
+#include "gui/base/workers.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int margin = 10;
+constexpr std::array<Side, 2> both_sides{Side::Predicted, Side::Measured};
+
+std::size_t place(Side side) {
+    return side == Side::Predicted ? 0 : 1;
+}
+
+QString text_of(const std::string& text) {
+    return QString::fromStdString(text);
+}
+
+QString time_text(Duration time) {
+    return text_of(format_duration(time));
+}
+
+/// "Predicted", "Measured", "Emulated".
+QString heading_of(const RunData& run, Side side) {
+    QString name = text_of(side_name(run, side));
+    name[0] = name[0].toUpper();
+    return name;
+}
+
+/// A line of the table of shares: a heading, or a part on both sides.
+struct Line {
+    QString name;
+    bool heading = false;
+    std::array<std::optional<PathShare>, 2> sides{};
+};
+
+using List = std::vector<PathShare> PathShares::*;
+
+/// Each part once, the largest of either side first.
+void add_lines(std::vector<Line>& lines,
+               const QString& heading,
+               const std::array<const PathShares*, 2>& sides,
+               List list) {
+    std::vector<Line> found;
+    for (std::size_t side = 0; side < sides.size(); ++side) {
+        for (const PathShare& share : sides[side]->*list) {
+            const QString name = text_of(share.name);
+            auto line = std::ranges::find(found, name, &Line::name);
+            if (line == found.end()) {
+                line = found.insert(line, Line{.name = name});
+            }
+            line->sides[side] = share;
+        }
+    }
+    if (!found.empty()) {
+        lines.push_back({.name = heading, .heading = true});
+        std::ranges::move(found, std::back_inserter(lines));
+    }
+}
+
+QString share_text(const PathShare& share, int column) {
+    switch (column) {
+        case 0:
+            return time_text(share.time);
+        case 1:
+            return QString::number(100 * share.share, 'f', 1) + QStringLiteral(" %");
+        default:
+            return share.gain ? time_text(*share.gain) : QString();
+    }
+}
+
+constexpr int columns_of_side = 3;
+
+}  // namespace
+
+CriticalPathPanel::CriticalPathPanel(Selection* selection, QWidget* parent)
+    : QWidget(parent),
+      selection_(selection),
+      sentence_(new QLabel(this)),
+      splitter_(splitter_of_lists(this)),
+      shares_(new TextTable(this)),
+      shares_view_(table_view(shares_, tr("Shares of the critical path"), this)) {
+    setAccessibleName(tr("Critical path"));
+    sentence_->setTextFormat(Qt::PlainText);
+    sentence_->setWordWrap(true);
+    sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
+    sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);
+    sentence_->setContentsMargins(margin, 0, margin, 0);
+    shares_view_->setSelectionMode(QAbstractItemView::SingleSelection);
+    splitter_->addWidget(shares_view_);
+    for (const Side side : both_sides) {
+        auto* const model = new TextTable(this);
+        QTreeView* const view = table_view(
+            model,
+            side == Side::Predicted ? tr("Predicted critical path") : tr("Measured critical path"),
+            splitter_);
+        actions_[place(side)] = model;
+        actions_views_[place(side)] = view;
+        splitter_->addWidget(view);
+        const auto go = [this, model](const QModelIndex& index) {
+            if (const auto ref = model->target(index.row())) {
+                selection_->set_span(ref);
+                emit go_to(*ref);
+            }
+        };
+        connect(view, &QTreeView::clicked, this, go);
+        connect(view, &QTreeView::activated, this, go);
+    }
+    auto* const column = new QVBoxLayout(this);
+    column->setContentsMargins(0, margin, 0, 0);
+    column->setSpacing(margin / 2);
+    column->addWidget(sentence_);
+    column->addWidget(splitter_, 1);
+    connect(selection_, &Selection::span_changed, this, &CriticalPathPanel::want);
+    connect(&working_, &QFutureWatcher<Both>::finished, this, [this] {
+        if (run_ != nullptr && step_ >= 0) {
+            paths_ = working_.result();
+            show_paths();
+        }
+    });
+    show_run(nullptr);
+}
+
+void CriticalPathPanel::show_run(std::shared_ptr<const RunData> run) {
+    run_ = std::move(run);
+    step_ = -1;
+    want();
+}
+
+void CriticalPathPanel::set_colors(const Palette& palette) {
+    setPalette(widget_palette(palette));
+}
+
+CriticalPathPanel::Both CriticalPathPanel::both_of(const std::shared_ptr<const RunData>& run,
+                                                   int step) {
+    Both paths;
+    for (const Side side : both_sides) {
+        PathOfSide& path = paths[place(side)];
+        path.analysis = analysis_of(run, side, step);
+        if (path.analysis != nullptr) {
+            path.shares = path_shares(*path.analysis);
+        }
+    }
+    return paths;
+}
+
+void CriticalPathPanel::want() {
+    if (run_ == nullptr || run_->empty()) {
+        paths_ = {};
+        show_paths();
+        return;
+    }
+    const int step = selection_->span() ? selection_->span()->step : run_->main_step();
+    if (step == step_) {
+        return;
+    }
+    step_ = step;
+    sentence_->setText(tr("Looking for the critical path ..."));
+    working_.setFuture(
+        QtConcurrent::run(workers(), [run = run_, step] { return both_of(run, step); }));
+}
+
+QString CriticalPathPanel::sentence() const {
+    if (run_ == nullptr || run_->empty()) {
+        return tr("No run is open.");
+    }
+    QStringList parts;
+    for (const Side side : both_sides) {
+        const auto& [analysis, shares] = paths_[place(side)];
+        if (analysis == nullptr) {
+            continue;
+        }
+        if (!analysis->has_causes()) {
+            return text_of(analysis->note());
+        }
+        QString text = tr("%1 %2 in %3 pieces")
+                           .arg(text_of(side_name(*run_, side)),
+                                time_text(analysis->length()),
+                                QString::number(analysis->critical_path().size()));
+        if (shares.unexplained != Duration{}) {
+            text += tr(", of which %1 are unexplained").arg(time_text(shares.unexplained));
+        }
+        parts += text;
+    }
+    return tr("The longest chain of the step: %1. The last column of a side is what the step would "
+              "gain if all of a part took 0.9 x its time.")
+        .arg(parts.join(QStringLiteral("; ")));
+}
+
+void CriticalPathPanel::show_paths() {
+    const QString text = sentence();
+    sentence_->setText(unbroken(text));
+    sentence_->setAccessibleName(text);
+    show_shares();
+    std::vector<SpanRef> critical;
+    for (const Side side : both_sides) {
+        show_actions(side);
+        if (const auto& analysis = paths_[place(side)].analysis) {
+            for (const PathPiece& piece : analysis->critical_path()) {
+                critical.push_back(piece.ref);
+                critical.back().step = step_;
+            }
+        }
+    }
+    share_room(splitter_,
+               {fit_columns(shares_view_),
+                fit_columns(actions_views_[0]),
+                fit_columns(actions_views_[1])});
+    emit critical_changed(critical);
+    emit settled();
+}
+
+void CriticalPathPanel::show_shares() {
+    std::vector<Line> lines;
+    const std::array<const PathShares*, 2> sides{&paths_[0].shares, &paths_[1].shares};
+    add_lines(lines, tr("By kind"), sides, &PathShares::kinds);
+    add_lines(lines, tr("By stage"), sides, &PathShares::stages);
+    add_lines(lines, tr("By link"), sides, &PathShares::links);
+    QStringList headers{tr("Part")};
+    std::vector<std::size_t> shown;
+    for (const Side side : both_sides) {
+        if (paths_[place(side)].analysis != nullptr) {
+            shown.push_back(place(side));
+            headers << heading_of(*run_, side) << tr("Share") << tr("0.9 x gains");
+        }
+    }
+    const int rows = static_cast<int>(lines.size());
+    auto content = std::make_shared<const std::vector<Line>>(std::move(lines));
+    const auto line = [content](int row) -> const Line& {
+        return (*content)[static_cast<std::size_t>(row)];
+    };
+    shares_->show(
+        {.headers = headers,
+         .rows = rows,
+         .text =
+             [line, shown](int row, int column) {
+                 if (column == 0) {
+                     return line(row).name;
+                 }
+                 const int number = (column - 1) / columns_of_side;
+                 const auto& share = line(row).sides[shown[static_cast<std::size_t>(number)]];
+                 return share ? share_text(*share, (column - 1) % columns_of_side) : QString();
+             },
+         .is_heading = [line](int row) { return line(row).heading; }});
+    shares_view_->setVisible(rows > 0);
+}
+
+void CriticalPathPanel::show_actions(Side side) {
+    const auto analysis = paths_[place(side)].analysis;
+    const int rows = analysis == nullptr ? 0 : static_cast<int>(analysis->critical_path().size());
+    const auto piece = [analysis](int row) -> const PathPiece& {
+        return analysis->critical_path()[static_cast<std::size_t>(row)];
+    };
+    const QString name = analysis == nullptr ? QString() : heading_of(*run_, side);
+    actions_[place(side)]->show(
+        {.headers = {name, tr("Rank"), tr("Begin in step"), tr("Time")},
+         .rows = rows,
+         .text =
+             [piece](int row, int column) {
+                 const PathPiece& at = piece(row);
+                 switch (column) {
+                     case 0:
+                         return text_of(to_string(at.action));
+                     case 1:
+                         return QString::number(at.ref.rank);
+                     case 2:
+                         return time_text(at.begin);
+                     default:
+                         return time_text(at.end - at.begin);
+                 }
+             },
+         .target = [piece, step = step_](int row) -> std::optional<SpanRef> {
+             SpanRef ref = piece(row).ref;
+             ref.step = step;
+             return ref;
+         }});
+    actions_views_[place(side)]->setVisible(rows > 0);
+}
+
+}  // namespace pipetwin::gui

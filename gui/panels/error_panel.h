@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+
+#include <QFutureWatcher>
+#include <QWidget>
+
+#include "gui/view/analysis/error_summary.h"
+#include "gui/base/palette.h"
+#include "gui/timeline/selection.h"
+#include "gui/base/text_table.h"
+
+class QLabel;
+class QSplitter;
+class QTreeView;
+
+namespace pipetwin::gui {
+
+/// Bars over the error in percent: right of 0 the action was faster than predicted, left slower.
+class HistogramView : public QWidget {
+    Q_OBJECT
+
+  public:
+    explicit HistogramView(QWidget* parent = nullptr);
+
+    void show_errors(const QString& title, const ErrorHistogram& histogram);
+    void set_colors(const Palette& palette);
+
+    QSize sizeHint() const override;
+    QSize minimumSizeHint() const override;
+
+  protected:
+    void paintEvent(QPaintEvent* event) override;
+
+  private:
+    Palette palette_;
+    QString title_;
+    ErrorHistogram histogram_;
+};
+
+/// Which cost is profiled wrongly: errors by kind and stage over all steps, how they are spread,
+/// and the actions that were furthest off.
+class ErrorPanel : public QWidget {
+    Q_OBJECT
+
+  public:
+    explicit ErrorPanel(Selection* selection, QWidget* parent = nullptr);
+
+    void show_run(std::shared_ptr<const RunData> run);
+    void set_colors(const Palette& palette);
+
+  signals:
+    /// The selection has gone there.
+    void go_to(const SpanRef& ref);
+
+    void settled();
+
+  private:
+    using Result = std::shared_ptr<const ErrorSummary>;
+
+    void show_summary(const Result& summary);
+    void show_histogram(int row);
+    void go(const std::optional<SpanRef>& ref);
+
+    Selection* selection_;
+    std::shared_ptr<const RunData> run_;
+    QFutureWatcher<Result> working_;
+    Result summary_;
+    QLabel* sentence_;
+    QSplitter* splitter_;
+    TextTable* costs_;
+    QTreeView* costs_view_;
+    HistogramView* histogram_;
+    TextTable* worst_;
+    QTreeView* worst_view_;
+};
+
+}  // namespace pipetwin::gui

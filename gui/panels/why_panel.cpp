@@ -1,0 +1,415 @@
+#include "gui/panels/why_panel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <QHeaderView>
+#include <QLabel>
+#include <QPushButton>
+#include <QTreeView>
+#include <QVBoxLayout>
+
+#include "gui/base/sentence.h"
+#include "gui/base/text_table.h"
+#include "gui/view/analysis/wait_words.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int margin = 10;
+constexpr std::size_t most_rows = 500;
+
+QString text_of(const std::string& text) {
+    return QString::fromStdString(text);
+}
+
+QString time_text(Duration time) {
+    return text_of(format_duration(time));
+}
+
+/// The piece that filled most of a wait.
+std::string mostly(const StepAnalysis& analysis, const SpanRef& ref) {
+    const WaitPiece* longest = nullptr;
+    const std::vector<WaitPiece> pieces = analysis.pieces_of(ref);
+    for (const WaitPiece& piece : pieces) {
+        if (longest == nullptr || piece.end - piece.begin > longest->end - longest->begin) {
+            longest = &piece;
+        }
+    }
+    const Duration unexplained = analysis.split_of(ref)[WaitPart::Unexplained];
+    if (longest == nullptr || unexplained > longest->end - longest->begin) {
+        return std::string(words(WaitPart::Unexplained));
+    }
+    const std::string reason = how(analysis, *longest);
+    return longest->on_rank() ? to_string(longest->action) + " on rank " +
+                                    std::to_string(longest->ref.rank) + " (" + reason + ")"
+                              : reason;
+}
+
+/// From each action of the chain to the next one on another rank.
+std::vector<Arrow> arrows_along(const std::vector<SpanRef>& chain, const SpanRef& to) {
+    std::vector<Arrow> arrows;
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+        const SpanRef& next = i + 1 < chain.size() ? chain[i + 1] : to;
+        if (chain[i].rank != next.rank) {
+            arrows.push_back({.from = chain[i], .to = next});
+        }
+    }
+    return arrows;
+}
+
+/// The actions that filled the wait, or the one before where there was none, the earliest first.
+std::vector<SpanRef> outlined(const StepAnalysis& analysis, const SpanRef& ref) {
+    std::vector<SpanRef> chain;
+    for (const WaitPiece& piece : analysis.pieces_of(ref)) {
+        if (piece.on_rank() && (chain.empty() || chain.back() != piece.ref)) {
+            chain.push_back(piece.ref);
+        }
+    }
+    if (chain.empty()) {
+        if (const auto blocker = analysis.blocker_of(ref)) {
+            chain.push_back(*blocker);
+        }
+    }
+    return chain;
+}
+
+}  // namespace
+
+void WaitModel::clear() {
+    beginResetModel();
+    analysis_.reset();
+    chain_.clear();
+    longest_.clear();
+    endResetModel();
+}
+
+void WaitModel::show_chain(const std::shared_ptr<const StepAnalysis>& analysis, const SpanRef& of) {
+    beginResetModel();
+    analysis_ = analysis;
+    is_chain_ = true;
+    longest_.clear();
+    chain_ = analysis->chain_of(of);
+    std::ranges::reverse(chain_);
+    chain_.resize(std::min(chain_.size(), most_rows));
+    in_wait_ = static_cast<int>(analysis->pieces_of(of).size());
+    endResetModel();
+}
+
+void WaitModel::show_longest(const std::shared_ptr<const StepAnalysis>& analysis, int step) {
+    beginResetModel();
+    analysis_ = analysis;
+    is_chain_ = false;
+    chain_.clear();
+    const auto& all = analysis->idle_times();
+    const auto shown = static_cast<std::ptrdiff_t>(std::min(all.size(), most_rows));
+    longest_.assign(all.begin(), all.begin() + shown);
+    for (IdleTime& idle : longest_) {
+        idle.ref.step = step;
+    }
+    endResetModel();
+}
+
+std::optional<SpanRef> WaitModel::target(int row) const {
+    if (row < 0 || row >= rowCount()) {
+        return std::nullopt;
+    }
+    const auto place = static_cast<std::size_t>(row);
+    SpanRef ref = is_chain_ ? chain_[place].ref : longest_[place].ref;
+    const RowIndex* const spans = analysis_->run().twin.row(ref);
+    if (spans != nullptr && ref.cell == spans->size()) {
+        --ref.cell;
+    }
+    return spans == nullptr || ref.cell < 0 ? std::nullopt : std::optional(ref);
+}
+
+std::optional<SpanRef> WaitModel::end_of_step(int row) const {
+    if (is_chain_ || row < 0 || row >= rowCount()) {
+        return std::nullopt;
+    }
+    const SpanRef& ref = longest_[static_cast<std::size_t>(row)].ref;
+    const RowIndex* const spans = analysis_->run().twin.row(ref);
+    return spans != nullptr && ref.cell == spans->size() ? std::optional(ref) : std::nullopt;
+}
+
+int WaitModel::rowCount(const QModelIndex& parent) const {
+    return parent.isValid() ? 0 : static_cast<int>(is_chain_ ? chain_.size() : longest_.size());
+}
+
+int WaitModel::columnCount(const QModelIndex& parent) const {
+    return parent.isValid() ? 0 : column_count;
+}
+
+QVariant WaitModel::data(const QModelIndex& index, int role) const {
+    if (!index.isValid()) {
+        return {};
+    }
+    switch (role) {
+        case Qt::DisplayRole:
+            return text(index);
+        case Qt::TextAlignmentRole:
+            return QVariant::fromValue(
+                Qt::AlignVCenter |
+                (index.column() == ActionColumn || index.column() == WhyColumn ? Qt::AlignLeft
+                                                                               : Qt::AlignRight));
+        default:
+            return {};
+    }
+}
+
+QString WaitModel::text(const QModelIndex& index) const {
+    const auto row = static_cast<std::size_t>(index.row());
+    if (!is_chain_) {
+        return idle_text(longest_[row], index.column());
+    }
+    const QString text = chain_text(chain_[row], index.column());
+    return index.column() == WhyColumn && index.row() >= in_wait_
+               ? tr("%1, before the wait").arg(text)
+               : text;
+}
+
+QString WaitModel::chain_text(const WaitPiece& piece, int column) const {
+    switch (column) {
+        case ActionColumn:
+            return text_of(to_string(piece.action));
+        case RankColumn:
+            return QString::number(piece.ref.rank);
+        case WhyColumn:
+            return text_of(how(*analysis_, piece));
+        case TimeColumn:
+            return time_text(piece.end - piece.begin);
+        default:
+            return time_text(piece.begin);
+    }
+}
+
+QString WaitModel::idle_text(const IdleTime& idle, int column) const {
+    switch (column) {
+        case ActionColumn:
+            return text_of(who(*analysis_, idle.ref));
+        case RankColumn:
+            return QString::number(idle.ref.rank);
+        case WhyColumn:
+            return analysis_->has_causes() ? text_of(mostly(*analysis_, idle.ref)) : QString();
+        case TimeColumn:
+            return time_text(idle.wait);
+        default: {
+            const RowIndex* const row = analysis_->run().twin.row(idle.ref);
+            const Duration end = row == nullptr || idle.ref.cell >= row->size()
+                                     ? analysis_->length()
+                                     : row->ready(idle.ref.cell);
+            return time_text(end - idle.wait);
+        }
+    }
+}
+
+QVariant WaitModel::headerData(int section, Qt::Orientation orientation, int role) const {
+    if (orientation != Qt::Horizontal) {
+        return {};
+    }
+    if (role == Qt::TextAlignmentRole) {
+        return data(createIndex(0, section), role);
+    }
+    if (role != Qt::DisplayRole) {
+        return {};
+    }
+    switch (section) {
+        case ActionColumn:
+            return is_chain_ ? tr("Waited for") : tr("Action");
+        case RankColumn:
+            return tr("Rank");
+        case WhyColumn:
+            if (analysis_ != nullptr && !analysis_->has_causes()) {
+                return {};  // nothing stands below it
+            }
+            return is_chain_ ? tr("Why") : tr("Mostly for");
+        case TimeColumn:
+            return is_chain_ ? tr("Time") : tr("Waited");
+        default:
+            return is_chain_ ? tr("Begin in step") : tr("From in step");
+    }
+}
+
+WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
+    : QWidget(parent),
+      selection_(selection),
+      sentence_(new QLabel(this)),
+      note_(new QLabel(this)),
+      all_(new QPushButton(tr("A&ll waits of the step"), this)),
+      model_(new WaitModel(this)),
+      view_(table_view(model_, tr("What was waited for"), this)) {
+    setAccessibleName(tr("Why waiting"));
+    for (QLabel* const label : {sentence_, note_}) {
+        label->setTextFormat(Qt::PlainText);
+        label->setWordWrap(true);
+        label->setAlignment(Qt::AlignTop | Qt::AlignLeft);
+        label->setTextInteractionFlags(Qt::TextSelectableByMouse);
+    }
+    note_->setForegroundRole(QPalette::PlaceholderText);
+    view_->header()->setStretchLastSection(true);
+    const QFontMetrics metrics(view_->font());
+    view_->setColumnWidth(WaitModel::ActionColumn, metrics.horizontalAdvance("888SEND_F888888"));
+    view_->setColumnWidth(WaitModel::RankColumn, metrics.horizontalAdvance("Rank 8888"));
+    view_->setColumnWidth(WaitModel::TimeColumn, metrics.horizontalAdvance("888888.888 ms"));
+    view_->setColumnWidth(WaitModel::BeginColumn, metrics.horizontalAdvance("Begin in step 888"));
+    auto* const column = new QVBoxLayout(this);
+    column->setContentsMargins(0, margin, 0, 0);
+    column->setSpacing(margin / 2);
+    auto* const texts = new QVBoxLayout;
+    texts->setContentsMargins(margin, 0, margin, 0);
+    texts->setSpacing(margin / 2);
+    texts->addWidget(sentence_);
+    texts->addWidget(note_);
+    auto* const head = new QHBoxLayout;
+    head->setContentsMargins(0, 0, margin, 0);
+    head->addLayout(texts, 1);
+    head->addWidget(all_, 0, Qt::AlignTop);
+    column->addLayout(head);
+    column->addWidget(view_, 1);
+
+    connect(selection_, &Selection::span_changed, this, &WhyPanel::want);
+    connect(&loader_, &AnalysisLoader::ready, this, &WhyPanel::show_analysis);
+    all_->setToolTip(tr("Back to the longest waits (Esc)"));
+    all_->hide();
+    connect(all_, &QPushButton::clicked, this, &WhyPanel::show_all);
+    connect(view_, &QTreeView::activated, this, [this](const QModelIndex& index) {
+        open_row(index.row());
+    });
+    connect(view_, &QTreeView::clicked, this, [this](const QModelIndex& index) {
+        if (!model_->is_chain()) {
+            open_row(index.row());
+        }
+    });
+    want();
+}
+
+void WhyPanel::show_run(std::shared_ptr<const RunData> run) {
+    run_ = std::move(run);
+    model_->clear();
+    want();
+}
+
+void WhyPanel::set_colors(const Palette& palette) {
+    setPalette(widget_palette(palette));
+}
+
+void WhyPanel::want() {
+    pending_ = Step::None;
+    if (run_ == nullptr || run_->empty()) {
+        say(tr("No run is open."), {});
+        view_->hide();
+        emit settled();
+        return;
+    }
+    const auto& ref = selection_->span();
+    const Side side = ref ? ref->side : (run_->measured ? Side::Measured : Side::Predicted);
+    const int step = ref ? ref->step : run_->main_step();
+    loader_.want(run_, side, step);
+    if (loader_.is_working()) {
+        say(tr("Looking for what the step waited for ..."), {});
+    }
+}
+
+void WhyPanel::show_analysis() {
+    const auto& ref = selection_->span();
+    if (loader_.get() == nullptr) {
+        say(tr("There is no such step."), {});
+        view_->hide();
+    } else if (ref) {
+        show_selected(*ref);
+    } else {
+        show_step();
+    }
+    walk(std::exchange(pending_, Step::None));
+    emit settled();
+}
+
+/// An action becomes the selection. The time after the last one of a rank is none: it is explained
+/// as it is.
+void WhyPanel::open_row(int row) {
+    const auto end = model_->end_of_step(row);
+    const auto last = model_->target(row);
+    if (!end) {
+        go(last);
+        return;
+    }
+    show_selected(*end);
+    if (last) {
+        emit look_at(*last);
+    }
+}
+
+void WhyPanel::show_all() {
+    if (selection_->span()) {
+        selection_->set_span(std::nullopt);
+    } else if (loader_.get() != nullptr) {
+        show_step();
+    }
+}
+
+/// The wait of a message is told as that of the action which it keeps, as the list of the longest
+/// waits has it.
+void WhyPanel::show_selected(const SpanRef& selected) {
+    all_->show();
+    const StepAnalysis& analysis = *loader_.get();
+    const SpanRef ref = analysis.whose_wait(selected);
+    const bool replayed = analysis.has_causes() && analysis.side() == Side::Measured;
+    say(text_of(wait_sentence(analysis, ref)),
+        replayed ? tr("The times of the list are those of a replay of the measured durations.")
+                 : text_of(analysis.note()));
+    model_->show_chain(loader_.share(), ref);
+    view_->setVisible(analysis.has_causes());
+    const std::vector<SpanRef> chain = outlined(analysis, ref);
+    emit chain_changed(chain, arrows_along(chain, selected));
+}
+
+void WhyPanel::show_step() {
+    all_->hide();
+    const StepAnalysis& analysis = *loader_.get();
+    say(text_of(idle_sentence(analysis)),
+        text_of(analysis.note()) + (analysis.note().empty()
+                                        ? tr("The longest waits; select an action to see what it "
+                                             "waited for.")
+                                        : QString()));
+    model_->show_longest(loader_.share(), run_->main_step());
+    view_->show();
+    emit chain_changed({}, {});
+}
+
+void WhyPanel::go_to_blocker() {
+    walk(Step::Blocker);
+}
+
+void WhyPanel::go_to_unblocked() {
+    walk(Step::Unblocked);
+}
+
+void WhyPanel::walk(Step step) {
+    const auto ref = selection_->span();
+    if (step == Step::None || !ref) {
+        return;
+    }
+    if (loader_.is_working()) {
+        pending_ = step;
+    } else if (const StepAnalysis* const analysis = loader_.get()) {
+        go(step == Step::Blocker ? analysis->blocker_of(*ref) : analysis->unblocked_by(*ref));
+    }
+}
+
+void WhyPanel::go(const std::optional<SpanRef>& ref) {
+    if (ref) {
+        const SpanRef there = *ref;  // the model may change below
+        selection_->set_span(there);
+        emit go_to(there);
+    }
+}
+
+void WhyPanel::say(const QString& sentence, const QString& note) {
+    sentence_->setText(unbroken(sentence));
+    sentence_->setAccessibleName(sentence);
+    note_->setText(unbroken(note));
+    note_->setVisible(!note.isEmpty());
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <QAbstractTableModel>
+#include <QWidget>
+
+#include "gui/panels/analysis_loader.h"
+#include "gui/base/palette.h"
+#include "gui/timeline/selection.h"
+
+class QLabel;
+class QPushButton;
+class QTreeView;
+
+namespace pipetwin::gui {
+
+/// What an action waited for, the latest first and then back to the start of the step, or the waits
+/// of a whole step, the longest first.
+class WaitModel : public QAbstractTableModel {
+    Q_OBJECT
+
+  public:
+    using QAbstractTableModel::QAbstractTableModel;
+
+    enum Column { ActionColumn, RankColumn, TimeColumn, BeginColumn, WhyColumn, column_count };
+
+    void clear();
+    void show_chain(const std::shared_ptr<const StepAnalysis>& analysis, const SpanRef& of);
+    void show_longest(const std::shared_ptr<const StepAnalysis>& analysis, int step);
+
+    bool is_chain() const { return is_chain_; }
+
+    /// Where a row leads; after the last action of a rank to that action.
+    std::optional<SpanRef> target(int row) const;
+    /// Of a row that is the time after the last action of a rank: that place, which has no action.
+    std::optional<SpanRef> end_of_step(int row) const;
+
+    int rowCount(const QModelIndex& parent = {}) const override;
+    int columnCount(const QModelIndex& parent = {}) const override;
+    QVariant data(const QModelIndex& index, int role) const override;
+    QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+
+  private:
+    QString text(const QModelIndex& index) const;
+    QString chain_text(const WaitPiece& piece, int column) const;
+    QString idle_text(const IdleTime& idle, int column) const;
+
+    std::shared_ptr<const StepAnalysis> analysis_;
+    bool is_chain_ = false;
+    std::vector<WaitPiece> chain_;  ///< the latest first
+    int in_wait_ = 0;               ///< so many pieces of the chain fill the wait
+    std::vector<IdleTime> longest_;
+};
+
+/// Why the selected action waited, or where the step's idle time is.
+class WhyPanel : public QWidget {
+    Q_OBJECT
+
+  public:
+    explicit WhyPanel(Selection* selection, QWidget* parent = nullptr);
+
+    void show_run(std::shared_ptr<const RunData> run);
+    void set_colors(const Palette& palette);
+
+  public slots:
+    /// Of the selected action; nothing where nothing is selected or it has none.
+    void go_to_blocker();
+    void go_to_unblocked();
+
+  signals:
+    /// What the selected action waited for, and what led to what.
+    void chain_changed(const std::vector<SpanRef>& chain, const std::vector<Arrow>& arrows);
+
+    /// The selection has gone there; whoever shows it may have to scroll.
+    void go_to(const SpanRef& ref);
+
+    /// What is said is about the time after this action, which is not selected.
+    void look_at(const SpanRef& ref);
+
+    /// What the panel says is that of the selection.
+    void settled();
+
+  private:
+    enum class Step { None, Blocker, Unblocked };
+
+    void want();
+    void show_analysis();
+    void show_selected(const SpanRef& selected);
+    void open_row(int row);
+    void show_all();
+    void show_step();
+    void walk(Step step);
+    void go(const std::optional<SpanRef>& ref);
+    void say(const QString& sentence, const QString& note);
+
+    Selection* selection_;
+    AnalysisLoader loader_;
+    std::shared_ptr<const RunData> run_;
+    Step pending_ = Step::None;  ///< to be done when the analysis is there
+    QLabel* sentence_;
+    QLabel* note_;
+    QPushButton* all_;  ///< back to the waits of the step
+    WaitModel* model_;
+    QTreeView* view_;
+};
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+
+#include <QFutureWatcher>
+#include <QObject>
+#include <QTimer>
+
+#include "gui/view/run/live_follower.h"
+
+namespace pipetwin::gui {
+
+/// Looks at the folder of a training a few times a second, on a worker, and says what came.
+class LiveFeed : public QObject {
+    Q_OBJECT
+
+  public:
+    explicit LiveFeed(QObject* parent = nullptr);
+    ~LiveFeed() override;
+
+    /// `restarts`: as LiveFollower has it.
+    void watch(const std::filesystem::path& folder, bool restarts = false);
+    void stop();
+    bool is_watching() const { return follower_ != nullptr; }
+
+  signals:
+    void came(const pipetwin::gui::LiveUpdate& update);
+    void watching_changed();
+
+  private:
+    void look();
+    void take();
+
+    std::shared_ptr<LiveFollower> follower_;
+    QFutureWatcher<LiveUpdate> looking_;
+    std::shared_ptr<LiveFollower> looked_at_;  ///< by the look that is under way
+    QTimer timer_;
+};
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,268 @@
+#include "gui/run/run_list.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <QFile>
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QPushButton>
+#include <QTableView>
+#include <QVBoxLayout>
+
+#include "gui/view/analysis/action_details.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+double bubble_of(const SideData& side) {
+    double busy = 0;
+    for (const RankSummary& rank : side.ranks) {
+        busy += rank.utilisation;
+    }
+    return side.ranks.empty() ? 0 : 1 - busy / static_cast<double>(side.ranks.size());
+}
+
+QString qt(const std::string& text) {
+    return QString::fromStdString(text);
+}
+
+QString duration_text(const std::optional<Duration>& duration) {
+    return duration ? qt(format_duration(*duration)) : QString();
+}
+
+QString share_text(const std::optional<double>& share) {
+    return share ? QStringLiteral("%1 %").arg(100 * *share, 0, 'f', 1) : QString();
+}
+
+/// What a comparison of runs is about: the measured step, or where none was the predicted one.
+std::optional<Duration> step_of(const RunHeadline& run) {
+    return run.measured_step ? run.measured_step : run.predicted_step;
+}
+
+}  // namespace
+
+QString name_of(const std::vector<std::filesystem::path>& paths) {
+    QStringList names;
+    for (const std::filesystem::path& path : paths) {
+        const std::filesystem::path last =
+            path.has_filename() ? path.filename() : path.parent_path().filename();
+        names += QFile::decodeName(QByteArray::fromStdString(last.string()));
+    }
+    return names.join(QStringLiteral(" + "));
+}
+
+QString whole_paths(const std::vector<std::filesystem::path>& paths) {
+    QStringList lines;
+    for (const std::filesystem::path& path : paths) {
+        lines += QFile::decodeName(QByteArray::fromStdString(path.string()));
+    }
+    return lines.join('\n');
+}
+
+RunHeadline headline_of(const RunData& run) {
+    RunHeadline headline{.paths = paths_of(run), .plan = plan_line(run)};
+    if (run.predicted) {
+        headline.predicted_step = run.predicted->step;
+        headline.predicted_bubble = bubble_of(*run.predicted);
+    }
+    if (run.measured) {
+        headline.measured_step = run.measured->step;
+        headline.is_emulated = run.measured->origin == Origin::Emulated;
+        headline.measured_bubble = bubble_of(*run.measured);
+    }
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        if (run.side(side) && !run.side(side)->memory.empty()) {
+            headline.peak =
+                std::ranges::max_element(run.side(side)->memory, {}, &MemoryRow::peak)->peak();
+        }
+    }
+    return headline;
+}
+
+std::vector<std::filesystem::path> paths_of(const RunData& run) {
+    std::vector<std::filesystem::path> paths = run.over;
+    paths.insert(paths.begin(), run.path);
+    return paths;
+}
+
+void RunListModel::add(const RunData& run) {
+    const auto same = std::ranges::find(runs_, paths_of(run), &RunHeadline::paths);
+    if (same != runs_.end()) {
+        *same = headline_of(run);
+        emit dataChanged(index(0, 0), index(rowCount() - 1, column_count - 1));
+        return;
+    }
+    beginInsertRows({}, rowCount(), rowCount());
+    runs_.push_back(headline_of(run));
+    endInsertRows();
+}
+
+void RunListModel::remove(int row) {
+    if (row < 0 || row >= rowCount()) {
+        return;
+    }
+    beginRemoveRows({}, row, row);
+    runs_.erase(runs_.begin() + row);
+    baseline_ = row < baseline_ ? baseline_ - 1 : row == baseline_ ? 0 : baseline_;
+    endRemoveRows();
+    if (rowCount() > 0) {
+        emit dataChanged(index(0, 0), index(rowCount() - 1, column_count - 1));
+    }
+}
+
+void RunListModel::set_baseline(int row) {
+    if (row >= 0 && row < rowCount()) {
+        baseline_ = row;
+        emit dataChanged(index(0, 0), index(rowCount() - 1, column_count - 1));
+    }
+}
+
+int RunListModel::rowCount(const QModelIndex& parent) const {
+    return parent.isValid() ? 0 : static_cast<int>(runs_.size());
+}
+
+int RunListModel::columnCount(const QModelIndex& parent) const {
+    return parent.isValid() ? 0 : column_count;
+}
+
+/// Of the step times; below 0 is faster.
+QString RunListModel::difference(const RunHeadline& run) const {
+    const RunHeadline& base = runs_[static_cast<std::size_t>(baseline_)];
+    if (&run == &base) {
+        return tr("baseline");
+    }
+    const auto here = step_of(run);
+    const auto there = step_of(base);
+    if (!here || !there || *there <= Duration{0}) {
+        return {};
+    }
+    return qt(percent_text(100 * (to_seconds(*here) / to_seconds(*there) - 1)));
+}
+
+QString RunListModel::text(const RunHeadline& run, int column) const {
+    switch (column) {
+        case Name:
+            return name_of(run.paths);
+        case Plan:
+            return qt(run.plan);
+        case PredictedStep:
+            return duration_text(run.predicted_step);
+        case MeasuredStep:
+            return duration_text(run.measured_step) +
+                   (run.is_emulated ? tr(" (emulated)") : QString());
+        case Error:
+            return run.predicted_step && run.measured_step
+                       ? qt(percent_text(
+                             Pair{*run.predicted_step, *run.measured_step}.error_percent()))
+                       : QString();
+        case MeasuredBubble:
+            return share_text(run.measured_bubble ? run.measured_bubble : run.predicted_bubble);
+        case Peak:
+            return run.peak ? qt(format_bytes(*run.peak)) : QString();
+        default:
+            return difference(run);
+    }
+}
+
+QVariant RunListModel::alignment(int column) {
+    return QVariant::fromValue(Qt::AlignVCenter |
+                               (column <= Plan ? Qt::AlignLeft : Qt::AlignRight));
+}
+
+QVariant RunListModel::data(const QModelIndex& index, int role) const {
+    if (!index.isValid() || index.row() >= rowCount()) {
+        return {};
+    }
+    const RunHeadline& run = runs_[static_cast<std::size_t>(index.row())];
+    switch (role) {
+        case Qt::DisplayRole:
+            return text(run, index.column());
+        case Qt::ToolTipRole:
+            return whole_paths(run.paths);
+        case Qt::TextAlignmentRole:
+            return alignment(index.column());
+        default:
+            return {};
+    }
+}
+
+QVariant RunListModel::headerData(int section, Qt::Orientation orientation, int role) const {
+    if (orientation != Qt::Horizontal || section < 0 || section >= column_count) {
+        return {};
+    }
+    if (role == Qt::TextAlignmentRole) {
+        return alignment(section);
+    }
+    if (role != Qt::DisplayRole) {
+        return {};
+    }
+    const std::array<QString, column_count> names{tr("Run"),
+                                                  tr("Plan"),
+                                                  tr("Predicted step"),
+                                                  tr("Measured step"),
+                                                  tr("Error"),
+                                                  tr("Bubble"),
+                                                  tr("Peak memory"),
+                                                  tr("Step to baseline")};
+    return names[static_cast<std::size_t>(section)];
+}
+
+CompareRunsPanel::CompareRunsPanel(QWidget* parent)
+    : QWidget(parent), model_(new RunListModel(this)), table_(new QTableView(this)) {
+    table_->setModel(model_);
+    table_->setAccessibleName(tr("Runs"));
+    table_->setSelectionBehavior(QAbstractItemView::SelectRows);
+    table_->setSelectionMode(QAbstractItemView::SingleSelection);
+    table_->setShowGrid(false);
+    table_->setFrameShape(QFrame::NoFrame);
+    table_->verticalHeader()->hide();
+    table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
+    table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+    table_->horizontalHeader()->setSectionResizeMode(0, QHeaderView::Stretch);  // what room is left
+    table_->setTextElideMode(Qt::ElideMiddle);
+    table_->setWordWrap(false);
+    table_->horizontalHeader()->setHighlightSections(false);
+    connect(table_, &QTableView::activated, this, [this] { open_current(); });
+    auto* const buttons = new QVBoxLayout;
+    const auto add = [&](const QString& text, auto act) {
+        auto* const button = new QPushButton(text, this);
+        connect(button, &QPushButton::clicked, this, act);
+        buttons->addWidget(button);
+    };
+    add(tr("Make baseline"), [this] { make_current_baseline(); });
+    add(tr("Open"), [this] { open_current(); });
+    add(tr("Take off the list"), [this] { remove_current(); });
+    buttons->addStretch(1);
+    auto* const across = new QHBoxLayout(this);
+    across->addWidget(table_, 1);
+    across->addLayout(buttons);
+}
+
+void CompareRunsPanel::add(const RunData& run) {
+    model_->add(run);
+}
+
+void CompareRunsPanel::make_baseline(const std::vector<std::filesystem::path>& paths) {
+    const auto at = std::ranges::find(model_->runs(), paths, &RunHeadline::paths);
+    model_->set_baseline(static_cast<int>(at - model_->runs().begin()));
+}
+
+void CompareRunsPanel::make_current_baseline() {
+    model_->set_baseline(std::max(0, table_->currentIndex().row()));
+}
+
+void CompareRunsPanel::remove_current() {
+    model_->remove(table_->currentIndex().row());
+}
+
+void CompareRunsPanel::open_current() {
+    const int row = table_->currentIndex().row();
+    if (row >= 0 && row < model_->rowCount()) {
+        emit open_wanted(model_->runs()[static_cast<std::size_t>(row)].paths);
+    }
+}
+
+}  // namespace pipetwin::gui

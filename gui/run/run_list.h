@@ -1,0 +1,105 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include <QAbstractTableModel>
+#include <QWidget>
+
+#include "gui/view/run/run_data.h"
+
+class QTableView;
+
+namespace pipetwin::gui {
+
+/// What is compared of a run. None where a side does not know it.
+struct RunHeadline {
+    std::vector<std::filesystem::path> paths;  ///< at least one; the others laid over it
+    std::string plan;                          ///< "gpipe, 2 ranks, 8 micro-batches"
+    std::optional<Duration> predicted_step{};
+    std::optional<Duration> measured_step{};
+    bool is_emulated = false;                  ///< what was "measured"
+    std::optional<double> predicted_bubble{};  ///< shares of the pipeline time: 1 - busy / (p T)
+    std::optional<double> measured_bubble{};
+    std::optional<Bytes> peak{};  ///< of the fullest rank, measured where it was
+};
+RunHeadline headline_of(const RunData& run);
+
+/// What the run was read from.
+std::vector<std::filesystem::path> paths_of(const RunData& run);
+
+/// What the user would call the run: the names of its folders and files, "a + b".
+QString name_of(const std::vector<std::filesystem::path>& paths);
+
+/// A line each.
+QString whole_paths(const std::vector<std::filesystem::path>& paths);
+
+/// The runs that were opened, a row each, with what they differ by from the baseline.
+class RunListModel : public QAbstractTableModel {
+    Q_OBJECT
+
+  public:
+    enum Column {
+        Name,
+        Plan,
+        PredictedStep,
+        MeasuredStep,
+        Error,
+        MeasuredBubble,
+        Peak,
+        ToBaseline,
+        column_count
+    };
+
+    using QAbstractTableModel::QAbstractTableModel;
+
+    /// Adds it, or replaces the one that was read from the same place.
+    void add(const RunData& run);
+    void remove(int row);
+
+    const std::vector<RunHeadline>& runs() const { return runs_; }
+    int baseline() const { return baseline_; }
+    void set_baseline(int row);
+
+    int rowCount(const QModelIndex& parent = {}) const override;
+    int columnCount(const QModelIndex& parent = {}) const override;
+    QVariant data(const QModelIndex& index, int role) const override;
+    QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+
+  private:
+    static QVariant alignment(int column);
+    QString text(const RunHeadline& run, int column) const;
+    QString difference(const RunHeadline& run) const;
+
+    std::vector<RunHeadline> runs_;
+    int baseline_ = 0;
+};
+
+/// The list, with keys to make a run the baseline, to open it again and to take it off.
+class CompareRunsPanel : public QWidget {
+    Q_OBJECT
+
+  public:
+    explicit CompareRunsPanel(QWidget* parent = nullptr);
+
+    void add(const RunData& run);
+
+    /// Nothing happens if it is not in the list.
+    void make_baseline(const std::vector<std::filesystem::path>& paths);
+    void make_current_baseline();
+
+    RunListModel& model() { return *model_; }
+
+  signals:
+    void open_wanted(const std::vector<std::filesystem::path>& paths);
+
+  private:
+    void remove_current();
+    void open_current();
+
+    RunListModel* model_;
+    QTableView* table_;
+};
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,266 @@
+#include "gui/run/run_panel.h"
+
+#include <algorithm>
+
+#include <QCoreApplication>
+#include <QFile>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QGridLayout>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QLineEdit>
+#include <QPlainTextEdit>
+#include <QPushButton>
+#include <QStandardPaths>
+
+#include "gui/run/loss_plot.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int most_log_lines = 5'000;
+constexpr int milliseconds_to_end = 3'000;
+
+QString command_line() {
+    const QString beside = QCoreApplication::applicationDirPath() + QStringLiteral("/pipetwin");
+    return QFileInfo(beside).isExecutable()
+               ? beside
+               : QStandardPaths::findExecutable(QStringLiteral("pipetwin"));
+}
+
+}  // namespace
+
+RunPanel::RunPanel(QString program, QWidget* parent)
+    : QWidget(parent),
+      program_(program.isEmpty() ? command_line() : std::move(program)),
+      scenario_(new QLineEdit(this)),
+      folder_(new QLineEdit(this)),
+      start_(new QPushButton(tr("Start"), this)),
+      stop_(new QPushButton(tr("Stop"), this)),
+      watch_(new QPushButton(tr("Watch"), this)),
+      state_(new QLabel(this)),
+      plot_(new LossPlot(this)),
+      log_(new QPlainTextEdit(this)) {
+    build_form();
+    setFocusProxy(scenario_);
+    process_.setProcessChannelMode(QProcess::MergedChannels);
+    connect(&process_, &QProcess::readyRead, this, &RunPanel::take_output);
+    connect(&process_, &QProcess::finished, this, &RunPanel::take_end);
+    connect(&process_, &QProcess::errorOccurred, this, [this](QProcess::ProcessError error) {
+        if (error == QProcess::FailedToStart) {
+            emit failed(tr("%1: cannot be started: %2").arg(program_, process_.errorString()));
+            feed_.stop();
+            show_state();
+        }
+    });
+    connect(&feed_, &LiveFeed::came, this, &RunPanel::take_update);
+    connect(&feed_, &LiveFeed::watching_changed, this, [this] {
+        show_state();
+        emit watching_changed();
+    });
+    connect(start_, &QPushButton::clicked, this, &RunPanel::start);
+    connect(stop_, &QPushButton::clicked, this, &RunPanel::stop_training);
+    connect(watch_, &QPushButton::clicked, this, [this] {
+        if (feed_.is_watching() && !is_training()) {
+            feed_.stop();
+        } else {
+            watch();
+        }
+    });
+    show_state();
+}
+
+RunPanel::~RunPanel() {
+    process_.disconnect(this);
+    feed_.disconnect(this);
+    if (is_training()) {
+        process_.terminate();  // it ends its step and saves
+        if (!process_.waitForFinished(milliseconds_to_end)) {
+            process_.kill();
+            process_.waitForFinished();
+        }
+    }
+}
+
+void RunPanel::build_form() {
+    scenario_->setAccessibleName(tr("Scenario"));
+    scenario_->setPlaceholderText(tr("scenarios/gpt-text.toml"));
+    folder_->setAccessibleName(tr("Run folder"));
+    folder_->setPlaceholderText(tr("runs/1"));
+    log_->setAccessibleName(tr("What the training says"));
+    log_->setReadOnly(true);
+    log_->setPlaceholderText(tr("What the training says will stand here."));
+    log_->setMaximumBlockCount(most_log_lines);
+    log_->setTabChangesFocus(true);
+    auto* const form = new QGridLayout;
+    const auto add_line = [&](int row, const QString& text, QLineEdit* line, auto choose) {
+        auto* const label = new QLabel(text, this);
+        label->setBuddy(line);
+        auto* const button = new QPushButton(tr("..."), this);
+        button->setAccessibleName(tr("Choose: %1").arg(text));
+        button->setMaximumWidth(40);
+        form->addWidget(label, row, 0);
+        form->addWidget(line, row, 1);
+        form->addWidget(button, row, 2);
+        connect(button, &QPushButton::clicked, this, choose);
+    };
+    add_line(0, tr("Scenario"), scenario_, [this] {
+        const QString file = QFileDialog::getOpenFileName(
+            this, tr("Scenario"), {}, tr("Scenarios (*.toml);;All files (*)"));
+        if (!file.isEmpty()) {
+            scenario_->setText(file);
+        }
+    });
+    add_line(1, tr("Run folder"), folder_, [this] {
+        const QString chosen = QFileDialog::getExistingDirectory(this, tr("Run folder"));
+        if (!chosen.isEmpty()) {
+            folder_->setText(chosen);
+        }
+    });
+    auto* const buttons = new QHBoxLayout;
+    buttons->addWidget(start_);
+    buttons->addWidget(stop_);
+    buttons->addWidget(watch_);
+    buttons->addStretch(1);
+    state_->setWordWrap(true);
+    auto* const left = new QVBoxLayout;
+    left->addLayout(form);
+    left->addLayout(buttons);
+    left->addWidget(state_);
+    left->addStretch(1);
+    auto* const across = new QHBoxLayout(this);
+    across->addLayout(left, 2);
+    across->addWidget(plot_, 3);
+    across->addWidget(log_, 3);
+}
+
+void RunPanel::set_colors(const Palette& palette) {
+    plot_->set_colors(palette);
+}
+
+void RunPanel::set_scenario(const QString& file) {
+    scenario_->setText(file);
+}
+
+void RunPanel::set_folder(const QString& folder) {
+    folder_->setText(folder);
+}
+
+std::filesystem::path RunPanel::folder() const {
+    return QFile::encodeName(folder_->text()).toStdString();
+}
+
+void RunPanel::start() {
+    if (is_training()) {
+        return;
+    }
+    if (program_.isEmpty() || scenario_->text().isEmpty() || folder_->text().isEmpty()) {
+        emit failed(program_.isEmpty()
+                        ? tr("the command line program 'pipetwin' was found neither beside this "
+                             "program nor in PATH; install both together")
+                        : tr("a training needs a scenario and a folder for what it writes"));
+        return;
+    }
+    log_->clear();
+    plot_->clear();
+    last_step_ = -1;
+    told_to_stop_ = false;
+    feed_.watch(folder(), true);
+    process_.start(program_,
+                   {QStringLiteral("run"),
+                    scenario_->text(),
+                    QStringLiteral("--out"),
+                    folder_->text(),
+                    QStringLiteral("--live")});
+    show_state();
+}
+
+void RunPanel::stop_training() {
+    if (is_training()) {
+        told_to_stop_ = true;
+        process_.terminate();  // SIGTERM: the step is finished, everything is written
+        show_state();
+    }
+}
+
+void RunPanel::watch() {
+    if (folder_->text().isEmpty()) {
+        emit failed(tr("which folder? a training that was started with --live can be watched"));
+        return;
+    }
+    plot_->clear();
+    last_step_ = -1;
+    feed_.watch(folder());
+}
+
+QString RunPanel::log() const {
+    return log_->toPlainText();
+}
+
+void RunPanel::take_output() {
+    QString text = QString::fromLocal8Bit(process_.readAll());
+    text.replace('\r', '\n');
+    while (text.endsWith('\n')) {
+        text.chop(1);
+    }
+    if (!text.isEmpty()) {
+        log_->appendPlainText(text);
+    }
+}
+
+void RunPanel::take_end(int exit_code, QProcess::ExitStatus status) {
+    take_output();
+    if (status == QProcess::CrashExit) {
+        feed_.stop();
+        emit failed(
+            tr("the training was killed or crashed; what it wrote is in %1").arg(folder_->text()));
+    } else if (exit_code != 0 && !told_to_stop_) {
+        feed_.stop();
+        const QString last = log().section('\n', -3);
+        emit failed(tr("the training ended with exit code %1: %2").arg(exit_code).arg(last));
+    }
+    show_state();
+}
+
+void RunPanel::take_update(const LiveUpdate& update) {
+    if (update.restarted) {
+        plot_->clear();
+    }
+    plot_->add(update.metrics);
+    if (!update.metrics.empty()) {
+        last_step_ = update.metrics.back().step;
+        last_step_ms_ = update.metrics.back().step_ms;
+    }
+    if (!update.problem.empty()) {
+        emit failed(QString::fromStdString(update.problem));
+    }
+    show_state();
+    if (update.ended) {
+        emit finished(folder());
+    } else if (update.run != nullptr) {
+        emit run_grew(update.run);
+    }
+}
+
+void RunPanel::show_state() {
+    const bool training = is_training();
+    start_->setEnabled(!training);
+    stop_->setEnabled(training && !told_to_stop_);
+    watch_->setEnabled(!training);
+    watch_->setText(feed_.is_watching() && !training ? tr("Stop watching") : tr("Watch"));
+    QString text = training && told_to_stop_ ? tr("Finishing the step, then saving ...")
+                   : training                ? tr("Training")
+                   : feed_.is_watching()     ? tr("Watching")
+                   : last_step_ >= 0         ? tr("Ended")
+                                             : tr("No training");
+    if (last_step_ >= 0) {
+        text += tr(", step %1, %2 ms").arg(last_step_).arg(last_step_ms_, 0, 'f', 1);
+    } else if (training) {
+        text += tr(": costs are being measured");
+    }
+    state_->setText(text);
+}
+
+}  // namespace pipetwin::gui

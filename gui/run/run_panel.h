@@ -1,0 +1,79 @@
+#pragma once
+
+#include <filesystem>
+
+#include <QProcess>
+#include <QWidget>
+
+#include "gui/run/live_feed.h"
+#include "gui/base/palette.h"
+
+class QLabel;
+class QLineEdit;
+class QPlainTextEdit;
+class QPushButton;
+
+namespace pipetwin::gui {
+
+class LossPlot;
+
+/// Starts a training as a process of its own (`pipetwin run`, the command line beside this
+/// program), stops it kindly, watches it or one that somebody else has started with --live, and
+/// shows its loss and what it says. If the process dies, what it said stands here and the window
+/// lives.
+class RunPanel : public QWidget {
+    Q_OBJECT
+
+  public:
+    /// `program`: the command line; empty: the one beside this program, else the one in PATH.
+    explicit RunPanel(QString program = {}, QWidget* parent = nullptr);
+    ~RunPanel() override;
+
+    void set_colors(const Palette& palette);
+
+    /// What the form holds.
+    void set_scenario(const QString& file);
+    void set_folder(const QString& folder);
+
+    void start();
+    void stop_training();
+    void watch();
+    bool is_training() const { return process_.state() != QProcess::NotRunning; }
+    bool is_watching() const { return feed_.is_watching(); }
+
+    /// What the training has said so far.
+    QString log() const;
+
+  signals:
+    /// The latest steps of the training that is watched.
+    void run_grew(std::shared_ptr<const pipetwin::gui::RunData> run);
+    /// It is over; its folder is complete.
+    void finished(const std::filesystem::path& folder);
+    void failed(const QString& sentence);
+    void watching_changed();
+
+  private:
+    void build_form();
+    void take_update(const LiveUpdate& update);
+    void take_output();
+    void take_end(int exit_code, QProcess::ExitStatus status);
+    void show_state();
+    std::filesystem::path folder() const;
+
+    QString program_;
+    QProcess process_;
+    LiveFeed feed_;
+    QLineEdit* scenario_;
+    QLineEdit* folder_;
+    QPushButton* start_;
+    QPushButton* stop_;
+    QPushButton* watch_;
+    QLabel* state_;
+    LossPlot* plot_;
+    QPlainTextEdit* log_;
+    int last_step_ = -1;
+    double last_step_ms_ = 0;
+    bool told_to_stop_ = false;
+};
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,157 @@
+#include "gui/timeline/legend.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include <QPainter>
+
+#include "gui/timeline/row_painter.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int gap = 6;
+
+QString words(Op op) {
+    const std::string_view text = is_send(op) ? "message" : op_words(op);
+    return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
+}
+
+/// The entry under which the legend explains an op: all messages share one.
+Op entry_of(Op op) {
+    return is_send(op) || is_receive(op) ? Op::SendForward : op;
+}
+
+void for_each_span(const RunData& run, const std::function<void(const Span&)>& visit) {
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        if (const StepRows* const step = run.twin.step(side, run.main_step())) {
+            for (const RowIndex& row : step->ranks) {
+                for (int cell = 0; cell < row.size(); ++cell) {
+                    visit(row[cell]);
+                }
+            }
+        }
+    }
+}
+
+/// Up is faster than predicted, as in the strip between the rows.
+void paint_error_sample(QPainter& painter, const QRect& rect, const Palette& palette) {
+    const int half = rect.height() / 2;
+    const int bar = rect.width() / 2;
+    painter.fillRect(rect.x(), rect.y() + 1, bar, half - 1, palette.faster);
+    painter.fillRect(rect.x() + bar, rect.y() + half, bar, half - 1, palette.slower);
+}
+
+}  // namespace
+
+/// Without their names the letters are left, and the tip.
+struct Legend::Density {
+    int swatch = 0;
+    int between = 0;
+    bool whole_sentence = true;
+    bool names = true;
+
+    /// The roomiest first.
+    static const std::array<Density, 4>& all() {
+        static constexpr std::array<Density, 4> densities{
+            {{.swatch = 34, .between = 18},
+             {.swatch = 34, .between = 12, .whole_sentence = false},
+             {.swatch = 26, .between = 8, .whole_sentence = false},
+             {.swatch = 34, .between = 0, .whole_sentence = false, .names = false}}};
+        return densities;
+    }
+};
+
+Legend::Legend(QWidget* parent) : QWidget(parent), palette_(palette_of(Theme::Light)) {
+    setAccessibleName(tr("Legend"));
+    setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Fixed);
+}
+
+void Legend::set_colors(const Palette& palette) {
+    palette_ = palette;
+    update();
+}
+
+void Legend::show_run(const RunData& run) {
+    std::vector<Op> seen;
+    has_waits_ = false;
+    for_each_span(run, [&](const Span& span) {
+        has_waits_ = has_waits_ || span.ready > span.begin;
+        if (span.end > span.ready) {
+            seen.push_back(entry_of(span.action.op));
+        }
+    });
+    ops_ = legend_ops();
+    std::erase_if(ops_,
+                  [&](Op op) { return std::find(seen.begin(), seen.end(), op) == seen.end(); });
+    has_errors_ = run.predicted && run.measured;
+    QStringList meanings;
+    for (const Op op : ops_) {
+        meanings += QStringLiteral("%1: %2").arg(palette_.style(op).letter, words(op));
+    }
+    setToolTip(meanings.join('\n'));
+    setAccessibleDescription(meanings.join(QStringLiteral("; ")));
+    updateGeometry();
+    update();
+}
+
+QSize Legend::sizeHint() const {
+    return {layout_entries(nullptr, Density::all().front()), QFontMetrics(font()).height() + 8};
+}
+
+QSize Legend::minimumSizeHint() const {
+    return {0, sizeHint().height()};
+}
+
+/// The roomiest that fits.
+void Legend::paintEvent(QPaintEvent* /*event*/) {
+    QPainter painter(this);
+    const std::array<Density, 4>& all = Density::all();
+    const auto fits = std::ranges::find_if(all, [this](const Density& density) {
+        return layout_entries(nullptr, density) <= width();
+    });
+    layout_entries(&painter, fits == all.end() ? all.back() : *fits);
+}
+
+int Legend::layout_entries(QPainter* painter, const Density& density) const {
+    const QFontMetrics metrics(font());
+    int x = 0;
+    const auto add = [&](const QString& text, const std::function<void(const QRect&)>& swatch) {
+        const int text_x = x + density.swatch + gap;
+        const int text_width = metrics.horizontalAdvance(text) + 1;
+        if (painter != nullptr) {
+            swatch(QRect(x, (height() - metrics.height()) / 2, density.swatch, metrics.height()));
+            painter->setPen(palette_.text);
+            painter->drawText(QRect(text_x, 0, text_width, height()), Qt::AlignVCenter, text);
+        }
+        x = text_x + text_width + density.between;
+    };
+    for (const Op op : ops_) {
+        add(density.names ? words(op) : QString(), [&](const QRect& rect) {
+            const OpStyle style = palette_.style(op);
+            paint_sample(*painter, rect, style);
+            painter->setPen(style.text);
+            painter->drawText(rect, Qt::AlignCenter, style.letter);
+        });
+    }
+    if (has_waits_) {
+        add(tr("waiting"), [&](const QRect& rect) { paint_wait(*painter, rect, palette_); });
+    }
+    if (ops_.empty()) {
+        return 0;  // there is no run
+    }
+    add(tr("idle"), [&](const QRect& rect) {
+        painter->fillRect(rect, palette_.row);
+        painter->setPen(palette_.grid);
+        painter->drawRect(rect.adjusted(0, 0, -1, -1));
+    });
+    if (has_errors_) {
+        add(density.whole_sentence ? tr("faster / slower than predicted") : tr("faster / slower"),
+            [&](const QRect& rect) { paint_error_sample(*painter, rect, palette_); });
+    }
+    return std::max(0, x - density.between);
+}
+
+}  // namespace pipetwin::gui

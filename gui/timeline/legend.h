@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include <QWidget>
+
+#include "gui/base/palette.h"
+#include "gui/view/run/run_data.h"
+
+namespace pipetwin::gui {
+
+/// One line that says what colours, letters and hatchings mean: those of the run, not all there
+/// are.
+class Legend : public QWidget {
+    Q_OBJECT
+
+  public:
+    explicit Legend(QWidget* parent = nullptr);
+
+    void set_colors(const Palette& palette);
+
+    /// `run` is only read during the call.
+    void show_run(const RunData& run);
+
+    QSize sizeHint() const override;
+    QSize minimumSizeHint() const override;
+
+  protected:
+    void paintEvent(QPaintEvent* event) override;
+
+  private:
+    /// How much room the entries take.
+    struct Density;
+
+    /// Returns the width; paints where there is a painter.
+    int layout_entries(QPainter* painter, const Density& density) const;
+
+    Palette palette_;
+    std::vector<Op> ops_;
+    bool has_waits_ = false;
+    bool has_errors_ = false;
+};
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include <QPainter>
+
+#include "gui/base/pixel_canvas.h"
+#include "gui/view/timeline/row_boxes.h"
+#include "gui/timeline/timeline_scene.h"
+
+namespace pipetwin::gui {
+
+/// Paints what a rank has on the scene: its rows, its errors, its memory, its links.
+class RowPainter {
+  public:
+    /// `ground`: what has been painted in the time area, the same in all lines of it.
+    RowPainter(QPainter& painter, const TimelineScene& scene, std::vector<QRgb> ground);
+
+    void paint_row(const Row& row);
+    void paint_errors(const Band& strip);
+    void paint_memory(const Band& curve);
+    void paint_links(const Band& band);
+
+  private:
+    /// A box with room for hatching.
+    struct WideBox {
+        Box box;
+        Action action;
+        int room;  ///< for the label; boxes that are equally long have the same
+    };
+
+    const Palette& palette() const { return scene_.palette; }
+    const OpStyle& style(Op op) const { return styles_[static_cast<std::size_t>(op)]; }
+    ViewTransform view_of(Side side, int step) const;
+    static WideBox wide_box(const Box& box, const RowIndex& spans, const ViewTransform& view);
+    const QColor& ground() const;
+    QRgb faded(Op op, double compute);
+    QRgb fill_of(const Box& box);
+    void paint_ground(const Row& row, int step, PixelCanvas& canvas);
+    void fill_box(const Box& box, int left, PixelCanvas& canvas);
+    void hatch_box(const Box& box, int left, PixelCanvas& canvas);
+    void paint_parting(const Box& box, int left, PixelCanvas& canvas);
+    QString label_for(const Action& action, const OpStyle& style, int width) const;
+    void paint_label(const Action& action, const QRect& seen, int room);
+    void paint_ghosts(const Row& row, int step);
+    void paint_curve(const Band& band, Side side, double pixels_per_byte, PixelCanvas& canvas);
+    Bytes highest(int rank) const;
+
+    QPainter& painter_;
+    const TimelineScene& scene_;
+    std::vector<QRgb> ground_;
+    std::array<OpStyle, op_count> styles_;  ///< looked up once: their contrasts take long
+    std::array<int, op_count> letter_widths_{};
+    int digit_width_ = 0;
+    static constexpr int shades = 128;
+    std::array<std::vector<QRgb>, op_count> faded_;  ///< by the share of compute
+    std::vector<Box> boxes_;  ///< of one row, kept for its memory, as are these
+    std::vector<WideBox> wide_;
+};
+
+/// Hatching as in the rows, for the legend.
+void paint_sample(QPainter& painter, const QRect& rect, const OpStyle& style);
+void paint_wait(QPainter& painter, const QRect& rect, const Palette& palette);
+
+}  // namespace pipetwin::gui

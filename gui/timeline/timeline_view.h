@@ -1,0 +1,193 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <QAbstractScrollArea>
+#include <QPoint>
+#include <QVariantAnimation>
+
+#include "gui/timeline/selection.h"
+#include "gui/timeline/timeline_painter.h"
+
+namespace pipetwin::gui {
+
+/// The timelines on one time axis: shows a run and keeps what is seen of it. What is selected
+/// stands in the Selection.
+///
+/// Mouse: the wheel scrolls the ranks, with Ctrl it zooms at the cursor, with Shift it pans;
+/// dragging selects a range, with the middle button it pans, with Ctrl it measures; a click selects
+/// an action, on a rank's name folds it. Keys are the main window's: they call the functions below.
+class TimelineView : public QAbstractScrollArea {
+    Q_OBJECT
+
+  public:
+    /// `selection` must outlive the view.
+    explicit TimelineView(Selection* selection, QWidget* parent = nullptr);
+
+    /// Shows the main step of `run`. Null shows nothing. The selection is cleared.
+    void show_run(std::shared_ptr<const RunData> run);
+
+    /// Goes on with another state of the same run: what is seen, selected, pinned and folded stays.
+    void update_run(std::shared_ptr<const RunData> run);
+
+    void set_colors(const Palette& palette);
+
+    Mode mode() const { return scene_.mode; }
+    void set_mode(Mode mode);
+    Alignment alignment() const { return scene_.alignment; }
+    void set_alignment(Alignment alignment);
+    bool shows_memory() const { return memory_; }
+    void set_memory(bool shown);
+    bool shows_links() const { return links_; }
+    void set_links(bool shown);
+    bool shows_bubbles() const { return scene_.overlay.bubbles; }
+    void set_bubbles(bool shown);
+
+    const Tracks& tracks() const { return scene_.tracks; }
+    void set_tracks(Tracks tracks);
+    /// Of the rank of the selection, else of the one under the mouse.
+    void toggle_pin();
+    void toggle_fold();
+
+    /// What other parts of the window lay over the rows.
+    void set_chain(std::vector<SpanRef> chain, std::vector<Arrow> arrows);
+    void set_critical(std::vector<SpanRef> critical);
+    void set_found(std::vector<SpanRef> found);
+
+    /// Selects an action and brings it into sight.
+    void go_to(const SpanRef& ref);
+    /// The same from afar: where it would be too narrow to be read, the view goes nearer.
+    void show_action(const SpanRef& ref);
+
+    /// Brings it into sight and leaves the selection as it is.
+    void look_at(const SpanRef& ref);
+
+    /// Whether the view moves to where it is told to go, for so long as the style animates; else it
+    /// is there at once, as it is where the style or the user wants none.
+    void set_animated(bool animated) { animated_ = animated; }
+    /// What is seen when it has come to rest.
+    const ViewTransform& destination() const {
+        return flight_.state() == QAbstractAnimation::Running ? destination_ : scene_.view;
+    }
+
+    /// At the mouse where it is over the time area, else at the middle.
+    void zoom(double factor);
+    /// By a share of what is seen; above 0 to later times.
+    void pan(double share);
+    void show_whole_run();
+    void show_step(int step);
+    void show_range(const TimeRange& range);
+    /// The same without margins, and without a way back to what was seen before.
+    void show_exactly(const TimeRange& range);
+    /// The selected action in the middle; asked again while it is there, it fills the window.
+    /// Without a selection the whole run.
+    void centre_or_fit_selection();
+
+    /// What was seen before, and after that again.
+    void go_back();
+    void go_forward();
+
+    /// Selects the next (+1) or previous (-1) action of the row, or the first one of all.
+    void select_next(int direction);
+    /// Selects what runs at the same time one row down (+1) or up (-1).
+    void select_in_next_row(int direction);
+    /// Goes to the same action on the other side, showing that side if it is hidden.
+    void swap_to_twin();
+    /// The selected action becomes the selected range.
+    void select_range_of_action();
+    /// At the selected action's begin, else at the mouse, else in the middle.
+    void add_mark();
+    void clear_marks();
+    /// The selection, the range, the ruler; the marks stay.
+    void clear();
+
+    /// The step in the middle of the window.
+    int current_step() const;
+
+    const TimelineScene& scene() const { return scene_; }
+    const ViewTransform& transform() const { return scene_.view; }
+
+    /// The action at a place of the viewport.
+    std::optional<SpanRef> span_at(QPoint position) const;
+
+    /// Where a span lies on the viewport.
+    QRect place_of(const SpanRef& ref) const { return rect_of(scene_, ref); }
+
+  signals:
+    void run_changed();  ///< or where its steps stand
+    void mode_changed();
+    void view_changed();
+    void tracks_changed();
+    void overlay_changed();  ///< the critical path
+
+  protected:
+    bool viewportEvent(QEvent* event) override;
+    void paintEvent(QPaintEvent* event) override;
+    void resizeEvent(QResizeEvent* event) override;
+    void wheelEvent(QWheelEvent* event) override;
+    void mousePressEvent(QMouseEvent* event) override;
+    void mouseMoveEvent(QMouseEvent* event) override;
+    void mouseReleaseEvent(QMouseEvent* event) override;
+    void changeEvent(QEvent* event) override;
+    void scrollContentsBy(int dx, int dy) override;
+
+  private:
+    enum class DragKind { Select, Pan, Measure };
+
+    /// Where a button went down, and how far the picture has followed since.
+    struct Drag {
+        DragKind kind{};
+        QPoint start;
+        QPoint last;
+        Duration from{};
+        bool moving = false;
+    };
+
+    /// What the window keeps in sight: a step, the whole run of several, or neither.
+    struct Kept {
+        std::optional<int> step;
+        bool whole_run = false;
+    };
+
+    bool has_run() const { return scene_.has_run(); }
+    Kept what_is_kept() const;
+    const Twin& twin() const { return scene_.run->twin; }
+    std::optional<int> rank_at(QPoint position) const;
+    std::optional<int> rank_in_question() const;
+    void set_view(const ViewTransform& view);
+    void show_view(const ViewTransform& view);
+    /// As set_view, but so that the eye can follow.
+    void move_to(const ViewTransform& view);
+    /// As set_view, but what was seen can be come back to.
+    void jump_to(const ViewTransform& view);
+    void remember_view();
+    void relayout();
+    void replace_steps();
+    void bring_into_sight(const SpanRef& ref);
+    void hover(const std::optional<QPoint>& position);
+    void follow_drag(QPoint position);
+    void take_selection();
+    void announce_selection();
+    template <class Change>
+    void change_track(Change change);
+
+    Selection* selection_;
+    std::shared_ptr<const RunData> run_;
+    TimelineScene scene_;
+    std::optional<Drag> drag_;
+    std::optional<QPoint> mouse_;
+    bool memory_ = true;
+    bool links_ = false;
+    /// Keep showing all of this when the window grows: until the user moves.
+    std::optional<TimeRange> kept_in_sight_;
+    bool animated_ = false;
+    QVariantAnimation flight_;  ///< from 0 to 1
+    ViewTransform departure_;
+    ViewTransform destination_;
+    std::vector<ViewTransform> back_;
+    std::vector<ViewTransform> forward_;
+};
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,320 @@
+#include "gui/view/analysis/action_details.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pipetwin::gui {
+
+namespace {
+
+std::string signed_duration(Duration duration) {
+    const std::string text = format_duration(duration < Duration{0} ? -duration : duration);
+    if (duration == Duration{0}) {
+        return text;
+    }
+    return (duration < Duration{0} ? "-" : "+") + text;
+}
+
+std::string relative_error(Duration predicted, Duration measured) {
+    return percent_text(Pair{predicted, measured}.error_percent());
+}
+
+using Quantity = Duration (*)(const RowIndex& row, int cell);
+
+Duration begin_of(const RowIndex& row, int cell) {
+    return row.begin(cell);
+}
+
+Duration length_of(const RowIndex& row, int cell) {
+    return row.end(cell) - row.begin(cell);
+}
+
+/// How long the rank did nothing useful just before an action: of a message its own wait, of any
+/// other the time since the end of the one before it that is no message.
+Duration wait_of(const RowIndex& row, int cell) {
+    const Span span = row[cell];
+    if (is_send(span.action.op) || is_receive(span.action.op)) {
+        return span.ready - span.begin;
+    }
+    Duration last_end{0};
+    for (int i = cell - 1; i >= 0; --i) {
+        const Op op = row.action(i).op;
+        if (!is_send(op) && !is_receive(op)) {
+            last_end = row.end(i);
+            break;
+        }
+    }
+    return span.ready - last_end;
+}
+
+enum class ErrorAs { Difference, Percent };
+
+DetailLine line_of(
+    const Twin& twin, const SpanRef& ref, std::string name, Quantity quantity, ErrorAs error_as) {
+    DetailLine line{.name = std::move(name), .predicted = {}, .measured = {}, .error = {}};
+    std::array<std::optional<Duration>, 2> values;
+    const std::optional<SpanRef> twin_ref = twin_of(twin, ref);
+    for (const std::optional<SpanRef>& place : {std::optional<SpanRef>(ref), twin_ref}) {
+        if (place) {
+            const Duration value = quantity(*twin.row(*place), place->cell);
+            values[place->side == Side::Predicted ? 0 : 1] = value;
+            (place->side == Side::Predicted ? line.predicted : line.measured) =
+                format_duration(value);
+        }
+    }
+    if (values[0] && values[1]) {
+        line.error = error_as == ErrorAs::Percent ? relative_error(*values[0], *values[1])
+                                                  : signed_duration(*values[0] - *values[1]);
+    }
+    return line;
+}
+
+DetailLine pair_line(std::string name, const Pair& pair) {
+    return {.name = std::move(name),
+            .predicted = format_duration(pair.predicted),
+            .measured = format_duration(pair.measured),
+            .error = percent_text(pair.error_percent())};
+}
+
+/// The median over the steps, where there are several.
+std::optional<DetailLine> median_line(const RunData& run, const SpanRef& ref) {
+    if (!run.comparison || !run.measured || run.measured->steps < 2) {
+        return std::nullopt;
+    }
+    for (const ActionDelta& delta : run.comparison->actions) {
+        if (delta.rank == ref.rank && delta.cell == ref.cell) {
+            return pair_line("median", delta.duration);
+        }
+    }
+    return std::nullopt;
+}
+
+std::string note_of(const RunData& run, const SpanRef& ref) {
+    std::string note;
+    if (const std::optional<SpanRef> partner = partner_of(run.twin, ref)) {
+        const Action action = run.twin.span(*partner)->action;
+        note = fmt::format("The other end is {} on rank {}.", to_string(action), partner->rank);
+    }
+    if (run.comparison && run.measured->steps > 1) {
+        note += fmt::format("{}Drawn is the step nearest the median of {} steps.",
+                            note.empty() ? "" : " ",
+                            run.measured->steps);
+    }
+    return note;
+}
+
+std::string place_of(const Action& action, int rank) {
+    std::string text =
+        fmt::format("{}, rank {}, stage {}", op_words(action.op), rank, action.stage);
+    if (has_micro_batch(action.op)) {
+        text += fmt::format(", micro-batch {}", action.micro_batch);
+    }
+    return text;
+}
+
+/// With a sign and one decimal; what rounds to zero has none.
+std::string signed_text(double value) {
+    const double tenths = std::round(10 * value);
+    return tenths == 0 ? "0.0" : fmt::format("{:+.1f}", tenths / 10);
+}
+
+std::string percent_of_share(double share) {
+    return fmt::format("{:.1f} %", 100 * share);
+}
+
+}  // namespace
+
+ActionDetails details_of(const RunData& run, const SpanRef& ref) {
+    const std::optional<Span> span = run.twin.span(ref);
+    if (!span) {
+        return {};
+    }
+    const Op op = span->action.op;
+    const bool message = is_send(op) || is_receive(op);
+    ActionDetails details{.title = to_string(span->action),
+                          .subtitle = place_of(span->action, ref.rank),
+                          .lines = {},
+                          .note = note_of(run, ref)};
+    const auto add = [&](const char* name, Quantity quantity, ErrorAs error_as) {
+        details.lines.push_back(line_of(run.twin, ref, name, quantity, error_as));
+    };
+    add("begin in step", begin_of, ErrorAs::Difference);
+    add("duration", length_of, ErrorAs::Percent);
+    if (const std::optional<DetailLine> median = median_line(run, ref)) {
+        details.lines.push_back(*median);
+    }
+    add(message ? "of it waiting" : "idle before", wait_of, ErrorAs::Difference);
+    return details;
+}
+
+std::string sentence_of(const RunData& run, const SpanRef& ref) {
+    const std::optional<Span> span = run.twin.span(ref);
+    if (!span) {
+        return {};
+    }
+    std::string text = fmt::format("{}, {}, {}: {} from {} of the step on",
+                                   to_string(span->action),
+                                   place_of(span->action, ref.rank),
+                                   side_name(run, ref.side),
+                                   format_duration(span->end - span->begin),
+                                   format_duration(span->begin));
+    if (span->ready > span->begin) {
+        text += fmt::format(", waits {}", format_duration(span->ready - span->begin));
+    }
+    if (const std::optional<SpanRef> twin = twin_of(run.twin, ref)) {
+        const Span there = *run.twin.span(*twin);
+        const Duration length = there.end - there.begin;
+        const bool predicted_here = ref.side == Side::Predicted;
+        const Duration here = span->end - span->begin;
+        const std::string error =
+            predicted_here ? relative_error(here, length) : relative_error(length, here);
+        text += fmt::format(
+            "; {} {}, error {}", side_name(run, twin->side), format_duration(length), error);
+    }
+    return text;
+}
+
+namespace {
+
+constexpr std::array both_sides{Side::Predicted, Side::Measured};
+
+std::string& text_of(DetailLine& line, Side side) {
+    return side == Side::Predicted ? line.predicted : line.measured;
+}
+
+/// Of a quantity that a side may not have: [side].
+template <class Value>
+using OnSides = std::array<std::optional<Value>, 2>;
+
+DetailLine time_line(std::string name, const OnSides<Duration>& times) {
+    DetailLine line{.name = std::move(name), .predicted = {}, .measured = {}, .error = {}};
+    for (std::size_t side = 0; side < both_sides.size(); ++side) {
+        text_of(line, both_sides[side]) = times[side] ? format_duration(*times[side]) : "";
+    }
+    if (times[0] && times[1]) {
+        line.error = relative_error(*times[0], *times[1]);
+    }
+    return line;
+}
+
+DetailLine bubble_line(const OnSides<double>& bubbles) {
+    DetailLine line{.name = "bubble.total", .predicted = {}, .measured = {}, .error = {}};
+    for (std::size_t side = 0; side < both_sides.size(); ++side) {
+        text_of(line, both_sides[side]) = bubbles[side] ? percent_of_share(*bubbles[side]) : "";
+    }
+    if (bubbles[0] && bubbles[1]) {
+        line.error = points_text(100 * (*bubbles[0] - *bubbles[1]));
+    }
+    return line;
+}
+
+/// bubble.total: the share of the ranks' pipeline time in which they do not compute.
+double bubble_of(const StepRows& rows) {
+    Duration idle{};
+    for (const RowIndex& row : rows.ranks) {
+        idle += rows.pipeline - compute_of(row.between(Duration{0}, row.last_end()));
+    }
+    const Duration all = rows.pipeline * static_cast<std::int64_t>(rows.ranks.size());
+    return all > Duration{0} ? to_seconds(idle) / to_seconds(all) : 0;
+}
+
+}  // namespace
+
+std::vector<DetailLine> step_lines(const RunData& run, int step) {
+    OnSides<Duration> length;
+    OnSides<Duration> pipeline;
+    OnSides<double> bubble;
+    for (std::size_t side = 0; side < both_sides.size(); ++side) {
+        if (const StepRows* const rows = run.twin.step(both_sides[side], step)) {
+            length[side] = rows->length;
+            pipeline[side] = rows->pipeline;
+            bubble[side] = bubble_of(*rows);
+        }
+    }
+    if (!length[0] && !length[1]) {
+        return {};
+    }
+    return {time_line("step", length), time_line("pipeline", pipeline), bubble_line(bubble)};
+}
+
+std::vector<DetailLine> run_lines(const RunData& run) {
+    if (!run.comparison || !run.measured || run.measured->steps < 2) {
+        return {};
+    }
+    const Comparison& comparison = *run.comparison;
+    return {pair_line("step", comparison.step),
+            pair_line("pipeline", comparison.makespan),
+            bubble_line({comparison.predicted_bubble_total, comparison.measured_bubble_total})};
+}
+
+std::vector<DetailLine> op_lines(const RunData& run, int step) {
+    std::array<OnSides<Duration>, op_count> totals;
+    for (std::size_t side = 0; side < both_sides.size(); ++side) {
+        const StepRows* const rows = run.twin.step(both_sides[side], step);
+        if (rows == nullptr) {
+            continue;
+        }
+        for (const RowIndex& row : rows->ranks) {
+            for (int cell = 0; cell < row.size(); ++cell) {
+                if (const Op op = row.op(cell); pipetwin::is_compute(op)) {
+                    std::optional<Duration>& total = totals[static_cast<std::size_t>(op)][side];
+                    total = total.value_or(Duration{}) + row.end(cell) - row.begin(cell);
+                }
+            }
+        }
+    }
+    std::vector<DetailLine> lines;
+    for (std::size_t op = 0; op < totals.size(); ++op) {
+        if (totals[op][0] || totals[op][1]) {
+            lines.push_back(time_line(std::string(op_words(static_cast<Op>(op))), totals[op]));
+        }
+    }
+    return lines;
+}
+
+std::vector<DetailLine> breakdown_lines(const RunData& run) {
+    std::vector<DetailLine> lines;
+    if (!run.comparison) {
+        return lines;
+    }
+    const auto& predicted = run.comparison->predicted_breakdown;
+    const auto& measured = run.comparison->measured_breakdown;
+    for (const BreakdownPart& part : breakdown_parts) {
+        const Duration p = predicted ? (*predicted).*part.value : Duration{0};
+        const Duration m = measured ? (*measured).*part.value : Duration{0};
+        if (p == Duration{0} && m == Duration{0}) {
+            continue;
+        }
+        lines.push_back({.name = std::string(part.word),
+                         .predicted = predicted ? format_duration(p) : "",
+                         .measured = measured ? format_duration(m) : "",
+                         .error = predicted && measured ? signed_duration(p - m) : ""});
+    }
+    return lines;
+}
+
+std::string plan_line(const RunData& run) {
+    const std::string replica =
+        run.replicas > 1 ? fmt::format(", replica {} of {}", run.replica, run.replicas) : "";
+    return fmt::format("{}{}, {} {}, {} {}{}",
+                       run.is_what_if ? "What if: " : "",
+                       run.schedule_name.empty() ? "unnamed schedule" : run.schedule_name,
+                       run.twin.rank_count(),
+                       run.twin.rank_count() == 1 ? "rank" : "ranks",
+                       run.micro_batches,
+                       run.micro_batches == 1 ? "micro-batch" : "micro-batches",
+                       replica);
+}
+
+std::string percent_text(double percent) {
+    return std::isfinite(percent) ? signed_text(percent) + " %" : "";
+}
+
+std::string points_text(double points) {
+    return signed_text(points) + " points";
+}
+
+}  // namespace pipetwin::gui

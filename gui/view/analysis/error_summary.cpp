@@ -1,0 +1,205 @@
+#include "gui/view/analysis/error_summary.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "gui/view/analysis/action_details.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int bins_per_side = 20;
+
+Duration magnitude(Duration time) {
+    return time < Duration{} ? -time : time;
+}
+
+Duration off(const Pair& pair) {
+    return magnitude(pair.predicted - pair.measured);
+}
+
+/// The smallest of the sorted-out values that this share of them does not exceed.
+double quantile(std::vector<double> values, double share) {
+    const auto rank =
+        static_cast<std::ptrdiff_t>(std::ceil(share * static_cast<double>(values.size()))) - 1;
+    const auto at = values.begin() + std::max<std::ptrdiff_t>(0, rank);
+    std::nth_element(values.begin(), at, values.end());
+    return *at;
+}
+
+std::vector<double> magnitudes(const std::vector<double>& values) {
+    std::vector<double> result(values.size());
+    std::ranges::transform(values, result.begin(), [](double value) { return std::abs(value); });
+    return result;
+}
+
+/// What has been seen of one cost.
+struct Seen {
+    std::vector<double> percents;
+    Pair total{};
+    SpanRef worst;
+    Duration worst_off{-1};
+};
+
+class Collector {
+  public:
+    explicit Collector(const RunData& run) : run_(run) {}
+
+    ErrorSummary collect() {
+        result_.steps = static_cast<int>(run_.twin.measured.size());
+        result_.measured = side_name(run_, Side::Measured);
+        for (int step = 0; step < result_.steps; ++step) {
+            for (int rank = 0; rank < run_.twin.rank_count(); ++rank) {
+                add_row({.side = Side::Measured, .step = step, .rank = rank});
+            }
+        }
+        std::ranges::sort_heap(result_.worst, further_off);
+        summarize();
+        return std::move(result_);
+    }
+
+  private:
+    static bool further_off(const ActionError& a, const ActionError& b) {
+        return off(a.duration) > off(b.duration);
+    }
+
+    void add_row(SpanRef ref) {
+        const RowIndex* const measured = run_.twin.row(ref);
+        const RowIndex* const predicted = run_.twin.row(Side::Predicted, ref.step, ref.rank);
+        if (measured == nullptr || predicted == nullptr) {
+            return;
+        }
+        for (ref.cell = 0; ref.cell < measured->size(); ++ref.cell) {
+            const Action action = measured->action(ref.cell);
+            const auto twin = twin_of(run_.twin, ref);
+            if (is_send(action.op) || is_receive(action.op) || !twin) {
+                continue;
+            }
+            add(ref,
+                action,
+                {.predicted = predicted->end(twin->cell) - predicted->ready(twin->cell),
+                 .measured = measured->end(ref.cell) - measured->ready(ref.cell)});
+        }
+    }
+
+    void add(const SpanRef& ref, const Action& action, const Pair& duration) {
+        const double percent = duration.error_percent();
+        if (!std::isfinite(percent)) {
+            ++result_.left_out;
+            return;
+        }
+        Seen& seen = costs_[{action.op, action.stage}];
+        seen.percents.push_back(percent);
+        seen.total.predicted += duration.predicted;
+        seen.total.measured += duration.measured;
+        if (off(duration) > seen.worst_off) {
+            seen.worst_off = off(duration);
+            seen.worst = ref;
+        }
+        auto& worst = result_.worst;
+        const ActionError error{.ref = ref, .action = action, .duration = duration};
+        if (worst.size() == most_worst) {
+            if (!further_off(error, worst.front())) {
+                return;
+            }
+            std::ranges::pop_heap(worst, further_off);
+            worst.pop_back();
+        }
+        worst.push_back(error);
+        std::ranges::push_heap(worst, further_off);
+    }
+
+    void summarize() {
+        result_.histogram = empty_histogram();
+        for (const auto& [cost, seen] : costs_) {
+            result_.costs.push_back(cost_error(cost.first, cost.second, seen));
+            const auto& counts = result_.costs.back().histogram.counts;
+            for (std::size_t bin = 0; bin < counts.size(); ++bin) {
+                result_.histogram.counts[bin] += counts[bin];
+            }
+            result_.histogram.outside += result_.costs.back().histogram.outside;
+        }
+        std::ranges::stable_sort(result_.costs, std::ranges::greater{}, [](const CostError& cost) {
+            return magnitude(cost.per_step);
+        });
+    }
+
+    /// Bins in which all but a few of the errors have their place.
+    ErrorHistogram empty_histogram() {
+        std::vector<double> all;
+        for (const auto& [cost, seen] : costs_) {
+            all.insert(all.end(), seen.percents.begin(), seen.percents.end());
+        }
+        const double far = all.empty() ? 0 : quantile(magnitudes(all), 0.95);
+        bin_percent_ = 5;
+        for (const double width : {2.5, 1.0, 0.5, 0.25, 0.1}) {
+            bin_percent_ = far <= bins_per_side * width ? width : bin_percent_;
+        }
+        return {.bin_percent = bin_percent_,
+                .counts = std::vector<std::int64_t>(2 * bins_per_side, 0)};
+    }
+
+    CostError cost_error(Op op, int stage, const Seen& seen) const {
+        const auto count = static_cast<std::int64_t>(seen.percents.size());
+        CostError error{.op = op,
+                        .stage = stage,
+                        .count = count,
+                        .predicted = seen.total.predicted / count,
+                        .measured = seen.total.measured / count,
+                        .per_step = (seen.total.predicted - seen.total.measured) / result_.steps,
+                        .worst = seen.worst,
+                        .histogram = {.bin_percent = bin_percent_, .counts = {}}};
+        error.histogram.counts.assign(2 * bins_per_side, 0);
+        for (const double percent : seen.percents) {
+            error.mean_percent += percent / static_cast<double>(count);
+            error.mape += std::abs(percent) / static_cast<double>(count);
+            const double place = std::floor(percent / bin_percent_);
+            const double bin = std::clamp(place, -1.0 * bins_per_side, bins_per_side - 1.0);
+            error.histogram.outside += place == bin ? 0 : 1;
+            ++error.histogram.counts[static_cast<std::size_t>(bin + bins_per_side)];
+        }
+        error.p95_percent = quantile(magnitudes(seen.percents), 0.95);
+        return error;
+    }
+
+    const RunData& run_;
+    ErrorSummary result_;
+    std::map<std::pair<Op, int>, Seen> costs_;
+    double bin_percent_ = 1;
+};
+
+}  // namespace
+
+ErrorSummary error_summary(const RunData& run) {
+    return run.comparison ? Collector(run).collect() : ErrorSummary{};
+}
+
+std::string sentence_of(const ErrorSummary& summary) {
+    if (summary.costs.empty()) {
+        return "There is nothing to compare: an error needs both a predicted and a measured side "
+               "with the same actions.";
+    }
+    const CostError& cost = summary.costs.front();
+    if (cost.per_step == Duration{}) {
+        return "Every cost was as predicted.";
+    }
+    return fmt::format(
+        "Furthest off is the {} of stage {}: predicted {}, {} {} on average, error {}; all "
+        "its actions together {} {} a step.",
+        op_words(cost.op),
+        cost.stage,
+        format_duration(cost.predicted),
+        summary.measured,
+        format_duration(cost.measured),
+        percent_text(cost.mean_percent),
+        format_duration(magnitude(cost.per_step)),
+        cost.per_step > Duration{} ? "too long" : "too short");
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,251 @@
+#include "gui/view/analysis/wait_words.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr std::size_t most_named = 3;
+
+std::string link_words(const StepAnalysis& analysis, const WaitPiece& piece) {
+    const auto receive = analysis.partner_of(piece.ref);
+    return receive ? fmt::format("link from rank {} to rank {}", piece.ref.rank, receive->rank)
+                   : "link";
+}
+
+/// With "for" before it: "2B2 on rank 2 (compute)".
+std::string for_what(const StepAnalysis& analysis, const WaitPiece& piece) {
+    if (part_of(piece.reason) == WaitPart::Link) {
+        return piece.reason == sim::Reason::LinkBusy
+                   ? fmt::format("other messages on the {}", link_words(analysis, piece))
+                   : fmt::format("the {}", link_words(analysis, piece));
+    }
+    if (piece.reason == sim::Reason::HostCopy) {
+        return fmt::format("the copy of the stash of {}", to_string(piece.action));
+    }
+    return fmt::format(
+        "{} on rank {} ({})", to_string(piece.action), piece.ref.rank, how(analysis, piece));
+}
+
+struct Reasoned {
+    std::string what;
+    Duration time{};
+};
+
+/// The same reason once, the longest first.
+std::vector<Reasoned> reasons_of(const StepAnalysis& analysis, const SpanRef& ref) {
+    std::vector<Reasoned> reasons;
+    for (const WaitPiece& piece : analysis.pieces_of(ref)) {
+        const std::string what = for_what(analysis, piece);
+        auto found = std::ranges::find(reasons, what, &Reasoned::what);
+        if (found == reasons.end()) {
+            found = reasons.insert(found, {.what = what});
+        }
+        found->time += piece.end - piece.begin;
+    }
+    std::ranges::stable_sort(reasons, std::ranges::greater{}, &Reasoned::time);
+    return reasons;
+}
+
+std::string unexplained_words(Duration time) {
+    return time > Duration{}
+               ? format_duration(time) + " unexplained"
+               : format_duration(-time) + " less than the replay of the measured durations";
+}
+
+/// ": 1.610 ms for ..., 0.230 ms for ..."
+std::string reason_words(const StepAnalysis& analysis, const SpanRef& ref) {
+    const std::vector<Reasoned> reasons = reasons_of(analysis, ref);
+    std::vector<std::string> parts;
+    Duration rest{};
+    for (std::size_t i = 0; i < reasons.size(); ++i) {
+        if (i < most_named || reasons.size() == most_named + 1) {
+            parts.push_back(
+                fmt::format("{} for {}", format_duration(reasons[i].time), reasons[i].what));
+        } else {
+            rest += reasons[i].time;
+        }
+    }
+    if (rest > Duration{}) {
+        parts.push_back(
+            fmt::format("{} for {} others", format_duration(rest), reasons.size() - most_named));
+    }
+    const Duration unexplained = analysis.split_of(ref)[WaitPart::Unexplained];
+    if (unexplained != Duration{}) {
+        parts.push_back(unexplained_words(unexplained));
+    }
+    return fmt::format(": {}", fmt::join(parts, ", "));
+}
+
+std::string blocker_words(const StepAnalysis& analysis, const SpanRef& ref, const char* form) {
+    const auto blocker = analysis.blocker_of(ref);
+    const auto span = blocker ? analysis.run().twin.span(*blocker) : std::nullopt;
+    return span ? fmt::format(fmt::runtime(form), to_string(span->action), blocker->rank) : "";
+}
+
+std::string slack_words(const StepAnalysis& analysis, const SpanRef& ref) {
+    const auto slack = analysis.slack_of(ref);
+    if (!slack) {
+        return "";
+    }
+    return fmt::format(" {} {}.",
+                       analysis.side() == Side::Predicted ? "Slack" : "Slack as predicted:",
+                       format_duration(*slack));
+}
+
+}  // namespace
+
+std::vector<int> percents(const std::vector<Duration>& parts, Duration whole) {
+    std::vector<int> shares(parts.size());
+    if (whole == Duration{}) {
+        return shares;
+    }
+    const Duration sum = std::accumulate(parts.begin(), parts.end(), Duration{});
+    auto left = static_cast<int>(std::lround(100 * to_seconds(sum) / to_seconds(whole)));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        shares[i] = static_cast<int>(100 * parts[i] / whole);
+        left -= shares[i];
+    }
+    std::vector<std::size_t> by_rest(parts.size());
+    std::iota(by_rest.begin(), by_rest.end(), std::size_t{0});
+    std::ranges::stable_sort(
+        by_rest, std::ranges::greater(), [&](std::size_t i) { return 100 * parts[i] % whole; });
+    for (int i = 0; i < left; ++i) {
+        ++shares[by_rest[static_cast<std::size_t>(i)]];
+    }
+    return shares;
+}
+
+std::string how(const StepAnalysis& analysis, const WaitPiece& piece) {
+    switch (piece.reason) {
+        case sim::Reason::Compute:
+            return "compute";
+        case sim::Reason::RowOrder:
+            return "rank busy";
+        case sim::Reason::Latency:
+        case sim::Reason::Transfer:
+            return link_words(analysis, piece);
+        case sim::Reason::LinkBusy:
+            return link_words(analysis, piece) + ", busy";
+        case sim::Reason::BackPressure:
+            return "no room at the receiver";
+        case sim::Reason::Reduction:
+            return "gradients";
+        case sim::Reason::HostCopy:
+            return "copy of the stash";
+    }
+    PIPETWIN_EXPECT(false, "reason out of range");
+}
+
+std::string who(const StepAnalysis& analysis, const SpanRef& ref) {
+    if (const auto span = analysis.run().twin.span(ref)) {
+        return to_string(span->action);
+    }
+    return "end of the step";
+}
+
+std::string wait_sentence(const StepAnalysis& analysis, const SpanRef& ref) {
+    const RowIndex* const row = analysis.run().twin.row(ref);
+    const bool at_end = row != nullptr && ref.cell == row->size();
+    if (ref.side != analysis.side() || (!at_end && !analysis.run().twin.span(ref))) {
+        return "";
+    }
+    const Duration wait = analysis.wait_of(ref);
+    std::string text =
+        at_end ? fmt::format("Rank {}, with nothing left to do,", ref.rank) : who(analysis, ref);
+    if (wait <= Duration{}) {
+        text += " did not wait.";
+        text += blocker_words(analysis, ref, " It followed {} on rank {}.");
+    } else {
+        text += " waited " + format_duration(wait);
+        text += analysis.has_causes() ? reason_words(analysis, ref)
+                                      : blocker_words(analysis, ref, ", last for {} on rank {}");
+        text += ".";
+    }
+    return text + slack_words(analysis, ref);
+}
+
+namespace {
+
+/// " Most idle: rank 2 (46.9 ms), rank 3 (31.0 ms)." Of ranks that do not all wait alike.
+std::string idlest_words(const StepAnalysis& analysis, int ranks) {
+    struct Rank {
+        int rank = 0;
+        Duration wait{};
+    };
+    std::vector<Rank> waits;
+    for (int rank = 0; rank < ranks; ++rank) {
+        waits.push_back({.rank = rank});
+    }
+    for (const IdleTime& idle : analysis.idle_times()) {
+        waits[static_cast<std::size_t>(idle.ref.rank)].wait += idle.wait;
+    }
+    std::ranges::stable_sort(waits, std::ranges::greater{}, &Rank::wait);
+    constexpr double much_more = 1.2;
+    const Duration mean = analysis.idle().wait / std::max(1, ranks);
+    std::vector<std::string> named;
+    for (const Rank& rank : waits) {
+        if (to_seconds(rank.wait) > much_more * to_seconds(mean) && named.size() < most_named) {
+            named.push_back(fmt::format("rank {} ({})", rank.rank, format_duration(rank.wait)));
+        }
+    }
+    return named.empty() ? "" : fmt::format(" Most idle: {}.", fmt::join(named, ", "));
+}
+
+/// " Most waited for: rank 1 (81 %)." Where one rank holds the others up.
+std::string most_waited_for_words(const StepAnalysis& analysis) {
+    constexpr double much_more = 1.5;
+    const std::vector<Duration>& times = analysis.waited_for();
+    const Duration whole = analysis.idle().wait;
+    const auto most = std::ranges::max_element(times);
+    if (most == times.end() || whole <= Duration{} ||
+        to_seconds(*most) * static_cast<double>(times.size()) <= much_more * to_seconds(whole)) {
+        return "";
+    }
+    return fmt::format(" Most waited for: rank {} ({:.0f}\u00a0%).",
+                       most - times.begin(),
+                       100 * to_seconds(*most) / to_seconds(whole));
+}
+
+}  // namespace
+
+std::string idle_sentence(const StepAnalysis& analysis) {
+    const WaitSplit& idle = analysis.idle();
+    const auto ranks = static_cast<int>(analysis.run().twin.rank_count());
+    const bool several = analysis.side() == Side::Measured && analysis.run().measured &&
+                         analysis.run().measured->steps > 1;
+    const std::string side = side_name(analysis.run(), analysis.side());
+    std::string text = fmt::format("In {} a rank waited {} of {}, on average",
+                                   several ? fmt::format("{} step {}", side, analysis.step())
+                                           : fmt::format("this {} step", side),
+                                   format_duration(idle.wait / std::max(1, ranks)),
+                                   format_duration(analysis.length()));
+    const std::string idlest = most_waited_for_words(analysis) + idlest_words(analysis, ranks);
+    if (!analysis.has_causes()) {
+        return text + "." + idlest;
+    }
+    std::vector<Duration> times;
+    for (int number = 0; number < wait_part_count; ++number) {
+        times.push_back(idle[static_cast<WaitPart>(number)]);
+    }
+    const std::vector<int> shares = percents(times, idle.wait);
+    std::vector<std::string> parts;
+    for (std::size_t number = 0; number < shares.size(); ++number) {
+        if (shares[number] != 0) {
+            parts.push_back(
+                fmt::format("{} {} %", words(static_cast<WaitPart>(number)), shares[number]));
+        }
+    }
+    return text + (parts.empty() ? "." : fmt::format(": {}.", fmt::join(parts, ", "))) + idlest;
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gui/view/analysis/step_analysis.h"
+
+/// Waits in words.
+namespace pipetwin::gui {
+
+/// "1B2 waited 1.840 ms: 1.610 ms for 2B2 on rank 2 (compute), 0.230 ms for the link from rank 2 to
+/// rank 1. Slack 0 ns."; for the cell after a row's last "Rank 3, with nothing left to do, waited
+/// ..."; "" for a reference to nothing.
+std::string wait_sentence(const StepAnalysis& analysis, const SpanRef& ref);
+
+/// "In this measured step a rank waited 3.2 ms of 40.1 ms, on average: compute 61 %, ... Most idle:
+/// rank 2 (9.1 ms)."; of several steps "In measured step 12 ...".
+std::string idle_sentence(const StepAnalysis& analysis);
+
+/// Whole percents of `whole` that add up to those of the sum: the largest rests are rounded up.
+std::vector<int> percents(const std::vector<Duration>& parts, Duration whole);
+
+/// Who waited: "1B2", or after the last action of a rank "end of the step".
+std::string who(const StepAnalysis& analysis, const SpanRef& ref);
+
+/// How a piece held up what came after it: "compute", "link from rank 2 to rank 1".
+std::string how(const StepAnalysis& analysis, const WaitPiece& piece);
+
+}  // namespace pipetwin::gui

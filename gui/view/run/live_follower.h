@@ -1,0 +1,74 @@
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/artifacts/live_steps.h"
+#include "gui/view/run/run_data.h"
+
+namespace pipetwin::gui {
+
+/// A line of metrics.jsonl.
+struct StepMetrics {
+    int step = 0;
+    double loss = 0;
+    double step_ms = 0;
+};
+
+/// What came since the last look.
+struct LiveUpdate {
+    bool anything = false;
+    std::vector<StepMetrics> metrics{};    ///< of new steps; of all after `restarted`
+    bool restarted = false;                ///< another training writes to the folder now
+    bool ended = false;                    ///< the measured trace is there: the training is over
+    std::shared_ptr<const RunData> run{};  ///< with the latest steps; null where nothing came
+    std::string problem{};                 ///< a sentence; "" for none
+};
+
+/// Looks at the folder of a training in progress again and again, and reads what was appended.
+/// Steps come from live.jsonl (`pipetwin train --live`), the prediction from the folder as load_run
+/// has it. Not for two threads at a time.
+class LiveFollower {
+  public:
+    /// `restarts`: a training is about to begin in the folder; what an older one left there is no
+    /// end of it.
+    explicit LiveFollower(std::filesystem::path folder, bool restarts = false);
+
+    const std::filesystem::path& folder() const { return folder_; }
+
+    /// Reads no more than some megabytes at a time.
+    LiveUpdate look();
+
+    /// How many steps are drawn: the latest ones.
+    static constexpr std::size_t most_steps = 32;
+
+  private:
+    /// A file that grows.
+    struct Tail {
+        std::filesystem::path path;
+        std::uintmax_t read = 0;
+        bool shrunk = false;
+
+        std::string appended();
+    };
+
+    void read_metrics(LiveUpdate& update);
+    void read_steps(LiveUpdate& update);
+    std::shared_ptr<const RunData> drawn();
+    std::optional<std::filesystem::file_time_type> end() const;
+
+    std::filesystem::path folder_;
+    Tail metrics_{.path = folder_ / "metrics.jsonl"};
+    Tail live_{.path = folder_ / "live.jsonl"};
+    std::string half_line_;
+    std::optional<LiveReader> reader_;
+    std::deque<LiveStep> steps_;
+    std::optional<RunData> base_;  ///< what was predicted
+    std::optional<std::filesystem::file_time_type> old_end_;
+};
+
+}  // namespace pipetwin::gui

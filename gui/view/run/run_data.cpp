@@ -1,0 +1,435 @@
+#include "gui/view/run/run_data.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/costs/profile_json.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/interop/torch_timeline.h"
+#include "core/schedule/validate.h"
+#include "sim/explain/breakdown.h"
+#include "sim/simulate/simulate.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* predicted_file = "predicted.trace.json";
+constexpr const char* measured_file = "measured.trace.json";
+constexpr const char* scenario_file = "scenario.toml";
+constexpr const char* profile_file = "profile.json";
+constexpr std::size_t most_violations = 10;
+
+/// What lies in the files, before it is drawn.
+struct Sides {
+    std::optional<Trace> predicted;
+    std::optional<Trace> measured;
+    std::vector<TorchSpans> ranks;  ///< of PyTorch's profiler, which writes a file per rank
+};
+
+/// A later file takes the place of an earlier one.
+void put(Sides& sides, Trace trace) {
+    const bool predicted = trace.timelines.steps.front().origin == Origin::Predicted;
+    (predicted ? sides.predicted : sides.measured) = std::move(trace);
+}
+
+/// Every action of a schedule file at unit costs: a forward takes 1 ms, a backward 2 ms.
+std::optional<Trace> simulated(const fs::path& file, std::vector<std::string>& problems) {
+    const Schedule schedule = read_schedule_csv(file);
+    const std::vector<Violation> violations = validate(schedule);
+    for (const Violation& violation : violations) {
+        if (problems.size() > most_violations) {
+            problems.push_back(fmt::format("{}: and {} more", file.string(), violations.size()));
+            return std::nullopt;
+        }
+        problems.push_back(fmt::format(
+            "{}: rank {}, {}: {}", file.string(), violation.rank, violation.action, violation.why));
+    }
+    if (!violations.empty()) {
+        return std::nullopt;
+    }
+    const auto pieces = static_cast<std::size_t>(piece_count(schedule));
+    PlainCosts costs;
+    costs.schedule_from_file = schedule;
+    costs.schedule_name = file.stem().string();
+    costs.forward.assign(pieces, std::chrono::milliseconds(1));
+    costs.backward.assign(pieces, std::chrono::milliseconds(2));
+    const Plan plan = make_plan(costs);
+    Trace trace;
+    trace.plan_hash = plan.hash();
+    trace.schedule_name = costs.schedule_name;
+    trace.schedule = plan->schedule;
+    trace.timelines.steps.push_back(sim::simulate(plan));
+    return trace;
+}
+
+/// Whether a file begins as a trace of ours does, whose metadata stand first.
+bool begins_as_ours(const fs::path& file) {
+    std::string head(1U << 12U, '\0');
+    std::ifstream stream(file, std::ios::binary);
+    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+    return head.find("\"pipetwin\"") != std::string::npos;
+}
+
+void read_ours(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {
+    TraceSoFar read = read_chrome_trace_so_far(file);
+    if (!read.problem.empty()) {
+        problems.push_back(std::move(read.problem));
+        read.trace.timelines.replayed_step.reset();  // what the head says, it says of all steps
+        read.trace.timelines.breakdown.reset();
+    }
+    if (!read.trace.timelines.steps.empty()) {
+        put(sides, std::move(read.trace));
+    }
+}
+
+void read_trace(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(file, ignored) || begins_as_ours(file)) {
+        read_ours(file, sides, problems);
+        return;
+    }
+    std::optional<TorchSpans> spans;
+    try {
+        spans = read_torch_spans(file);
+    } catch (const Error&) {
+        read_ours(file, sides, problems);  // or why it is none of ours
+        return;
+    }
+    sides.ranks.push_back(std::move(*spans));
+}
+
+/// Anything a reader throws is something to show: a broken file must not take the window with it.
+void read_or_note(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {
+    try {
+        if (!is_schedule_file(file.string())) {
+            read_trace(file, sides, problems);
+        } else if (std::optional<Trace> trace = simulated(file, problems)) {
+            put(sides, std::move(*trace));
+        }
+    } catch (const std::exception& error) {
+        problems.emplace_back(error.what());
+    }
+}
+
+/// Where a step's times cannot be: a rank does one thing at a time. Empty if they can.
+std::string impossible_place(const Trace& trace) {
+    for (std::size_t step = 0; step < trace.timelines.steps.size(); ++step) {
+        const auto& ranks = trace.timelines.steps[step].ranks;
+        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+            for (std::size_t cell = 0; cell < ranks[rank].size(); ++cell) {
+                const Span& span = ranks[rank][cell];
+                const bool follows = cell == 0 || span.begin >= ranks[rank][cell - 1].end;
+                if (!follows || span.ready < span.begin || span.end < span.ready) {
+                    return fmt::format("step {}, rank {}, {}: {}",
+                                       step,
+                                       rank,
+                                       to_string(span.action),
+                                       follows ? "it waits longer than it lasts"
+                                               : "it begins before the action before it ends");
+                }
+            }
+        }
+    }
+    return "";
+}
+
+/// Whether the side can be drawn; if not, a problem says why.
+bool take_side(RunData& run, const Trace& trace, Side side) {
+    const std::string impossible = impossible_place(trace);
+    if (!impossible.empty()) {
+        run.problems.push_back(fmt::format("the {} side cannot be drawn: {}",
+                                           to_string(trace.timelines.steps.front().origin),
+                                           impossible));
+        return false;
+    }
+    DrawnSide drawn = drawn_side(trace.timelines, trace.memory);
+    run.schedule_name = trace.schedule_name;
+    run.micro_batches = trace.schedule.micro_batches;
+    if (side == Side::Predicted) {
+        run.twin.predicted = std::move(drawn.steps);
+        run.predicted = std::move(drawn.data);
+    } else {
+        run.twin.measured = std::move(drawn.steps);
+        run.measured = std::move(drawn.data);
+    }
+    return true;
+}
+
+/// What the folder was planned from. A run without a scenario is fine: it has no what-ifs.
+void take_plan(RunData& run, const fs::path& folder, const std::string& plan_hash) {
+    const fs::path scenario_path = folder / scenario_file;
+    const fs::path profile_path = folder / profile_file;
+    std::error_code ignored;
+    if (!fs::exists(scenario_path, ignored) || !fs::exists(profile_path, ignored)) {
+        return;
+    }
+    try {
+        Scenario scenario = read_scenario(scenario_path);
+        Profile profile = read_profile(profile_path);
+        Model model = scenario_model(scenario, &profile);
+        Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
+        if (plan.hash() != plan_hash) {
+            run.problems.push_back(
+                fmt::format("{}: its plan is not the one of the traces, so what-ifs begin with "
+                            "another plan than the one that is drawn",
+                            scenario_path.string()));
+        }
+        run.planned = std::make_shared<const PlannedRun>(
+            std::move(scenario), std::move(model), std::move(profile), std::move(plan));
+    } catch (const std::exception& error) {
+        run.problems.push_back(fmt::format("no what-ifs: {}", error.what()));
+    }
+}
+
+void compare_or_note(RunData& run, const Trace& predicted, const Trace& measured) {
+    try {
+        run.comparison = compare(predicted.timelines, measured.timelines);
+    } catch (const std::exception& error) {
+        run.problems.push_back(fmt::format("cannot compare the two sides: {}", error.what()));
+    }
+}
+
+/// The first of the actions that only one side has, and how many they are.
+void note_alone(RunData& run) {
+    constexpr std::size_t named = 3;
+    std::vector<std::string> names;
+    std::size_t count = 0;
+    for (int step = 0; step < run.twin.step_count(); ++step) {
+        for (const SpanRef& ref : alone(run.twin, step)) {
+            if (++count <= named) {
+                names.push_back(fmt::format("{} of rank {} in step {} ({} only)",
+                                            to_string(run.twin.span(ref)->action),
+                                            ref.rank,
+                                            ref.step,
+                                            side_name(run, ref.side)));
+            }
+        }
+    }
+    if (count > 0) {
+        run.problems.push_back(fmt::format("{} compute action{} on one side only, hatched: {}{}",
+                                           count,
+                                           count == 1 ? " stands" : "s stand",
+                                           fmt::join(names, ", "),
+                                           count > named ? ", ..." : ""));
+    }
+}
+
+/// Files of PyTorch's profiler, as they are named in examples: rank0.json, rank1.json.gz.
+std::vector<fs::path> json_files(const fs::path& folder) {
+    std::vector<fs::path> files;
+    std::error_code stop;
+    for (fs::directory_iterator at(folder, stop), end; !stop && at != end; at.increment(stop)) {
+        const std::string name = at->path().filename().string();
+        if (name.ends_with(".json") || name.ends_with(".json.gz")) {
+            files.push_back(at->path());
+        }
+    }
+    std::ranges::sort(files);
+    return files;
+}
+
+void read_folder(const fs::path& folder, Sides& sides, std::vector<std::string>& problems) {
+    std::error_code denied;
+    fs::directory_iterator(folder, denied);
+    if (denied) {
+        problems.push_back(fmt::format("{}: cannot read: {}", folder.string(), denied.message()));
+        return;
+    }
+    bool is_run = false;
+    for (const char* const name : {predicted_file, measured_file}) {
+        std::error_code ignored;
+        if (fs::exists(folder / name, ignored)) {
+            is_run = true;
+            read_or_note(folder / name, sides, problems);
+        }
+    }
+    if (is_run) {
+        return;
+    }
+    const std::size_t before = sides.ranks.size();
+    for (const fs::path& file : json_files(folder)) {
+        std::vector<std::string> not_shown;  // what is no trace belongs to something else
+        Sides there;
+        read_or_note(file, there, not_shown);
+        std::ranges::move(there.ranks, std::back_inserter(sides.ranks));
+    }
+    if (sides.ranks.size() == before) {
+        problems.push_back(
+            fmt::format("{}: neither {} nor {} is there, expected a folder written by "
+                        "`pipetwin run` or `pipetwin train`",
+                        folder.string(),
+                        predicted_file,
+                        measured_file));
+    }
+}
+
+/// The files of PyTorch's profiler become the measured side, in the rows of the prediction where
+/// they have the same actions.
+void merge_ranks(Sides& sides, std::vector<std::string>& problems) {
+    if (sides.ranks.empty()) {
+        return;
+    }
+    try {
+        TorchTimeline merged = torch_timeline(
+            std::move(sides.ranks), sides.predicted ? &sides.predicted->schedule : nullptr);
+        std::ranges::move(merged.problems, std::back_inserter(problems));
+        sides.measured = std::move(merged.trace);
+    } catch (const std::exception& error) {
+        problems.emplace_back(error.what());
+    }
+}
+
+/// From here on the trace is that of one replica.
+void choose_replica(RunData& run, Trace& trace, int replica) {
+    std::vector<Timeline>& steps = trace.timelines.steps;
+    run.replicas = 1 + static_cast<int>(steps.front().replicas.size());
+    if (replica < 0 || replica >= run.replicas) {
+        run.problems.push_back(fmt::format(
+            "there is no replica {}: the run has {}, numbered from 0", replica, run.replicas));
+        replica = 0;
+    }
+    run.replica = replica;
+    for (Timeline& step : steps) {
+        if (replica > 0) {
+            step.ranks = std::move(step.replicas.at(static_cast<std::size_t>(replica) - 1));
+        }
+        step.replicas.clear();
+    }
+    if (replica == 0) {
+        return;
+    }
+    // What else the trace says is said of replica 0.
+    trace.memory.clear();
+    trace.timelines.peak_bytes.clear();
+    trace.timelines.replayed_step.reset();
+    trace.timelines.breakdown.reset();
+}
+
+/// Where the step went, of a trace that does not say it of the step that is drawn.
+void break_down(RunData& run, Trace& trace) {
+    if (trace.timelines.breakdown || !run.planned || run.planned->plan.hash() != trace.plan_hash) {
+        return;
+    }
+    try {
+        trace.timelines.breakdown = sim::breakdown(run.planned->plan, median_step(trace.timelines));
+    } catch (const std::exception& error) {
+        run.problems.push_back(fmt::format("where the step went is not known: {}", error.what()));
+    }
+}
+
+}  // namespace
+
+const std::optional<SideData>& RunData::side(Side wanted) const {
+    return wanted == Side::Predicted ? predicted : measured;
+}
+
+RunData load_run(const fs::path& path, int replica) {
+    return load_runs({path}, replica);
+}
+
+RunData load_runs(const std::vector<fs::path>& paths, int replica) {
+    RunData run;
+    if (!paths.empty()) {
+        run.path = paths.front();
+        run.over.assign(paths.begin() + 1, paths.end());
+    }
+    Sides sides;
+    fs::path planned_in;
+    for (const fs::path& path : paths) {
+        std::error_code ignored;
+        if (fs::is_directory(path, ignored)) {
+            read_folder(path, sides, run.problems);
+            planned_in = planned_in.empty() ? path : planned_in;
+        } else {
+            read_or_note(path, sides, run.problems);
+        }
+    }
+    merge_ranks(sides, run.problems);
+    if (!planned_in.empty() && (sides.predicted || sides.measured)) {
+        take_plan(run, planned_in, (sides.predicted ? sides.predicted : sides.measured)->plan_hash);
+    }
+    if (sides.measured) {
+        choose_replica(run, *sides.measured, replica);
+        break_down(run, *sides.measured);
+    }
+    const auto& [predicted, measured, ranks] = sides;
+    const bool has_predicted = predicted && take_side(run, *predicted, Side::Predicted);
+    const bool has_measured = measured && take_side(run, *measured, Side::Measured);
+    if (has_predicted && has_measured) {
+        run.twin.match();
+        compare_or_note(run, *predicted, *measured);
+        note_alone(run);
+    }
+    return run;
+}
+
+std::string side_name(const RunData& run, Side side) {
+    const std::optional<SideData>& data = run.side(side);
+    return data ? std::string(to_string(data->origin)) : "";
+}
+
+namespace {
+
+std::vector<RankSummary> summaries_of(const StepRows& step) {
+    std::vector<RankSummary> summaries;
+    for (const RowIndex& row : step.ranks) {
+        RankSummary& summary = summaries.emplace_back();
+        summary.busy = compute_of(row.between(Duration{0}, row.last_end()));
+        if (step.pipeline > Duration{0}) {
+            summary.utilisation = to_seconds(summary.busy) / to_seconds(step.pipeline);
+        }
+    }
+    return summaries;
+}
+
+}  // namespace
+
+namespace {
+
+/// All but the memory.
+SideData data_of(const std::vector<StepRows>& steps, int median) {
+    const StepRows& step = steps[static_cast<std::size_t>(median)];
+    return {.origin = step.origin,
+            .steps = static_cast<int>(steps.size()),
+            .median_step = median,
+            .step = step.length,
+            .pipeline = step.pipeline,
+            .ranks = summaries_of(step)};
+}
+
+}  // namespace
+
+DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve>& memory) {
+    DrawnSide side;
+    const auto median = &median_step(timelines) - timelines.steps.data();
+    for (const Timeline& step : timelines.steps) {
+        side.steps.emplace_back(step);
+    }
+    side.data = data_of(side.steps, static_cast<int>(median));
+    const StepRows& step = side.steps[static_cast<std::size_t>(side.data.median_step)];
+    for (std::size_t rank = 0; rank < memory.size() && rank < step.ranks.size(); ++rank) {
+        side.data.memory.emplace_back(memory[rank], step.ranks[rank].size());
+    }
+    return side;
+}
+
+DrawnSide drawn_side(StepRows step) {
+    DrawnSide side;
+    side.steps.push_back(std::move(step));
+    side.data = data_of(side.steps, 0);
+    return side;
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/timeline/compare.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
+#include "gui/view/run/memory_row.h"
+#include "gui/view/run/twin.h"
+
+namespace pipetwin::gui {
+
+/// What the window says about one rank of one side.
+struct RankSummary {
+    Duration busy{};         ///< F, B, I, W and R
+    double utilisation = 0;  ///< busy / pipeline time of that side; 0 without any time
+};
+
+/// What is known about one side beside its timelines.
+struct SideData {
+    Origin origin{};
+    int steps = 0;        ///< in the file
+    int median_step = 0;  ///< the one nearest the median of all
+    Duration step{};      ///< of the median step
+    Duration pipeline{};  ///< of the median step
+    std::vector<RankSummary> ranks{};
+    std::vector<MemoryRow> memory{};  ///< [rank]; empty where bytes are not known
+};
+
+/// What a run was planned from: where what-ifs begin.
+struct PlannedRun {
+    Scenario scenario;
+    Model model;
+    Profile profile;
+    Plan plan;
+};
+
+/// A run as the window shows it: read, aligned and compared once, then only looked at.
+struct RunData {
+    std::filesystem::path path;
+    std::vector<std::filesystem::path> over;  ///< what was laid over it
+    std::string schedule_name;
+    bool is_what_if = false;  ///< nobody ran it
+    int micro_batches = 0;
+    int replicas = 1;  ///< pipelines of the measured run, each with rows of its own
+    int replica = 0;   ///< the one of them that is shown and spoken of
+    Twin twin;
+    std::optional<SideData> predicted;  ///< there exactly if the twin's side is
+    std::optional<SideData> measured;
+    std::optional<Comparison> comparison;  ///< where both sides are there and have the same rows
+    std::shared_ptr<const PlannedRun> planned;  ///< null where the folder does not say
+    std::optional<Plan> own_plan;               ///< of a what-if of such a run
+    std::vector<std::string> problems;  ///< what could not be read or compared, in sentences
+
+    bool empty() const { return twin.rank_count() == 0; }
+
+    /// What its rules are known from; null where they are not.
+    const Plan* plan() const { return planned ? &planned->plan : own_plan ? &*own_plan : nullptr; }
+    const std::optional<SideData>& side(Side side) const;
+
+    /// The step that is shown first and that is spoken of where none is selected: of the measured
+    /// ones the one nearest the median.
+    int main_step() const { return measured ? measured->median_step : 0; }
+};
+
+/// Reads a run folder (`predicted.trace.json`, `measured.trace.json`, and what they were planned
+/// from), a folder of traces of PyTorch's profiler (a file per rank), or one file: a trace of ours
+/// or of PyTorch's profiler, plain or gzip, or a schedule CSV, which is simulated at unit costs (F
+/// 1 ms, B 2 ms). What can be read is there - of a trace that is damaged, cut short or still being
+/// written the steps before that byte - and what cannot stands in `problems`; never throws for what
+/// lies in the files. Takes as long as the files are large: call it on a worker.
+///
+/// Of a measured run of several replicas the rows are those of `replica`; of one that is not there,
+/// those of replica 0, and a problem says so.
+RunData load_run(const std::filesystem::path& path, int replica = 0);
+
+/// The same of several, laid over each other: what is predicted becomes the predicted side, what is
+/// measured the measured one, and a later one takes the place of an earlier one. Traces of
+/// PyTorch's profiler are merged by rank and brought into the rows of the prediction.
+RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica = 0);
+
+/// "measured" or "emulated", "predicted": what the side is called, "" where it is missing.
+std::string side_name(const RunData& run, Side side);
+
+/// The rows of all steps of a side, and what is to be said about them. At least one step.
+struct DrawnSide {
+    std::vector<StepRows> steps;
+    SideData data;
+};
+DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve>& memory = {});
+
+/// The same of one step.
+DrawnSide drawn_side(StepRows step);
+
+}  // namespace pipetwin::gui

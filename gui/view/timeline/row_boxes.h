@@ -1,0 +1,76 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "gui/view/timeline/timeline_layout.h"
+
+/// From the actions of a row to the rectangles that stand for them.
+namespace pipetwin::gui {
+
+enum class BoxKind {
+    Action,    ///< a compute action, or the part of a message that is no wait
+    Wait,      ///< the part of a message in which the rank waits
+    Coalesced  ///< several pieces, each shorter than a pixel
+};
+
+/// A rectangle of a row, in whole pixels.
+struct Box {
+    BoxKind kind{};
+    Op op{};       ///< Coalesced: the compute op that takes most of the time
+    int cell = 0;  ///< Coalesced: the one with the longest piece; -1 where that is not known
+    int x = 0;
+    int width = 0;       ///< at least 1
+    double compute = 1;  ///< Coalesced: the share of its pixels in which the rank computes
+};
+
+/// The rectangles of a row between x = 0 and `width`, Coalesced ones first so that whole ones are
+/// painted over them.
+///
+/// - An empty row, or one out of sight, has none.
+/// - A span has up to two pieces: its wait (begin to ready) and the rest (ready to end).
+/// - A piece without length has no rectangle.
+/// - Pieces shorter than a pixel share one rectangle per pixel, which says how much of it is
+/// compute: a row seen
+///   from far away fades with its bubble instead of looking busy or empty. Neighbouring pixels that
+///   look alike (same op, compute within 1/64) are one rectangle.
+/// - Longer pieces are rounded to whole pixels, so that neighbours neither overlap nor leave a gap,
+/// and cut at the
+///   edges, so that no zoom overflows an int.
+/// - Where thousands of pieces share each pixel, their shares come from the row's bins.
+std::vector<Box> boxes_of(const RowIndex& row, const ViewTransform& view, int width);
+
+/// The same in place of what `boxes` held.
+void boxes_of(const RowIndex& row, const ViewTransform& view, int width, std::vector<Box>& boxes);
+
+/// How far off the prediction of one action was, at the place where it was measured.
+struct ErrorBar {
+    int x = 0;
+    int width = 0;
+    double error =
+        0;  ///< (predicted - measured) / measured duration: above 0 it was faster than predicted
+};
+
+/// One bar per compute action on both rows. Several that begin in one pixel share a bar with the
+/// error of their sum: the worst of them would make a good prediction look bad from far away.
+/// `twins`: for each measured cell the predicted one, -1 for none; empty for rows of the same
+/// actions.
+std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
+                                    const RowIndex& measured,
+                                    const ViewTransform& view,
+                                    int width,
+                                    std::span<const int> twins = {});
+
+/// The same in place of what `bars` held.
+void error_bars_of(const RowIndex& predicted,
+                   const RowIndex& measured,
+                   const ViewTransform& view,
+                   int width,
+                   std::span<const int> twins,
+                   std::vector<ErrorBar>& bars);
+
+/// The cell under `x`: the one that takes most of that pixel, else the nearest within 2 pixels.
+std::optional<int> cell_at(const RowIndex& row, const ViewTransform& view, double x);
+
+}  // namespace pipetwin::gui

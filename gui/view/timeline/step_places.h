@@ -1,0 +1,72 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "gui/view/timeline/timeline_layout.h"
+#include "gui/view/run/twin.h"
+
+/// Where the steps of a run stand on its time axis.
+namespace pipetwin::gui {
+
+enum class Alignment {
+    Start,     ///< both sides of a step begin at the same time
+    Selected,  ///< both sides of one action do
+    Stretched  ///< as Start, with the predicted step drawn as long as the measured one
+};
+
+/// Start, Selected, Stretched, Start, ...
+Alignment next(Alignment alignment);
+
+struct StepPlace {
+    Duration begin{};    ///< of the step's own time 0 on the axis of the run
+    double stretch = 1;  ///< how many times as long it is drawn
+
+    Duration on_axis(Duration in_step) const;
+    Duration in_step(Duration on_axis) const;
+
+    /// The view of the axis as one of the step's own time.
+    ViewTransform inside(const ViewTransform& view) const;
+
+    bool operator==(const StepPlace&) const = default;
+};
+
+/// Step after step, each after the longer side of the one before. Nothing stands before time 0.
+class StepPlaces {
+  public:
+    StepPlaces() = default;
+
+    /// `selected`: by which Alignment::Selected moves the predicted side, in every step; without
+    /// it, or where it has no twin, the same as Start.
+    StepPlaces(const Twin& twin,
+               Alignment alignment,
+               const std::optional<SpanRef>& selected = std::nullopt);
+
+    int step_count() const { return static_cast<int>(borders_.size()) - 1; }
+    const StepPlace& of(Side side, int step) const;
+
+    /// Where a step begins on the axis, and where the next one does.
+    Duration begin(int step) const { return borders_[static_cast<std::size_t>(step)]; }
+    Duration end(int step) const { return borders_[static_cast<std::size_t>(step) + 1]; }
+
+    /// Of all steps.
+    Duration length() const { return borders_.back(); }
+
+    /// The step that a time of the axis lies in, or the nearest one. There has to be a step.
+    int step_at(Duration time) const;
+
+  private:
+    std::vector<StepPlace> predicted_;
+    std::vector<StepPlace> measured_;
+    std::vector<Duration> borders_{Duration{0}};
+};
+
+/// The span under (x, y) of the layout.
+std::optional<SpanRef> hit(const Twin& twin,
+                           const StepPlaces& places,
+                           const RowLayout& layout,
+                           const ViewTransform& view,
+                           double x,
+                           double y);
+
+}  // namespace pipetwin::gui

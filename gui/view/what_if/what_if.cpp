@@ -1,0 +1,632 @@
+#include "gui/view/what_if/what_if.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/scenario/cost_table.h"
+#include "core/base/error.h"
+#include "core/timeline/footprint.h"
+#include "core/interop/torch_trace.h"
+#include "core/base/median.h"
+#include "core/scenario/replan.h"
+#include "core/schedule/generators/generate.h"
+#include "sim/explain/breakdown.h"
+#include "sim/simulate/simulate.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+std::string joined_lines(std::string text) {
+    std::ranges::replace(text, '\n', ' ');
+    return text;
+}
+
+/// What the generators take; of more chunks a rank would hardly gain anything.
+std::vector<int> chunks_of(const std::string& schedule) {
+    constexpr int most_chunks = 8;
+    std::vector<int> all;
+    for (int chunks = 1; chunks <= most_chunks; ++chunks) {
+        all.push_back(chunks);
+    }
+    if (schedule.ends_with(".csv")) {
+        return all;
+    }
+    const ScheduleKind kind = schedule_kind(schedule);
+    std::erase_if(all, [&](int chunks) {
+        for (const int micro_batches : {1, 2, 4, 8}) {
+            try {
+                generate(kind, {.ranks = 2, .chunks = chunks, .micro_batches = micro_batches});
+                return false;
+            } catch (const Error&) {
+                continue;  // its rules forbid this shape, another may be fine
+            }
+        }
+        return true;
+    });
+    return all;
+}
+
+const std::vector<int>& known_chunks(const std::string& schedule) {
+    static const std::map<std::string, std::vector<int>> of_schedule = [] {
+        std::map<std::string, std::vector<int>> result;
+        for (const ScheduleName& known : known_schedules()) {
+            result[std::string(known.name)] = chunks_of(std::string(known.name));
+        }
+        return result;
+    }();
+    static const std::vector<int> any = chunks_of(".csv");
+    const auto found = of_schedule.find(schedule);
+    return found == of_schedule.end() ? any : found->second;
+}
+
+/// The run's own plan, where the settings are its own.
+bool same_links(const WhatIf& settings) {
+    return !settings.gigabytes_per_second && !settings.latency_us;
+}
+
+std::vector<std::vector<StageCost>> scaled_costs(const Plan& plan,
+                                                 const std::vector<double>& scales) {
+    std::vector<std::vector<StageCost>> costs = plan->costs;
+    for (std::vector<StageCost>& of_class : costs) {
+        for (std::size_t stage = 0; stage < of_class.size(); ++stage) {
+            const int piece = piece_of(plan->schedule, static_cast<int>(stage));
+            const double scale = scales.at(static_cast<std::size_t>(piece));
+            StageCost& cost = of_class[stage];
+            for (Duration* const time :
+                 {&cost.forward, &cost.recompute, &cost.backward_input, &cost.backward_weight}) {
+                *time = scaled(*time, scale);
+            }
+            // The halves are rounded one by one, and the whole has to be their sum where it was.
+            cost.backward = cost.backward_input + cost.backward_weight;
+        }
+    }
+    return costs;
+}
+
+Plan with_scale(Plan plan, const WhatIf& settings) {
+    const bool plain = std::ranges::all_of(settings.cost_scale, [](double s) { return s == 1; });
+    if (plain) {
+        return plan;
+    }
+    const auto pieces = static_cast<std::size_t>(piece_count(plan->schedule));
+    if (settings.cost_scale.size() != pieces) {
+        throw Error(
+            ErrorKind::BadInput,
+            "",
+            fmt::format("{} scales of costs for {} stages", settings.cost_scale.size(), pieces));
+    }
+    return plan.with_costs(scaled_costs(plan, settings.cost_scale), plan->links);
+}
+
+LinkCost slowest(const std::vector<LinkCost>& links) {
+    return *std::ranges::max_element(links, [](const LinkCost& a, const LinkCost& b) {
+        const auto seconds_per_byte = [](const LinkCost& link) {
+            return link.bytes_per_second > 0 ? 1 / link.bytes_per_second : 0;
+        };
+        return std::pair(seconds_per_byte(a), a.latency) <
+               std::pair(seconds_per_byte(b), b.latency);
+    });
+}
+
+}  // namespace
+
+WhatIf with_pieces(WhatIf settings, int stages, int chunks) {
+    if (settings.stages == stages && settings.chunks == chunks) {
+        return settings;
+    }
+    settings.stages = stages;
+    settings.chunks = chunks;
+    settings.partition.reset();
+    settings.cost_scale.clear();
+    settings.recompute = settings.recompute.of(0);
+    return settings;
+}
+
+WhatIf settings_of(const PlannedRun& planned) {
+    const Scenario::PipelinePart& pipeline = planned.scenario.pipeline;
+    WhatIf settings{.stages = pipeline.stages.value(),
+                    .micro_batches = planned.plan.micro_batches(),
+                    .schedule = pipeline.schedule.value(),
+                    .chunks = pipeline.chunks.value(),
+                    .recompute = pipeline.recompute.value_or(Recompute::None),
+                    .partition = {}};
+    if (pipeline.partition && planned.plan->partition) {
+        settings.partition = planned.plan->partition->layers_per_stage();
+    }
+    return settings;
+}
+
+WhatIfSource::WhatIfSource(std::shared_ptr<const RunData> run) : run_(std::move(run)) {
+    try {
+        if (run_->planned != nullptr) {
+            take_planned();
+        } else if (run_->empty()) {
+            why_not_ = "There is no run.";
+        } else {
+            take_trace();
+        }
+    } catch (const std::exception& error) {
+        why_not_ = fmt::format(
+            "The run does not say what it was planned from, and its trace is "
+            "not enough: {}.",
+            sentence_of(error));
+    }
+}
+
+void WhatIfSource::take_planned() {
+    settings_ = settings_of(*run_->planned);
+    const std::vector<LinkCost>& links = run_->planned->plan->links;
+    if (!links.empty()) {
+        link_ = slowest(links);
+    }
+}
+
+namespace {
+
+/// The order of a trace by its name; [stage] times of its recomputes.
+struct TraceOrder {
+    Timeline step;
+    int stages = 0;
+    std::vector<std::vector<Duration>> recomputes;
+};
+
+TraceOrder order_of(const StepRows& rows) {
+    TraceOrder order{.step = rows.timeline(), .recomputes = {}};
+    for (const auto& row : order.step.ranks) {
+        for (const Span& span : row) {
+            order.stages = std::max(order.stages, span.action.stage + 1);
+        }
+    }
+    order.recomputes.resize(static_cast<std::size_t>(order.stages));
+    for (const auto& row : order.step.ranks) {
+        for (const Span& span : row) {
+            if (span.action.op == Op::Recompute) {
+                order.recomputes[static_cast<std::size_t>(span.action.stage)].push_back(span.end -
+                                                                                        span.begin);
+            }
+        }
+    }
+    return order;
+}
+
+Recompute mode_of(std::size_t recomputes, int micro_batches) {
+    if (recomputes == 0) {
+        return Recompute::None;
+    }
+    return recomputes < static_cast<std::size_t>(micro_batches) ? Recompute::ExceptLast
+                                                                : Recompute::Always;
+}
+
+/// How long messages are under way; none where the trace does not say.
+Duration median_link(const Timeline& step) {
+    std::vector<Duration> times;
+    for (const auto& link : step.links) {
+        for (const Span& span : link) {
+            times.push_back(span.end - span.begin);
+        }
+    }
+    return times.empty() ? Duration{} : median(std::move(times));
+}
+
+void add_stage_times(PlainCosts& costs, const TraceOrder& order, int pieces) {
+    Trace trace;
+    trace.timelines.steps = {order.step};
+    const Profile profile = stage_profile(stage_times(trace), 1, "the trace");
+    std::vector<Recompute> modes;
+    for (int piece = 0; piece < pieces; ++piece) {
+        const LayerSample& sample = profile.layers.at(static_cast<std::size_t>(piece)).samples[0];
+        costs.forward.push_back(sample.forward);
+        costs.backward_input.push_back(sample.backward_input);
+        costs.backward_weight.push_back(sample.backward_weight);
+        const auto& again = order.recomputes.at(static_cast<std::size_t>(piece));
+        costs.recompute_cost.push_back(again.empty() ? sample.forward : median(again));
+        modes.push_back(mode_of(again.size(), costs.shape.micro_batches));
+    }
+    costs.recompute = RecomputeRules(std::move(modes));
+}
+
+}  // namespace
+
+void WhatIfSource::take_trace() {
+    const Side side = run_->measured ? Side::Measured : Side::Predicted;
+    const TraceOrder order = order_of(*run_->twin.step(side, run_->main_step()));
+    const int ranks = static_cast<int>(order.step.ranks.size());
+    PlainCosts costs;
+    costs.schedule = schedule_kind(run_->schedule_name);
+    costs.schedule_name = run_->schedule_name;
+    const bool two_pipelines = costs.schedule == ScheduleKind::Chimera;
+    const int pieces = two_pipelines ? order.stages / 2 : order.stages;
+    costs.shape = {.ranks = ranks, .chunks = pieces / ranks, .micro_batches = run_->micro_batches};
+    add_stage_times(costs, order, pieces);
+    costs.link.latency = median_link(order.step);
+    link_ = costs.link;
+    settings_ = {.stages = ranks,
+                 .micro_batches = run_->micro_batches,
+                 .schedule = costs.schedule_name,
+                 .chunks = costs.shape.chunks,
+                 .recompute = costs.recompute,
+                 .partition = {}};
+    plain_ = std::move(costs);
+    note_ =
+        "The run does not say what it was planned from: costs are the medians of its stages, "
+        "updates are left out, and a mini-batch has as many samples as micro-batches.";
+}
+
+WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
+    WhatIfRanges ranges;
+    if (!why_not_.empty()) {
+        return ranges;
+    }
+    if (plain_) {
+        constexpr int most_micro_batches = 1024;
+        ranges.least_stages = settings_.stages;
+        ranges.most_stages = settings_.stages;
+        ranges.most_micro_batches = std::max(most_micro_batches, settings_.micro_batches);
+        ranges.chunks = {settings_.chunks};
+        return ranges;
+    }
+    const PlannedRun& planned = *run_->planned;
+    const Scenario& scenario = planned.scenario;
+    const int layers = planned.model.layer_count();
+    ranges.most_stages = layers;
+    if (scenario.cluster.count > 0) {
+        const int devices_of_stage =
+            scenario.pipeline.data_parallel.value() * scenario.pipeline.tensor_parallel.value();
+        ranges.most_stages = std::min(layers, scenario.cluster.count / devices_of_stage);
+    }
+    ranges.most_stages = std::max({1, ranges.most_stages, settings_.stages});
+    ranges.most_micro_batches = std::max(replica_batch(scenario), settings_.micro_batches);
+    for (const int chunks : known_chunks(settings.schedule)) {
+        if (chunks * settings.stages <= layers) {
+            ranges.chunks.push_back(chunks);
+        }
+    }
+    ranges.has_partition = planned.plan->partition.has_value();
+    ranges.has_bandwidth = true;
+    return ranges;
+}
+
+Scenario WhatIfSource::scenario(const WhatIf& settings) const {
+    Scenario scenario = run_->planned->scenario;
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (settings.schedule != settings_.schedule) {
+        pipeline.file_pieces = 0;
+    }
+    pipeline.stages = settings.stages;
+    pipeline.micro_batches = settings.micro_batches;
+    pipeline.schedule = settings.schedule;
+    pipeline.chunks = settings.chunks;
+    pipeline.recompute = settings.recompute;
+    pipeline.recompute_auto = false;
+    pipeline.partition = settings.partition;
+    if (!same_links(settings)) {
+        constexpr double gigabits_per_gigabyte = 8;
+        Scenario::ClusterPart& cluster = scenario.cluster;
+        if (settings.gigabytes_per_second) {
+            cluster.link_gbps = *settings.gigabytes_per_second * gigabits_per_gigabyte;
+            cluster.node_link_gbps = cluster.link_gbps;
+        }
+        if (settings.latency_us) {
+            cluster.link_latency_us = *settings.latency_us;
+            cluster.node_link_latency_us = *settings.latency_us;
+        }
+    }
+    return scenario;
+}
+
+PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
+    if (settings.stages != settings_.stages || settings.chunks != settings_.chunks) {
+        throw Error(
+            ErrorKind::Infeasible,
+            "",
+            fmt::format("a trace says only what its own {} stages cost", plain_->forward.size()));
+    }
+    PlainCosts costs = *plain_;
+    costs.shape.micro_batches = settings.micro_batches;
+    costs.schedule = schedule_kind(settings.schedule);
+    costs.schedule_name = settings.schedule;
+    costs.recompute = settings.recompute;
+    if (settings.latency_us) {
+        costs.link.latency = from_milliseconds(*settings.latency_us / 1e3, "link latency");
+    }
+    return costs;
+}
+
+sim::SettledStep WhatIfSource::step(const WhatIf& settings,
+                                    sim::LinkRows links,
+                                    const Plan* same_rows) const {
+    PIPETWIN_EXPECT(why_not_.empty(), "a source without what-ifs has no plans");
+    const auto plan_of = [&] {
+        if (plain_) {
+            return make_plan(costs(settings), RowsFrom::Generator);
+        }
+        const Model& model = run_->planned->model;
+        const Profile& profile = run_->planned->profile;
+        return same_rows == nullptr
+                   ? make_plan(scenario(settings), model, profile, RowsFrom::Generator)
+                   : make_plan_with_rows_of(*same_rows, scenario(settings), model, profile);
+    };
+    return sim::simulate_settled(with_scale(plan_of(), settings), links);
+}
+
+std::shared_ptr<const WhatIfRows> WhatIfSource::same_rows(const WhatIf& settings) const {
+    const auto order_of = [](WhatIf all) {
+        all.gigabytes_per_second.reset();
+        all.latency_us.reset();
+        all.cost_scale.clear();
+        return all;
+    };
+    const std::lock_guard lock(latest_mutex_);
+    const bool same = latest_ != nullptr && !plain_ &&
+                      order_of(latest_->settings) == order_of(settings) &&
+                      !rows_follow_costs(scenario(settings));
+    if (!same) {
+        latest_.reset();
+    }
+    return latest_;
+}
+
+void WhatIfSource::keep(std::shared_ptr<const WhatIfRows> latest) const {
+    const std::lock_guard lock(latest_mutex_);
+    latest_ = std::move(latest);
+}
+
+std::shared_ptr<const PlannedRun> WhatIfSource::planned(const WhatIf& settings,
+                                                        const Plan& plan) const {
+    if (plain_) {
+        return nullptr;
+    }
+    return std::make_shared<const PlannedRun>(
+        scenario(settings), run_->planned->model, run_->planned->profile, plan);
+}
+
+std::vector<LayerTime> WhatIfSource::layer_times(const WhatIf& settings) const {
+    std::vector<LayerTime> times;
+    if (!why_not_.empty() || plain_) {
+        return times;
+    }
+    try {
+        const PlannedRun& planned = *run_->planned;
+        const Cluster cluster(planned.scenario, planned.profile, settings_.stages);
+        const int size =
+            micro_batch_sizes(replica_batch(planned.scenario), settings.micro_batches).front();
+        const CostTable table = cost_table(planned.model,
+                                           planned.profile,
+                                           {size},
+                                           device_kinds(cluster),
+                                           cluster.tensor_parallel());
+        for (int layer = 0; layer < planned.model.layer_count(); ++layer) {
+            const LayerSample& sample = table.front().front().at(static_cast<std::size_t>(layer));
+            const bool again = settings.recompute.of(0) != Recompute::None;
+            times.push_back({.name = planned.model.layer(layer).spec.name,
+                             .time = sample.forward + (again ? sample.forward : Duration{}) +
+                                     sample.backward()});
+        }
+    } catch (const std::exception&) {
+        return {};  // a plan with these settings says why
+    }
+    return times;
+}
+
+std::string over_limit(const Plan& plan, const std::vector<Bytes>& peaks) {
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+        const std::optional<Bytes> limit = plan.memory_limit(static_cast<int>(rank));
+        if (limit && peaks[rank] > *limit) {
+            return fmt::format("rank {} needs {}, but has {}",
+                               rank,
+                               format_bytes(peaks[rank]),
+                               format_bytes(*limit));
+        }
+    }
+    return "";
+}
+
+std::string sentence_of(const std::exception& error) {
+    const auto* const own = dynamic_cast<const Error*>(&error);
+    return joined_lines(own == nullptr ? error.what() : own->text());
+}
+
+namespace {
+
+std::vector<MemoryRow> memory_rows(const Plan& plan, const StepRows& step) {
+    std::vector<MemoryRow> rows;
+    if (!plan->partition) {
+        return rows;  // plain numbers know no bytes
+    }
+    if (!plan->host_link) {
+        for (RankTotals& totals : memory_totals(plan)) {
+            rows.emplace_back(std::move(totals));
+        }
+        return rows;
+    }
+    const Timeline timeline = step.timeline();
+    const std::vector<MemoryCurve> curves = footprint(plan, timeline);
+    for (std::size_t rank = 0; rank < curves.size(); ++rank) {
+        rows.emplace_back(curves[rank], static_cast<int>(timeline.ranks[rank].size()));
+    }
+    return rows;
+}
+
+/// What a rank begins with can be all that it ever has.
+std::vector<Bytes> peaks_of(const Plan& plan, const std::vector<MemoryRow>& memory) {
+    std::vector<Bytes> peaks;
+    for (const MemoryRow& row : memory) {
+        const Bytes resident = resident_memory(plan, static_cast<int>(peaks.size())).total();
+        peaks.push_back(std::max(resident, row.peak()));
+    }
+    return peaks;
+}
+
+/// From the sums that the rows have, without a look at their spans.
+std::vector<RankWork> works_of(const StepRows& rows) {
+    std::vector<RankWork> works;
+    for (const RowIndex& row : rows.ranks) {
+        RankWork& work = works.emplace_back();
+        const PartTimes times = row.between(Duration{0}, row.last_end());
+        work.busy = compute_of(times);
+        work.recompute = times[RowPart::Recompute];
+        const auto computes = [&row](int cell) {
+            return pipetwin::is_compute(row.action(cell).op);
+        };
+        int first = 0;
+        while (first < row.size() && !computes(first)) {
+            ++first;
+        }
+        int last = row.size() - 1;
+        while (last > first && !computes(last)) {
+            --last;
+        }
+        if (first < row.size()) {
+            work.first_begin = row.begin(first);
+            work.last_end = row.end(last);
+        }
+    }
+    return works;
+}
+
+std::vector<std::shared_ptr<const RowActions>> actions_of(const StepRows& rows) {
+    std::vector<std::shared_ptr<const RowActions>> actions;
+    for (const RowIndex& row : rows.ranks) {
+        actions.push_back(row.share_actions());
+    }
+    return actions;
+}
+
+}  // namespace
+
+WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings, sim::LinkRows links) {
+    if (!source.why_not().empty()) {
+        return {.outcome = {.step = nullptr, .reason = source.why_not()}, .rows = {}, .memory = {}};
+    }
+    try {
+        const std::shared_ptr<const WhatIfRows> latest = source.same_rows(settings);
+        auto [plan, times] =
+            source.step(settings, links, latest == nullptr ? nullptr : &latest->plan);
+        StepRows rows = latest == nullptr ? StepRows(plan->schedule.ranks, std::move(times))
+                                          : StepRows(latest->actions, std::move(times));
+        // Bytes follow from the order and from the room in channels, unless stashes are copied to
+        // host memory.
+        const bool same_memory = latest != nullptr && !plan->host_link &&
+                                 latest->plan->channel_capacity == plan->channel_capacity;
+        std::vector<MemoryRow> memory = same_memory ? latest->memory : memory_rows(plan, rows);
+        source.keep(std::make_shared<const WhatIfRows>(
+            WhatIfRows{settings, plan, actions_of(rows), memory}));
+        std::vector<Bytes> peaks = peaks_of(plan, memory);
+        std::string over = over_limit(plan, peaks);
+        auto step = std::make_shared<const WhatIfStep>(
+            plan,
+            measure_times(plan, works_of(rows), rows.pipeline, rows.length),
+            std::move(peaks),
+            std::move(over));
+        return {.outcome = {.step = std::move(step), .reason = ""},
+                .rows = std::move(rows),
+                .memory = std::move(memory)};
+    } catch (const std::exception& error) {
+        return {
+            .outcome = {.step = nullptr, .reason = sentence_of(error)}, .rows = {}, .memory = {}};
+    }
+}
+
+namespace {
+
+bool has_same_rows(const StepRows& step, const Schedule& schedule) {
+    if (step.ranks.size() != schedule.ranks.size()) {
+        return false;
+    }
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+        const RowIndex& row = step.ranks[rank];
+        const auto& wanted = schedule.ranks[rank];
+        if (row.size() != static_cast<int>(wanted.size())) {
+            return false;
+        }
+        for (std::size_t cell = 0; cell < wanted.size(); ++cell) {
+            if (row.action(static_cast<int>(cell)) != wanted[cell]) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+Duration total_of(const Timeline& timeline, Op op) {
+    Duration total{};
+    for (const auto& row : timeline.ranks) {
+        for (const Span& span : row) {
+            total += span.action.op == op ? span.end - span.begin : Duration{};
+        }
+    }
+    return total;
+}
+
+/// What was measured was measured: only the predicted side of the comparison is another.
+Comparison with_predicted(Comparison comparison, const WhatIfStep& step, const Timeline& timeline) {
+    comparison.makespan.predicted = step.metrics.makespan;
+    comparison.step.predicted = step.metrics.step;
+    comparison.predicted_bubble_total = step.metrics.bubble.total;
+    for (PeakDelta& peak : comparison.peaks) {
+        peak.predicted =
+            step.peaks.empty() ? Bytes{} : step.peaks.at(static_cast<std::size_t>(peak.rank));
+    }
+    for (Comparison::ByOp& op : comparison.by_op) {
+        op.total.predicted = total_of(timeline, op.op);
+    }
+    for (ActionDelta& delta : comparison.actions) {
+        const Span& span =
+            timeline
+                .ranks[static_cast<std::size_t>(delta.rank)][static_cast<std::size_t>(delta.cell)];
+        delta.duration.predicted = span.end - span.begin;
+        delta.begin.predicted = span.begin;
+    }
+    comparison.predicted_breakdown = sim::breakdown(step.plan, timeline);
+    return comparison;
+}
+
+}  // namespace
+
+std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
+                                           const WhatIf& settings,
+                                           WhatIfSimulation simulation) {
+    const WhatIfStep& step = *simulation.outcome.step;
+    const RunData& from = source.run();
+    RunData run;
+    run.path = from.path;
+    run.over = from.over;
+    run.is_what_if = true;
+    run.schedule_name = step.plan->schedule_name;
+    run.micro_batches = step.plan.micro_batches();
+    run.planned = source.planned(settings, step.plan);
+    run.own_plan = step.plan;
+    const bool same = from.measured && !from.twin.measured.empty() &&
+                      has_same_rows(from.twin.measured.front(), step.plan->schedule);
+    if (same) {
+        run.twin.measured = from.twin.measured;
+        run.measured = from.measured;
+        if (from.comparison) {
+            run.comparison = with_predicted(*from.comparison, step, simulation.rows.timeline());
+        }
+    }
+    DrawnSide drawn = drawn_side(std::move(simulation.rows));
+    drawn.data.memory = std::move(simulation.memory);
+    run.twin.predicted = std::move(drawn.steps);
+    run.predicted = std::move(drawn.data);
+    return std::make_shared<const RunData>(std::move(run));
+}
+
+std::vector<std::string> schedule_choices(const WhatIfSource& source) {
+    std::vector<std::string> names;
+    for (const ScheduleName& known : known_schedules()) {
+        names.emplace_back(known.name);
+    }
+    const std::string& own = source.settings().schedule;
+    if (std::ranges::find(names, own) == names.end()) {
+        names.insert(names.begin(), own);
+    }
+    return names;
+}
+
+}  // namespace pipetwin::gui

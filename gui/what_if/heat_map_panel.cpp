@@ -1,0 +1,535 @@
+#include "gui/what_if/heat_map_panel.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <QAccessible>
+#include <QComboBox>
+#include <QHBoxLayout>
+#include <QHelpEvent>
+#include <QKeyEvent>
+#include <QLabel>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QToolTip>
+#include <QVBoxLayout>
+#include <QtConcurrentRun>
+
+#include "gui/base/workers.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+constexpr int margin = 10;
+constexpr int legend_width = 14;
+constexpr double most_digits = 9999.5;  ///< from here on four digits round to a power of ten
+constexpr int gap = 6;
+
+QString per_second(const HeatMap& map) {
+    return map.counts_samples ? HeatMapView::tr("samples/s") : HeatMapView::tr("micro-batches/s");
+}
+
+QString stages_text(int stages) {
+    return stages == 1 ? HeatMapView::tr("1 stage") : HeatMapView::tr("%1 stages").arg(stages);
+}
+
+QString micro_batches_text(int micro_batches) {
+    return micro_batches == 1 ? HeatMapView::tr("1 micro-batch")
+                              : HeatMapView::tr("%1 micro-batches").arg(micro_batches);
+}
+
+/// A map shows every number of stages and micro-batches, so it is the same for all of them, unless
+/// something is said of the pieces of one.
+bool have_one_map(WhatIf a, const WhatIf& b) {
+    const bool of_pieces = a.partition || !a.cost_scale.empty() || !a.recompute.everywhere();
+    if (!of_pieces) {
+        a.stages = b.stages;
+    }
+    a.micro_batches = b.micro_batches;
+    return a == b;
+}
+
+}  // namespace
+
+QColor cividis(double share) {
+    constexpr std::array<QRgb, 9> colors{0xff00204d,
+                                         0xff00336f,
+                                         0xff39486b,
+                                         0xff575d6d,
+                                         0xff707173,
+                                         0xff8a8779,
+                                         0xffa69d75,
+                                         0xffc4b56c,
+                                         0xffffea46};
+    const double place = std::clamp(share, 0.0, 1.0) * static_cast<double>(colors.size() - 1);
+    const auto below = std::min(static_cast<std::size_t>(place), colors.size() - 2);
+    return mixed(
+        QColor(colors[below]), QColor(colors[below + 1]), place - static_cast<double>(below));
+}
+
+HeatMapView::HeatMapView(QWidget* parent) : QWidget(parent), palette_(palette_of(Theme::Light)) {
+    setFocusPolicy(Qt::StrongFocus);
+    setAccessibleName(tr("Heat map of stages and micro-batches"));
+    setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Expanding);
+}
+
+void HeatMapView::set_colors(const Palette& palette) {
+    palette_ = palette;
+    update();
+}
+
+void HeatMapView::show_map(HeatMap map) {
+    map_ = std::move(map);
+    range_ = map_.range(value_);
+    if (!map_.empty()) {
+        focused_ = {std::min(focused_.row, map_.stages.size() - 1),
+                    std::min(focused_.column, map_.micro_batches.size() - 1)};
+    }
+    update();
+}
+
+void HeatMapView::show_value(HeatValue value) {
+    value_ = value;
+    range_ = map_.range(value_);
+    update();
+}
+
+void HeatMapView::show_marks(const std::optional<Cell>& current,
+                             const std::optional<Cell>& measured,
+                             const QString& measured_name) {
+    current_ = current;
+    measured_ = measured;
+    measured_name_ = measured_name;
+    if (current) {
+        focused_ = *current;
+    }
+    update();
+}
+
+std::optional<HeatMapView::Cell> HeatMapView::cell_of(int stages, int micro_batches) const {
+    const auto row = std::ranges::find(map_.stages, stages);
+    const auto column = std::ranges::find(map_.micro_batches, micro_batches);
+    if (row == map_.stages.end() || column == map_.micro_batches.end()) {
+        return std::nullopt;
+    }
+    return Cell{static_cast<std::size_t>(row - map_.stages.begin()),
+                static_cast<std::size_t>(column - map_.micro_batches.begin())};
+}
+
+QSize HeatMapView::sizeHint() const {
+    return {700, 15 * fontMetrics().height()};
+}
+
+QSize HeatMapView::minimumSizeHint() const {
+    return {300, 8 * fontMetrics().height()};
+}
+
+QRect HeatMapView::area() const {
+    const int left =
+        fontMetrics().horizontalAdvance(QStringLiteral("8888")) + 2 * gap + fontMetrics().height();
+    const int right =
+        legend_width + 2 * gap + fontMetrics().horizontalAdvance(QStringLiteral("8888.88 GiB "));
+    const int below = 2 * fontMetrics().height() + gap;
+    return rect().adjusted(left, gap, -right, -below);
+}
+
+QRect HeatMapView::place_of(const Cell& cell) const {
+    const QRect all = area();
+    const auto rows = static_cast<int>(map_.stages.size());
+    const auto columns = static_cast<int>(map_.micro_batches.size());
+    const auto row = static_cast<int>(cell.row);
+    const auto column = static_cast<int>(cell.column);
+    const int x = all.left() + column * all.width() / columns;
+    const int y = all.top() + row * all.height() / rows;
+    return {QPoint(x, y),
+            QPoint(all.left() + (column + 1) * all.width() / columns - 1,
+                   all.top() + (row + 1) * all.height() / rows - 1)};
+}
+
+std::optional<HeatMapView::Cell> HeatMapView::cell_at(QPoint position) const {
+    for (std::size_t row = 0; row < map_.stages.size(); ++row) {
+        for (std::size_t column = 0; column < map_.micro_batches.size(); ++column) {
+            if (place_of({row, column}).contains(position)) {
+                return Cell{row, column};
+            }
+        }
+    }
+    return std::nullopt;
+}
+
+QString HeatMapView::number_of(double value) const {
+    switch (value_) {
+        case HeatValue::Throughput:
+            return value < most_digits ? QString::number(value, 'g', 4)
+                                       : QString::number(value, 'f', 0);  // no "1.2e+04"
+        case HeatValue::Bubble:
+            return tr("%1 %").arg(100 * value, 0, 'f', 1);
+        case HeatValue::PeakMemory:
+            break;
+    }
+    return QString::fromStdString(format_bytes(Bytes{std::llround(value)}));
+}
+
+QString HeatMapView::sentence_of(const Cell& at) const {
+    const HeatCell& cell = map_.at(at.row, at.column);
+    const QString where = stages_text(map_.stages[at.row]) + QStringLiteral(", ") +
+                          micro_batches_text(map_.micro_batches[at.column]);
+    QString text = cell.fits() ? tr("%1: %2 %3, bubble %4 %")
+                                     .arg(where)
+                                     .arg(cell.per_second, 0, 'f', 1)
+                                     .arg(per_second(map_))
+                                     .arg(100 * cell.bubble, 0, 'f', 1)
+                               : tr("%1: %2").arg(where, QString::fromStdString(cell.reason));
+    if (cell.fits() && map_.knows_memory) {
+        text += tr(", peak %1").arg(QString::fromStdString(format_bytes(cell.peak)));
+    }
+    if (at == current_) {
+        text += tr(" (as it is set)");
+    }
+    if (at == measured_) {
+        text += tr(" (%1)").arg(measured_name_);
+    }
+    return text;
+}
+
+QString HeatMapView::summary() const {
+    if (!range_) {
+        return tr("Hatched: none of these can be.");
+    }
+    const bool lowest = value_ != HeatValue::Throughput;
+    const double best = lowest ? range_->first : range_->second;
+    QString text;
+    for (std::size_t row = 0; row < map_.stages.size() && text.isEmpty(); ++row) {
+        for (std::size_t column = 0; column < map_.micro_batches.size() && text.isEmpty();
+             ++column) {
+            const HeatCell& cell = map_.at(row, column);
+            if (cell.fits() && cell.value(value_) == best) {
+                const QString number = value_ == HeatValue::Throughput
+                                           ? number_of(best) + ' ' + per_second(map_)
+                                           : number_of(best);
+                text = tr("%1: %2 with %3 and %4.")
+                           .arg(lowest ? tr("Lowest") : tr("Highest"),
+                                number,
+                                stages_text(map_.stages[row]),
+                                micro_batches_text(map_.micro_batches[column]));
+            }
+        }
+    }
+    const QString dot = measured_ ? tr("; dot: %1").arg(measured_name_) : QString();
+    return text + tr(" Ringed: as it is set%1; hatched: cannot be.").arg(dot);
+}
+
+double HeatMapView::share_of(const HeatCell& cell) const {
+    if (!range_ || range_->first == range_->second) {
+        return 1;
+    }
+    return (cell.value(value_) - range_->first) / (range_->second - range_->first);
+}
+
+void HeatMapView::paint_cell(QPainter& painter, const Cell& at) const {
+    const HeatCell& cell = map_.at(at.row, at.column);
+    const QRect place = place_of(at).adjusted(0, 0, -1, -1);
+    if (cell.fits()) {
+        painter.fillRect(place, cividis(share_of(cell)));
+    } else {
+        painter.fillRect(place, palette_.row);
+        painter.fillRect(place, QBrush(palette_.wait_hatch, Qt::BDiagPattern));
+    }
+}
+
+/// Seen in the smallest cell, and above the ring.
+void HeatMapView::paint_dot(QPainter& painter, const Cell& at) const {
+    const QRect place = place_of(at).adjusted(0, 0, -1, -1);
+    const int radius = std::max(3, std::min({place.width(), place.height(), 14}) / 4);
+    painter.setPen(QPen(Qt::black, 1));
+    painter.setBrush(Qt::white);
+    painter.drawEllipse(place.center(), radius, radius);
+    painter.setBrush(Qt::NoBrush);
+}
+
+/// Numbers where there is room for them; the first and the last always.
+void HeatMapView::paint_axes(QPainter& painter) const {
+    const QRect all = area();
+    const int height = fontMetrics().height();
+    painter.setPen(palette_.text);
+    int last_bottom = -height;
+    for (std::size_t row = 0; row < map_.stages.size(); ++row) {
+        const QRect place = place_of({row, 0});
+        const int top = place.center().y() - height / 2;
+        if (top >= last_bottom) {
+            painter.drawText(QRect(height, top, all.left() - gap - height, height),
+                             Qt::AlignRight | Qt::AlignVCenter,
+                             QString::number(map_.stages[row]));
+            last_bottom = top + height;
+        }
+    }
+    int last_right = 0;
+    for (std::size_t column = 0; column < map_.micro_batches.size(); ++column) {
+        const QRect place = place_of({0, column});
+        const QString number = QString::number(map_.micro_batches[column]);
+        const int width = fontMetrics().horizontalAdvance(number);
+        const int left = place.center().x() - width / 2;
+        if (left >= last_right + gap) {
+            painter.drawText(
+                QRect(left, all.bottom() + 2, width + 2, height), Qt::AlignCenter, number);
+            last_right = left + width;
+        }
+    }
+    painter.setPen(palette_.faint_text);
+    painter.drawText(QRect(all.left(), all.bottom() + height, all.width(), height + gap),
+                     Qt::AlignCenter,
+                     tr("micro-batches (M)"));
+    painter.save();
+    painter.translate(height, all.bottom());
+    painter.rotate(-90);
+    painter.drawText(QRect(0, -height, all.height(), height), Qt::AlignCenter, tr("stages (K)"));
+    painter.restore();
+}
+
+void HeatMapView::paint_legend(QPainter& painter) const {
+    const QRect all = area();
+    const QRect bar(all.right() + 2 * gap, all.top(), legend_width, all.height());
+    for (int y = 0; range_ && y < bar.height(); ++y) {
+        const double share = 1 - static_cast<double>(y) / std::max(1, bar.height() - 1);
+        painter.setPen(cividis(share));
+        painter.drawLine(bar.left(), bar.top() + y, bar.right(), bar.top() + y);
+    }
+    if (!range_) {
+        return;
+    }
+    const int height = fontMetrics().height();
+    const int left = bar.right() + gap;
+    painter.setPen(palette_.text);
+    for (const double share : {1.0, 0.5, 0.0}) {
+        const int y = bar.top() + static_cast<int>((1 - share) * (bar.height() - height));
+        painter.drawText(QRect(left, y, width() - left, height),
+                         Qt::AlignLeft | Qt::AlignVCenter,
+                         number_of(range_->first + share * (range_->second - range_->first)));
+    }
+    if (value_ == HeatValue::Throughput) {
+        painter.setPen(palette_.faint_text);
+        painter.drawText(
+            QRect(all.right(), all.bottom() + height, width() - all.right() - gap, height + gap),
+            Qt::AlignRight | Qt::AlignVCenter,
+            per_second(map_));
+    }
+}
+
+void HeatMapView::paintEvent(QPaintEvent*) {
+    QPainter painter(this);
+    painter.fillRect(rect(), palette_.window);
+    if (map_.empty()) {
+        return;
+    }
+    for (std::size_t row = 0; row < map_.stages.size(); ++row) {
+        for (std::size_t column = 0; column < map_.micro_batches.size(); ++column) {
+            paint_cell(painter, {row, column});
+        }
+    }
+    painter.setRenderHint(QPainter::Antialiasing, false);
+    if (current_) {
+        const QRect ring = place_of(*current_).adjusted(0, 0, -2, -2);
+        painter.setPen(QPen(Qt::black, 3));
+        painter.drawRect(ring);
+        painter.setPen(QPen(Qt::white, 1));
+        painter.drawRect(ring);
+    }
+    if (measured_) {
+        paint_dot(painter, *measured_);
+    }
+    if (hasFocus()) {
+        painter.setPen(QPen(palette_.critical, 2, Qt::DotLine));
+        painter.drawRect(place_of(focused_).adjusted(-1, -1, 0, 0));
+    }
+    paint_axes(painter);
+    paint_legend(painter);
+}
+
+void HeatMapView::focus(const Cell& cell) {
+    focused_ = cell;
+    setAccessibleDescription(sentence_of(cell));
+    QAccessibleEvent changed(this, QAccessible::DescriptionChanged);
+    QAccessible::updateAccessibility(&changed);
+    update();
+}
+
+/// What cannot be planned may be chosen all the same: the panel says why it cannot.
+void HeatMapView::choose(const Cell& cell) {
+    emit chosen(map_.stages[cell.row], map_.micro_batches[cell.column]);
+}
+
+bool HeatMapView::event(QEvent* event) {
+    if (event->type() == QEvent::ToolTip) {
+        const auto* const help = static_cast<QHelpEvent*>(event);  // NOLINT: Qt says so by type()
+        const std::optional<Cell> cell = cell_at(help->pos());
+        QToolTip::showText(help->globalPos(), cell ? sentence_of(*cell) : QString(), this);
+        return true;
+    }
+    return QWidget::event(event);
+}
+
+void HeatMapView::mousePressEvent(QMouseEvent* event) {
+    const std::optional<Cell> cell = cell_at(event->position().toPoint());
+    if (event->button() == Qt::LeftButton && cell) {
+        focus(*cell);
+        choose(*cell);
+    }
+}
+
+void HeatMapView::keyPressEvent(QKeyEvent* event) {
+    if (map_.empty() || event->modifiers() != Qt::NoModifier) {
+        QWidget::keyPressEvent(event);
+        return;
+    }
+    Cell next = focused_;
+    switch (event->key()) {
+        case Qt::Key_Up:
+            next.row -= next.row > 0 ? 1U : 0U;
+            break;
+        case Qt::Key_Down:
+            next.row += next.row + 1 < map_.stages.size() ? 1U : 0U;
+            break;
+        case Qt::Key_Left:
+            next.column -= next.column > 0 ? 1U : 0U;
+            break;
+        case Qt::Key_Right:
+            next.column += next.column + 1 < map_.micro_batches.size() ? 1U : 0U;
+            break;
+        case Qt::Key_Return:
+        case Qt::Key_Enter:
+            choose(focused_);
+            return;
+        default:
+            QWidget::keyPressEvent(event);
+            return;
+    }
+    focus(next);
+}
+
+HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
+    : QWidget(parent),
+      value_(new QComboBox(this)),
+      text_(new QLabel(this)),
+      view_(new HeatMapView(this)) {
+    setAccessibleName(tr("Heat map"));
+    value_->addItems({tr("Throughput"), tr("Bubble (total)"), tr("Peak memory")});
+    value_->setAccessibleName(tr("What the heat map shows"));
+    text_->setTextFormat(Qt::PlainText);
+    text_->setWordWrap(true);
+    auto* const row = new QHBoxLayout;
+    row->addWidget(value_);
+    row->addWidget(text_, 1);
+    auto* const column = new QVBoxLayout(this);
+    column->setContentsMargins(margin, margin, margin, margin);
+    column->addLayout(row);
+    column->addWidget(view_, 1);
+    connect(value_, &QComboBox::currentIndexChanged, this, [this](int index) {
+        constexpr std::array values{
+            HeatValue::Throughput, HeatValue::Bubble, HeatValue::PeakMemory};
+        view_->show_value(values.at(static_cast<std::size_t>(index)));
+        if (is_current()) {
+            say(view_->summary());
+        }
+    });
+    connect(view_, &HeatMapView::chosen, this, &HeatMapPanel::chosen);
+    connect(&worker_, &QFutureWatcher<HeatMap>::finished, this, [this] {
+        working_ = false;
+        HeatMap map = worker_.result();
+        if (!is_current() || map.empty()) {
+            mapped_source_.reset();
+            want();
+            return;
+        }
+        view_->show_map(std::move(map));
+        show_marks();
+        say(view_->summary());
+        want();  // marks it, or begins again where the settings have left its axes
+    });
+    say(tr("There is no run."));
+}
+
+HeatMapPanel::~HeatMapPanel() {
+    stop();
+}
+
+void HeatMapPanel::set_colors(const Palette& palette) {
+    setPalette(widget_palette(palette));
+    view_->set_colors(palette);
+}
+
+void HeatMapPanel::say(const QString& text) {
+    text_->setText(text);
+}
+
+void HeatMapPanel::stop() {
+    if (stopped_ != nullptr) {
+        *stopped_ = true;
+    }
+}
+
+bool HeatMapPanel::is_current() const {
+    return mapped_source_ != nullptr && mapped_source_ == source_ &&
+           have_one_map(mapped_, settings_);
+}
+
+void HeatMapPanel::show_what_if(std::shared_ptr<const WhatIfSource> source,
+                                const WhatIf& settings) {
+    source_ = std::move(source);
+    settings_ = settings;
+    if (source_ == nullptr || !source_->why_not().empty()) {
+        stop();
+        mapped_source_.reset();
+        view_->show_map({});
+        say(source_ == nullptr ? tr("There is no run.")
+                               : QString::fromStdString(source_->why_not()));
+        return;
+    }
+    want();
+}
+
+void HeatMapPanel::showEvent(QShowEvent* event) {
+    QWidget::showEvent(event);
+    want();
+}
+
+void HeatMapPanel::want() {
+    if (source_ == nullptr || !source_->why_not().empty() || !isVisible()) {
+        return;
+    }
+    const bool on_axes = mapped_ == settings_ ||
+                         view_->cell_of(settings_.stages, settings_.micro_batches).has_value();
+    if (working_ && !is_current()) {
+        stop();  // the next one begins when this one has ended
+        return;
+    }
+    if (!working_ && is_current() && on_axes) {
+        show_marks();
+        emit settled();
+        return;
+    }
+    if (working_) {
+        return;
+    }
+    say(tr("Simulating every number of stages and micro-batches ..."));
+    working_ = true;
+    mapped_source_ = source_;
+    mapped_ = settings_;
+    stopped_ = std::make_shared<std::atomic<bool>>(false);
+    worker_.setFuture(
+        QtConcurrent::run(workers(), [source = source_, settings = settings_, stopped = stopped_] {
+            return heat_map(*source, settings, stopped.get());
+        }));
+}
+
+void HeatMapPanel::show_marks() {
+    const WhatIf& own = source_->settings();
+    const bool measured = source_->run().measured.has_value();
+    view_->show_marks(view_->cell_of(settings_.stages, settings_.micro_batches),
+                      measured ? view_->cell_of(own.stages, own.micro_batches) : std::nullopt,
+                      QString::fromStdString(side_name(source_->run(), Side::Measured)));
+}
+
+}  // namespace pipetwin::gui

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include <QFutureWatcher>
+#include <QWidget>
+
+#include "gui/view/what_if/heat_map.h"
+#include "gui/base/palette.h"
+#include "gui/timeline/selection.h"
+
+class QComboBox;
+class QLabel;
+
+namespace pipetwin::gui {
+
+/// From dark blue to yellow, growing in lightness only: Nunez, Anderton and Renslow, "Optimizing
+/// colormaps with consideration for color vision deficiency" (2018). `share` from 0 to 1.
+QColor cividis(double share);
+
+/// Stages down, micro-batches across, a rectangle each. What cannot be is hatched; the settings are
+/// ringed, and what was measured has a dot. The arrows move, Enter or a click takes a cell.
+class HeatMapView : public QWidget {
+    Q_OBJECT
+
+  public:
+    explicit HeatMapView(QWidget* parent = nullptr);
+
+    struct Cell {
+        std::size_t row = 0;
+        std::size_t column = 0;
+
+        bool operator==(const Cell&) const = default;
+    };
+
+    void set_colors(const Palette& palette);
+    void show_map(HeatMap map);
+    void show_value(HeatValue value);
+
+    /// None: no such cell is marked. `measured_name`: "measured" or "emulated".
+    void show_marks(const std::optional<Cell>& current,
+                    const std::optional<Cell>& measured,
+                    const QString& measured_name);
+
+    const HeatMap& map() const { return map_; }
+    std::optional<Cell> cell_of(int stages, int micro_batches) const;
+    QRect place_of(const Cell& cell) const;
+    const Cell& focused_cell() const { return focused_; }
+
+    /// "4 stages, 8 micro-batches: 512.3 samples/s, bubble 27.3 %, peak 1.2 GiB", or the reason.
+    QString sentence_of(const Cell& cell) const;
+
+    /// The best cell, and what the marks mean.
+    QString summary() const;
+
+    QSize sizeHint() const override;
+    QSize minimumSizeHint() const override;
+
+  signals:
+    void chosen(int stages, int micro_batches);
+
+  protected:
+    bool event(QEvent* event) override;
+    void paintEvent(QPaintEvent* event) override;
+    void mousePressEvent(QMouseEvent* event) override;
+    void keyPressEvent(QKeyEvent* event) override;
+
+  private:
+    QRect area() const;
+    std::optional<Cell> cell_at(QPoint position) const;
+    void focus(const Cell& cell);
+    void choose(const Cell& cell);
+    QString number_of(double value) const;
+    double share_of(const HeatCell& cell) const;
+    void paint_cell(QPainter& painter, const Cell& cell) const;
+    void paint_dot(QPainter& painter, const Cell& at) const;
+    void paint_axes(QPainter& painter) const;
+    void paint_legend(QPainter& painter) const;
+
+    Palette palette_;
+    HeatMap map_;
+    HeatValue value_ = HeatValue::Throughput;
+    std::optional<std::pair<double, double>> range_;
+    std::optional<Cell> current_;
+    std::optional<Cell> measured_;
+    QString measured_name_;
+    Cell focused_;
+};
+
+/// The map of a what-if, computed on a worker, with the choice of what it shows.
+class HeatMapPanel : public QWidget {
+    Q_OBJECT
+
+  public:
+    explicit HeatMapPanel(Selection* selection, QWidget* parent = nullptr);
+    ~HeatMapPanel() override;
+    HeatMapPanel(const HeatMapPanel&) = delete;
+    HeatMapPanel& operator=(const HeatMapPanel&) = delete;
+
+    void set_colors(const Palette& palette);
+
+    /// A null source, or one without what-ifs: a sentence.
+    void show_what_if(std::shared_ptr<const WhatIfSource> source, const WhatIf& settings);
+
+    HeatMapView& view() { return *view_; }
+
+  signals:
+    void chosen(int stages, int micro_batches);
+    /// The map is that of the settings.
+    void settled();
+
+  protected:
+    /// A map that nobody sees is not computed.
+    void showEvent(QShowEvent* event) override;
+
+  private:
+    bool is_current() const;
+    void want();
+    void stop();
+    void show_marks();
+    void say(const QString& text);
+
+    std::shared_ptr<const WhatIfSource> source_;
+    WhatIf settings_;
+    std::shared_ptr<const WhatIfSource> mapped_source_;
+    WhatIf mapped_;
+    std::shared_ptr<std::atomic<bool>> stopped_;
+    QFutureWatcher<HeatMap> worker_;
+    bool working_ = false;
+    QComboBox* value_;
+    QLabel* text_;
+    HeatMapView* view_;
+};
+
+}  // namespace pipetwin::gui

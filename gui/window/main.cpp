@@ -1,0 +1,92 @@
+#include <cstdlib>
+#include <iostream>
+
+#include <QApplication>
+#include <QSettings>
+
+#include "gui/window/main_window.h"
+#include "gui/base/options.h"
+#include "gui/timeline/timeline_view.h"
+#include "gui/base/widget_style.h"
+
+namespace {
+
+using namespace pipetwin::gui;
+
+/// Qt aborts the process when it finds no display; a sentence is kinder.
+bool display_is_missing() {
+    return qEnvironmentVariableIsEmpty("DISPLAY") &&
+           qEnvironmentVariableIsEmpty("WAYLAND_DISPLAY") &&
+           qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM");
+}
+
+/// The off-screen platform complains of every wish for a window's size that it cannot pass on to a
+/// screen.
+void leave_out_complaints(QtMsgType /*type*/,
+                          const QMessageLogContext& /*where*/,
+                          const QString& text) {
+    if (!text.contains(QLatin1String("propagateSizeHints"))) {
+        std::cerr << text.toStdString() << '\n';
+    }
+}
+
+/// Everything at once and on this thread: nobody waits in front of the window.
+int write_screenshot(MainWindow& window, const Options& options) {
+    RunData run = options.runs.empty() ? RunData{} : load_runs(options.runs, options.replica);
+    for (const std::string& problem : run.problems) {
+        std::cerr << problem << '\n';
+    }
+    const bool complete = run.problems.empty();
+    window.show_run(std::move(run));
+    window.show();
+    QApplication::processEvents();
+    window.show_view(QString::fromStdString(options.view));
+    window.wait_for_workers();
+    const QString file = QString::fromStdString(options.screenshot->string());
+    if (!window.grab().save(file, "PNG")) {
+        std::cerr << options.screenshot->string() << ": cannot write the picture\n";
+        return EXIT_FAILURE;
+    }
+    return complete ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int run_program(int argc, char** argv, const Options& options) {
+    QApplication::setApplicationName(QStringLiteral("pipetwin-gui"));
+    QApplication::setOrganizationName(QStringLiteral("pipetwin"));
+    QApplication::setStyle(make_widget_style());
+    QApplication const application(argc, argv);
+    QSettings settings;
+    MainWindow window(options.screenshot ? nullptr : &settings);
+    if (options.theme) {
+        window.set_theme(*options.theme);
+    }
+    window.resize(options.width, options.height);
+    if (options.screenshot) {
+        return write_screenshot(window, options);
+    }
+    window.timeline().set_animated(true);
+    if (!options.runs.empty()) {
+        window.open_all(options.runs, options.replica);
+    }
+    window.show();
+    return QApplication::exec();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const ParsedOptions parsed = parse_options({argv + 1, argv + argc});
+    if (parsed.end) {
+        (parsed.end->exit_code == 0 ? std::cout : std::cerr) << parsed.end->text;
+        return parsed.end->exit_code;
+    }
+    if (parsed.options.screenshot) {
+        qputenv("QT_QPA_PLATFORM", "offscreen");
+        qInstallMessageHandler(leave_out_complaints);
+    } else if (display_is_missing()) {
+        std::cerr << "no display: neither DISPLAY nor WAYLAND_DISPLAY is set\n"
+                     "hint: --screenshot FILE writes a picture without one\n";
+        return EXIT_FAILURE;
+    }
+    return run_program(argc, argv, parsed.options);
+}

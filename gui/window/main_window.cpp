@@ -1,0 +1,639 @@
+#include "gui/window/main_window.h"
+
+#include <array>
+#include <utility>
+
+#include <QApplication>
+#include <QDragEnterEvent>
+#include <QDropEvent>
+#include <QFile>
+#include <QFileDialog>
+#include <QFrame>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QMimeData>
+#include <QSettings>
+#include <QSplitter>
+#include <QStatusBar>
+#include <QTabWidget>
+#include <QThreadPool>
+#include <QToolButton>
+#include <QVBoxLayout>
+#include <QtConcurrentRun>
+
+#include "gui/view/analysis/action_details.h"
+#include "gui/panels/critical_path_panel.h"
+#include "gui/panels/details_panel.h"
+#include "gui/panels/error_panel.h"
+#include "gui/timeline/export_view.h"
+#include "gui/base/finder.h"
+#include "gui/what_if/heat_map_panel.h"
+#include "gui/timeline/legend.h"
+#include "gui/timeline/minimap_view.h"
+#include "gui/panels/op_table.h"
+#include "gui/view/timeline/overview.h"
+#include "gui/run/run_list.h"
+#include "gui/run/run_panel.h"
+#include "gui/view/timeline/search.h"
+#include "gui/timeline/selection.h"
+#include "gui/timeline/timeline_view.h"
+#include "gui/timeline/track_panel.h"
+#include "gui/what_if/what_if_panel.h"
+#include "gui/panels/why_panel.h"
+#include "gui/base/workers.h"
+
+namespace pipetwin::gui {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int max_recent = 8;
+constexpr int margin = 14;
+constexpr int max_title_width = 260;
+
+fs::path to_path(const QString& text) {
+    return {QFile::encodeName(text).toStdString()};
+}
+
+QString to_text(const fs::path& path) {
+    return QFile::decodeName(QByteArray::fromStdString(path.string()));
+}
+
+/// The local files of a drop; none if there is anything else among them.
+std::vector<fs::path> dropped_paths(const QMimeData& data) {
+    std::vector<fs::path> paths;
+    for (const QUrl& url : data.urls()) {
+        if (!url.isLocalFile()) {
+            return {};
+        }
+        paths.push_back(to_path(url.toLocalFile()));
+    }
+    return paths;
+}
+
+QString file_kinds() {
+    return MainWindow::tr("Traces and schedules (*.json *.json.gz *.csv);;All files (*)");
+}
+
+bool system_is_dark() {
+    return QApplication::palette().color(QPalette::Window).lightness() < 128;
+}
+
+}  // namespace
+
+MainWindow::MainWindow(QSettings* settings, QWidget* parent)
+    : QMainWindow(parent),
+      settings_(settings),
+      run_(std::make_shared<const RunData>()),
+      selection_(new Selection(this)),
+      timeline_(new TimelineView(selection_, this)),
+      minimap_(new MinimapView(timeline_, this)),
+      right_(new QTabWidget(this)),
+      below_(new QTabWidget(this)),
+      details_(new DetailsPanel(this)),
+      what_if_(new WhatIfPanel(selection_, this)),
+      heat_map_(new HeatMapPanel(selection_, this)),
+      why_(new WhyPanel(selection_, this)),
+      actions_(new OpTablePanel(selection_, this)),
+      errors_(new ErrorPanel(selection_, this)),
+      critical_path_(new CriticalPathPanel(selection_, this)),
+      runs_(new CompareRunsPanel(this)),
+      training_(new RunPanel({}, this)),
+      legend_(new Legend(this)),
+      step_(new QLabel(this)),
+      range_(new QLabel(this)),
+      live_(new QLabel(this)) {
+    setAcceptDrops(true);
+    setWindowTitle(tr("pipetwin"));
+    build_panels();
+    build_menus();
+    build_search();
+    statusBar()->addPermanentWidget(step_, 1);
+    statusBar()->addPermanentWidget(range_);
+    statusBar()->addPermanentWidget(live_);
+    statusBar()->setSizeGripEnabled(false);
+    step_->setContentsMargins(margin - 4, 2, margin, 4);
+    range_->setIndent(margin);  // margins of these two are lost to the style sheet
+    live_->setIndent(margin);
+    live_->setAlignment(Qt::AlignRight | Qt::AlignVCenter);
+
+    connect(selection_, &Selection::span_changed, this, [this] {
+        details_->show_selection(*run_, selection_->span());
+        follow_step();
+    });
+    connect(timeline_, &TimelineView::view_changed, this, &MainWindow::follow_step);
+    connect(selection_, &Selection::range_changed, this, &MainWindow::show_range);
+    connect(what_if_, &WhatIfPanel::run_changed, this, &MainWindow::draw_what_if);
+    connect(what_if_, &WhatIfPanel::settings_changed, this, &MainWindow::show_heat_map);
+    connect(what_if_, &WhatIfPanel::settled, this, &MainWindow::show_heat_map);
+    connect(heat_map_, &HeatMapPanel::chosen, what_if_, &WhatIfPanel::choose);
+    connect(why_, &WhyPanel::chain_changed, timeline_, &TimelineView::set_chain);
+    connect(why_, &WhyPanel::go_to, this, [this](const SpanRef& ref) {
+        timeline_->show_action(ref);
+        timeline_->setFocus();  // the list is another one now: on with the keys of the timeline
+    });
+    connect(why_, &WhyPanel::look_at, timeline_, &TimelineView::look_at);
+    connect(actions_, &OpTablePanel::go_to, timeline_, &TimelineView::show_action);
+    connect(errors_, &ErrorPanel::go_to, timeline_, &TimelineView::show_action);
+    connect(critical_path_, &CriticalPathPanel::go_to, timeline_, &TimelineView::show_action);
+    connect(critical_path_,
+            &CriticalPathPanel::critical_changed,
+            this,
+            [this](const std::vector<SpanRef>& critical) {
+                critical_ = critical;
+                mark_critical();
+            });
+    connect(
+        runs_, &CompareRunsPanel::open_wanted, this, [this](const std::vector<fs::path>& paths) {
+            open_all(paths);
+        });
+    connect(training_, &RunPanel::run_grew, this, &MainWindow::show_live);
+    connect(training_, &RunPanel::finished, this, &MainWindow::open);
+    connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);
+    connect(training_, &RunPanel::watching_changed, this, &MainWindow::show_watching);
+    connect(&reading_, &QFutureWatcher<RunData>::finished, this, [this] {
+        RunData read = reading_.future().takeResult();
+        if (view_stays_ && !read.empty()) {
+            exchange_run(std::move(read));
+        } else {
+            show_run(std::move(read));
+        }
+        emit opened();
+    });
+    const std::optional<Theme> remembered =
+        settings_ == nullptr ? std::nullopt
+                             : theme_called(settings_->value(QStringLiteral("theme")).toString());
+    set_theme(remembered.value_or(system_is_dark() ? Theme::Dark : Theme::Light));
+    show_step();
+    timeline_->setFocus();
+}
+
+MainWindow::~MainWindow() = default;
+
+/// Timeline below its minimap, panels at its right and below it.
+void MainWindow::build_panels() {
+    add_panel(right_, details_, "step", tr("Step"));
+    add_panel(right_, what_if_, "what-if", tr("What if"));
+    add_panel(right_, new TrackPanel(timeline_, this), "ranks", tr("Ranks"));
+    add_panel(below_, why_, "why", tr("Why waiting"));
+    add_panel(below_, actions_, "actions", tr("Actions"));
+    add_panel(below_, errors_, "errors", tr("Errors"));
+    add_panel(below_, heat_map_, "heat-map", tr("Heat map"));
+    add_panel(below_, critical_path_, "critical-path", tr("Critical path"));
+    add_panel(below_, runs_, "runs", tr("Compare runs"));
+    add_panel(below_, training_, "run", tr("Train"));
+    auto* const across = new QSplitter(Qt::Horizontal, this);
+    across->addWidget(timeline_);
+    across->addWidget(right_);
+    across->setStretchFactor(0, 1);
+    across->setCollapsible(0, false);
+    auto* const down = new QSplitter(Qt::Vertical, this);
+    down->addWidget(across);
+    down->addWidget(below_);
+    down->setStretchFactor(0, 1);
+    down->setCollapsible(0, false);
+    down->setSizes({5, 2});
+    auto* const center = new QWidget(this);
+    auto* const column = new QVBoxLayout(center);
+    column->setContentsMargins(0, 0, 0, 0);
+    column->setSpacing(0);
+    column->addWidget(build_banner());
+    column->addWidget(build_header());
+    column->addWidget(minimap_);
+    column->addWidget(down, 1);
+    setCentralWidget(center);
+    for (QTabWidget* const tabs : {right_, below_}) {
+        tabs->setDocumentMode(true);
+        tabs->setUsesScrollButtons(true);
+        tabs->setVisible(false);  // until there is a run
+    }
+    minimap_->hide();
+}
+
+void MainWindow::add_panel(QTabWidget* tabs,
+                           QWidget* panel,
+                           const char* name,
+                           const QString& title) {
+    panel->setObjectName(QString::fromLatin1(name));
+    tabs->addTab(panel, title);
+}
+
+void MainWindow::show_view(const QString& name) {
+    for (QTabWidget* const tabs : {right_, below_}) {
+        for (int i = 0; i < tabs->count(); ++i) {
+            if (tabs->widget(i)->objectName() == name) {
+                tabs->setCurrentIndex(i);
+            }
+        }
+    }
+}
+
+void MainWindow::wait_for_workers() {
+    constexpr int rounds = 4;  // what is done may ask for more
+    for (int round = 0; round < rounds; ++round) {
+        workers()->waitForDone();
+        QApplication::processEvents();
+    }
+}
+
+void MainWindow::open(const fs::path& path) {
+    open_all({path});
+}
+
+void MainWindow::open_all(std::vector<fs::path> paths, int replica) {
+    step_->setText(tr("Reading %1 ...").arg(to_text(paths.back())));
+    paths_ = std::move(paths);
+    view_stays_ = false;
+    reading_.setFuture(QtConcurrent::run(
+        workers(), [paths = paths_, replica] { return load_runs(paths, replica); }));
+}
+
+void MainWindow::show_replica(int replica) {
+    if (!paths_.empty()) {
+        open_all(paths_, replica);
+        view_stays_ = true;
+    }
+}
+
+void MainWindow::tell_problems(const RunData& run) {
+    QStringList problems;
+    for (const std::string& problem : run.problems) {
+        problems += QString::fromStdString(problem);
+    }
+    show_banner(problems.join('\n'));
+}
+
+void MainWindow::show_run(RunData run) {
+    tell_problems(run);
+    if (!run.empty()) {
+        remember(run.path);
+        run_ = std::make_shared<const RunData>(std::move(run));
+        timeline_->show_run(run_);
+        take_run(run_);
+        runs_->add(*run_);
+        what_if_->show_run(run_);
+        right_->show();
+        minimap_->show();
+        below_->show();
+        search_->hide();
+        name_run();
+    }
+    show_step();
+    show_range();
+}
+
+/// Another replica of the run takes its place; what is seen of it stays.
+void MainWindow::exchange_run(RunData run) {
+    tell_problems(run);
+    run_ = std::make_shared<const RunData>(std::move(run));
+    timeline_->update_run(run_);
+    take_run(run_);
+    what_if_->show_run(run_);
+    name_run();
+    show_step();
+    show_range();
+}
+
+void MainWindow::name_run() {
+    const QString name = name_of(paths_of(*run_));
+    title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
+    title_->setToolTip(whole_paths(paths_of(*run_)));
+    setWindowTitle(tr("%1 - pipetwin").arg(name));
+    const bool emulated = run_->measured && run_->measured->origin == Origin::Emulated;
+    measured_mode_->setText(emulated ? tr("E&mulated") : tr("&Measured"));
+    fill_replica_menu();
+}
+
+/// Tells every panel but the timeline.
+void MainWindow::take_run(std::shared_ptr<const RunData> run) {
+    run_ = std::move(run);
+    plan_->setText(QString::fromStdString(plan_line(*run_)));
+    details_->show_run(*run_);
+    step_in_words_ = run_->main_step();
+    details_->show_selection(*run_, selection_->span());
+    follow_step();
+    legend_->show_run(*run_);
+    why_->show_run(run_);
+    actions_->show_run(run_);
+    errors_->show_run(run_);
+    critical_path_->show_run(run_);
+}
+
+/// The step in numbers is that of the selection, else the one that is looked at; of many in sight
+/// the main one.
+void MainWindow::follow_step() {
+    if (run_->empty()) {
+        return;
+    }
+    const TimelineScene::Steps seen = timeline_->scene().steps_in_sight();
+    constexpr int few = 2;  // one, and the end of another
+    const int step = selection_->span()             ? selection_->span()->step
+                     : seen.last - seen.first < few ? timeline_->current_step()
+                                                    : run_->main_step();
+    if (step != step_in_words_) {
+        step_in_words_ = step;
+        details_->show_step(*run_, step);
+    }
+}
+
+/// The what-if takes the place of what is drawn; what is seen of it stays.
+void MainWindow::draw_what_if(const std::shared_ptr<const RunData>& run) {
+    if (run == nullptr || run == run_) {
+        return;
+    }
+    timeline_->update_run(run);
+    take_run(run);
+    show_step();
+    show_range();
+}
+
+void MainWindow::show_heat_map() {
+    heat_map_->show_what_if(what_if_->source(), what_if_->settings());
+}
+
+void MainWindow::mark_critical() {
+    timeline_->set_critical(marks_critical_ ? critical_ : std::vector<SpanRef>());
+}
+
+void MainWindow::show_live(std::shared_ptr<const RunData> run) {
+    const bool goes_on = !run_->empty() && run_->path == run->path;
+    if (!goes_on) {
+        show_run(RunData(*run));
+        return;
+    }
+    timeline_->update_run(run);
+    take_run(run);
+    if (follow_->isChecked()) {
+        timeline_->show_step(run_->twin.step_count() - 1);
+    }
+    show_step();
+}
+
+void MainWindow::show_watching() {
+    live_->setText(training_->is_watching() ? tr("LIVE") : QString());
+}
+
+void MainWindow::set_theme(Theme theme) {
+    theme_ = theme;
+    const Palette palette = palette_of(theme);
+    QApplication::setPalette(widget_palette(palette));
+    setStyleSheet(style_sheet(palette));
+    timeline_->set_colors(palette);
+    minimap_->set_colors(palette);
+    what_if_->set_colors(palette);
+    heat_map_->set_colors(palette);
+    why_->set_colors(palette);
+    actions_->set_colors(palette);
+    errors_->set_colors(palette);
+    critical_path_->set_colors(palette);
+    training_->set_colors(palette);
+    legend_->set_colors(palette);
+}
+
+void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
+    if (!dropped_paths(*event->mimeData()).empty()) {
+        event->acceptProposedAction();
+    }
+}
+
+void MainWindow::dropEvent(QDropEvent* event) {
+    event->acceptProposedAction();
+    open_all(dropped_paths(*event->mimeData()));
+}
+
+QWidget* MainWindow::build_header() {
+    auto* const header = new QWidget(this);
+    title_ = new QLabel(header);
+    title_->setTextFormat(Qt::PlainText);
+    QFont font = title_->font();
+    font.setBold(true);
+    title_->setFont(font);
+    plan_ = new QLabel(header);
+    plan_->setTextFormat(Qt::PlainText);
+    plan_->setForegroundRole(QPalette::PlaceholderText);
+    auto* const row = new QHBoxLayout(header);
+    row->setContentsMargins(margin, 6, margin, 6);
+    row->setSpacing(margin);
+    row->addWidget(title_);
+    row->addWidget(plan_);
+    row->addStretch(1);
+    row->addWidget(legend_);
+    return header;
+}
+
+QFrame* MainWindow::build_banner() {
+    banner_ = new QFrame(this);
+    banner_->setObjectName(QStringLiteral("Banner"));  // its colours: style_sheet
+    banner_text_ = new QLabel(banner_);
+    banner_text_->setTextFormat(Qt::PlainText);
+    banner_text_->setWordWrap(true);
+    banner_text_->setTextInteractionFlags(Qt::TextSelectableByMouse);
+    auto* const dismiss = new QToolButton(banner_);
+    dismiss->setText(QStringLiteral("\u00d7"));
+    dismiss->setAutoRaise(true);
+    dismiss->setAccessibleName(tr("Dismiss the message"));
+    connect(dismiss, &QToolButton::clicked, banner_, &QWidget::hide);
+    auto* const row = new QHBoxLayout(banner_);
+    row->setContentsMargins(margin, 8, margin, 8);
+    row->addWidget(banner_text_, 1);
+    row->addWidget(dismiss, 0, Qt::AlignTop);
+    banner_->hide();
+    return banner_;
+}
+
+/// Where what is shown lies, for dialogs: its neighbours are what a user looks for.
+QString MainWindow::shown_folder() const {
+    return paths_.empty()
+               ? QString()
+               : QFile::decodeName(fs::absolute(paths_.front()).parent_path().string().c_str());
+}
+
+void MainWindow::choose_folder() {
+    const QString chosen =
+        QFileDialog::getExistingDirectory(this, tr("Open a run folder"), shown_folder());
+    if (!chosen.isEmpty()) {
+        open(to_path(chosen));
+    }
+}
+
+void MainWindow::choose_file() {
+    const QString chosen =
+        QFileDialog::getOpenFileName(this, tr("Open a file"), shown_folder(), file_kinds());
+    if (!chosen.isEmpty()) {
+        open(to_path(chosen));
+    }
+}
+
+void MainWindow::choose_overlay() {
+    const QStringList chosen = QFileDialog::getOpenFileNames(
+        this, tr("Lay over what is shown"), shown_folder(), file_kinds());
+    std::vector<fs::path> paths = paths_;
+    for (const QString& file : chosen) {
+        paths.push_back(to_path(file));
+    }
+    if (!chosen.isEmpty()) {
+        open_all(std::move(paths));
+    }
+}
+
+void MainWindow::remember(const fs::path& path) {
+    if (settings_ == nullptr) {
+        return;
+    }
+    std::error_code failed;
+    const fs::path whole = fs::absolute(path, failed);
+    QStringList recent = settings_->value(QStringLiteral("recent")).toStringList();
+    recent.removeAll(to_text(whole));
+    recent.prepend(to_text(whole));
+    settings_->setValue(QStringLiteral("recent"), recent.mid(0, max_recent));
+}
+
+void MainWindow::show_banner(const QString& text) {
+    banner_text_->setText(text);
+    banner_->setAccessibleName(text);
+    banner_->setVisible(!text.isEmpty());
+}
+
+void MainWindow::show_step() {
+    if (run_->empty()) {
+        step_->setText(tr("No run is open"));
+        return;
+    }
+    const std::vector<DetailLine> medians = run_lines(*run_);
+    const DetailLine line =
+        medians.empty() ? step_lines(*run_, run_->main_step()).front() : medians.front();
+    QStringList parts{medians.empty() ? tr("step") : tr("step, median")};
+    const auto add = [&](const std::string& what, const std::string& value) {
+        if (!value.empty()) {
+            parts += QString::fromStdString(what + " " + value);
+        }
+    };
+    add(side_name(*run_, Side::Predicted), line.predicted);
+    add(side_name(*run_, Side::Measured), line.measured);
+    add("error", line.error);
+    step_->setText(parts.join(QStringLiteral("   ")));
+}
+
+/// What lies in the selected range, on both sides.
+void MainWindow::show_range() {
+    if (!selection_->range() || run_->empty()) {
+        range_->clear();
+        return;
+    }
+    const TimeRange& range = *selection_->range();
+    const StepPlaces& places = timeline_->scene().places;
+    QStringList parts{
+        tr("selected %1").arg(QString::fromStdString(format_duration(range.end - range.begin)))};
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        if (run_->twin.has(side)) {
+            const RangeUse use = use_of_range(run_->twin, places, side, range.begin, range.end);
+            parts += tr("%1: busy %2 %, bubble %3 %")
+                         .arg(QString::fromStdString(side_name(*run_, side)))
+                         .arg(100 * use.busy_share(), 0, 'f', 1)
+                         .arg(100 * use.bubble_share(), 0, 'f', 1);
+        }
+    }
+    range_->setText(parts.join(QStringLiteral("   ")));
+}
+
+void MainWindow::build_search() {
+    finder_ = new Finder(centralWidget());
+    search_ = new SearchLine(centralWidget());
+    auto* const column = static_cast<QVBoxLayout*>(centralWidget()->layout());
+    column->insertWidget(column->indexOf(minimap_) + 1, search_);
+    connect(search_, &SearchLine::typed, this, &MainWindow::search);
+    connect(search_, &SearchLine::next_wanted, this, &MainWindow::go_to_found);
+    connect(search_, &SearchLine::left, this, [this] {
+        found_.clear();
+        timeline_->set_found({});
+        timeline_->setFocus();
+    });
+}
+
+void MainWindow::search(const QString& text) {
+    const std::optional<SearchQuery> query = parse_query(text.toStdString());
+    found_.clear();
+    if (query && !run_->empty()) {
+        const int step = timeline_->current_step();
+        const Mode mode = timeline_->mode();
+        const Side side =
+            run_->twin.has(main_side(mode)) ? main_side(mode) : other(main_side(mode));
+        found_ = find_spans(run_->twin, side, step, *query);
+    }
+    timeline_->set_found(found_);
+    search_->show_count(text.isEmpty()   ? QString()
+                        : !query         ? tr("not understood")
+                        : found_.empty() ? tr("none")
+                                         : tr("%1 in this step").arg(found_.size()));
+}
+
+void MainWindow::go_to_found(int direction) {
+    if (const auto next = next_found(run_->twin, found_, selection_->span(), direction)) {
+        timeline_->go_to(*next);
+    }
+}
+
+/// What Esc leaves: the search, if there is one, else what is selected.
+void MainWindow::step_back() {
+    if (search_->isVisible()) {
+        search_->leave();
+    } else {
+        timeline_->clear();
+        timeline_->setFocus();
+    }
+}
+
+void MainWindow::ask_for_command() {
+    std::vector<Finder::Entry> entries;
+    for (QAction* const action : commands()) {
+        entries.push_back({.text = words_of(*action),
+                           .detail = action->shortcut().toString(QKeySequence::NativeText),
+                           .take = [action] { action->trigger(); }});
+    }
+    finder_->ask(tr("Command"), std::move(entries));
+}
+
+void MainWindow::ask_for_rank() {
+    std::vector<Finder::Entry> entries;
+    for (const Track& track : timeline_->tracks()) {
+        entries.push_back({.text = tr("rank %1").arg(track.rank),
+                           .detail = {},
+                           .take = [this, rank = track.rank] { go_to_rank(rank); }});
+    }
+    finder_->ask(tr("Rank"), std::move(entries));
+}
+
+/// Shows it where it is hidden or folded, and selects its first action.
+void MainWindow::go_to_rank(int rank) {
+    Tracks tracks = timeline_->tracks();
+    for (Track& track : tracks) {
+        if (track.rank == rank) {
+            track.hidden = track.folded = false;
+        }
+    }
+    timeline_->set_tracks(std::move(tracks));
+    for (const Side side : {main_side(timeline_->mode()), other(main_side(timeline_->mode()))}) {
+        const SpanRef before{
+            .side = side, .step = timeline_->current_step(), .rank = rank, .cell = -1};
+        if (const auto first = next_in_row(run_->twin, before, +1)) {
+            timeline_->go_to(*first);
+            timeline_->setFocus();
+            return;
+        }
+    }
+}
+
+void MainWindow::choose_export() {
+    const QString chosen =
+        QFileDialog::getSaveFileName(this,
+                                     tr("Export what the timeline shows"),
+                                     name_of(paths_of(*run_)) + QStringLiteral(".svg"),
+                                     tr("Pictures (*.png *.svg *.pdf)"));
+    if (!chosen.isEmpty()) {
+        show_banner(QString::fromStdString(
+            export_scene(timeline_->scene(), timeline_->font(), to_path(chosen))));
+    }
+}
+
+}  // namespace pipetwin::gui

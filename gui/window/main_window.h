@@ -1,0 +1,204 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include <QFutureWatcher>
+#include <QMainWindow>
+
+#include "gui/base/palette.h"
+#include "gui/view/run/run_data.h"
+
+class QFrame;
+class QLabel;
+class QMenu;
+class QSettings;
+class QTabWidget;
+
+namespace pipetwin::gui {
+
+class CompareRunsPanel;
+class CriticalPathPanel;
+class DetailsPanel;
+class ErrorPanel;
+class Finder;
+class HeatMapPanel;
+class Legend;
+class MinimapView;
+class OpTablePanel;
+class RunPanel;
+class SearchLine;
+class WhatIfPanel;
+class WhyPanel;
+class Selection;
+class TimelineView;
+
+/// The window: menus and keys, the timeline below its minimap, panels at the right and below, the
+/// step's numbers at the foot. Reading happens on a worker; a file that cannot be read becomes a
+/// banner, never the end of the window.
+class MainWindow : public QMainWindow {
+    Q_OBJECT
+
+  public:
+    /// Remembers recent runs, the theme and rebound keys in `settings`, which must outlive the
+    /// window; null remembers nothing.
+    explicit MainWindow(QSettings* settings, QWidget* parent = nullptr);
+    ~MainWindow() override;
+
+    /// Reads a run folder or a trace file on a worker and shows it; `opened` follows, whatever came
+    /// of it. The last call wins.
+    void open(const std::filesystem::path& path);
+
+    /// The same of several, laid over each other; `replica` as of `load_runs`.
+    void open_all(std::vector<std::filesystem::path> paths, int replica = 0);
+
+    /// Reads what is shown again, for the rows of another replica; what is seen and selected stays.
+    /// `opened` follows.
+    void show_replica(int replica);
+
+    /// Shows what was read. A run that holds no timeline leaves the one before it in place, below
+    /// the banner.
+    void show_run(RunData run);
+
+    void set_theme(Theme theme);
+
+    /// The latest steps of a training that is watched: what is seen stays, or follows the last
+    /// step.
+    void show_live(std::shared_ptr<const RunData> run);
+
+    /// Brings a panel to the front, by its name in `view_names`.
+    void show_view(const QString& name);
+
+    /// Until nothing is computed any more that will be shown: for pictures and tests.
+    void wait_for_workers();
+
+    const RunData& run() const { return *run_; }
+    TimelineView& timeline() { return *timeline_; }
+    Selection& selection() { return *selection_; }
+
+  signals:
+    void opened();
+
+  protected:
+    void dragEnterEvent(QDragEnterEvent* event) override;
+    void dropEvent(QDropEvent* event) override;
+
+  private:
+    // Menus: main_window_menus.cpp.
+    /// `name` is what a rebound key is remembered by.
+    QAction* add_action(QMenu* menu,
+                        const char* name,
+                        const QString& text,
+                        const QList<QKeySequence>& keys,
+                        const std::function<void()>& act);
+    QAction* add_switch(QMenu* menu,
+                        const char* name,
+                        const QString& text,
+                        const QList<QKeySequence>& keys,
+                        bool on,
+                        const std::function<void(bool)>& act);
+    /// Its keys work where the timeline has the focus; elsewhere they are those of lists and
+    /// sliders.
+    void only_in_timeline(QAction* action);
+    void build_menus();
+    void build_run_menu();
+    void build_file_menu();
+    void build_edit_menu();
+    void build_view_menu();
+    void build_zoom_entries(QMenu* menu);
+    void build_mode_menu(QMenu* view_menu);
+    void build_alignment_menu(QMenu* view_menu);
+    void build_replica_menu(QMenu* view_menu);
+    void build_theme_menu(QMenu* view_menu);
+    void build_panel_menu(QMenu* view_menu);
+    void build_chain_entries(QMenu* menu);
+    void build_marks(QMenu* menu);
+    void build_go_menu();
+    void build_help_menu();
+    void fill_recent_menu();
+    void fill_replica_menu();
+    void show_table(const QString& title, const QString& rows);
+    void show_keys();
+    void show_words();
+    void rebind_keys();
+    void restore_keys();
+    void bind_key(QAction* action, const QKeySequence& key);
+    /// "Rows: Ghost of the prediction": by itself, what stands in a menu of a menu says too little.
+    static QString words_of(const QAction& action);
+    std::vector<QAction*> commands() const;
+
+    void build_panels();
+    void add_panel(QTabWidget* tabs, QWidget* panel, const char* name, const QString& title);
+    void build_search();
+    QWidget* build_header();
+    QFrame* build_banner();
+
+    QString shown_folder() const;
+    void choose_folder();
+    void choose_file();
+    void choose_overlay();
+    void choose_export();
+    void remember(const std::filesystem::path& path);
+    void show_banner(const QString& text);
+    void tell_problems(const RunData& run);
+    void take_run(std::shared_ptr<const RunData> run);
+    void exchange_run(RunData run);
+    void name_run();
+    void draw_what_if(const std::shared_ptr<const RunData>& run);
+    void show_heat_map();
+    void show_watching();
+    void mark_critical();
+    void show_step();
+    void follow_step();
+    void show_range();
+    void ask_for_command();
+    void ask_for_rank();
+    void go_to_rank(int rank);
+    void search(const QString& text);
+    void go_to_found(int direction);
+    void step_back();
+
+    QSettings* settings_;
+    Theme theme_ = Theme::Light;
+    std::shared_ptr<const RunData> run_;
+    std::vector<std::filesystem::path> paths_;  ///< what it was read from
+    QFutureWatcher<RunData> reading_;
+    bool view_stays_ = false;  ///< what is being read is another replica of what is shown
+
+    Selection* selection_;
+    TimelineView* timeline_;
+    MinimapView* minimap_;
+    QTabWidget* right_;
+    QTabWidget* below_;
+    DetailsPanel* details_;
+    WhatIfPanel* what_if_;
+    HeatMapPanel* heat_map_;
+    WhyPanel* why_;
+    OpTablePanel* actions_;
+    ErrorPanel* errors_;
+    CriticalPathPanel* critical_path_;
+    CompareRunsPanel* runs_;
+    RunPanel* training_;
+    Legend* legend_;
+    Finder* finder_ = nullptr;
+    SearchLine* search_ = nullptr;
+    std::vector<SpanRef> found_;
+    QLabel* title_ = nullptr;
+    QLabel* plan_ = nullptr;
+    QFrame* banner_ = nullptr;
+    QLabel* banner_text_ = nullptr;
+    QLabel* step_ = nullptr;
+    QLabel* range_ = nullptr;
+    QLabel* live_ = nullptr;
+    QAction* follow_ = nullptr;
+    std::vector<SpanRef> critical_;  ///< of both sides of the step that is spoken of
+    bool marks_critical_ = false;
+    int step_in_words_ = 0;
+    QMenu* recent_ = nullptr;
+    QMenu* replicas_ = nullptr;
+    QAction* next_replica_ = nullptr;
+    QAction* measured_mode_ = nullptr;  ///< or emulated, as the run is
+};
+
+}  // namespace pipetwin::gui
