@@ -4,8 +4,8 @@
 #include <variant>
 
 #include "cli/commands/commands.h"
-#include "cli/exit.h"
-#include "cli/options.h"
+#include "cli/base/exit.h"
+#include "cli/base/options.h"
 
 namespace pipetwin::cli {
 

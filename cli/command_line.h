@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/console.h"
+#include "cli/base/console.h"
 
 namespace pipetwin::cli {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
-#include "cli/exit.h"
+#include "cli/base/exit.h"
 
 int main(int count, char** words) {
     const std::vector<std::string> args(words + (count > 0 ? 1 : 0), words + count);

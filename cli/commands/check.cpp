@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
-#include "cli/json_output.h"
-#include "cli/schedule_source.h"
-#include "cli/text_output.h"
-#include "cli/unit_costs.h"
+#include "cli/text/json_output.h"
+#include "cli/predict/schedule_source.h"
+#include "cli/text/text_output.h"
+#include "cli/predict/unit_costs.h"
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
 #include "core/scenario/scenario.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cli/console.h"
-#include "cli/options.h"
+#include "cli/base/console.h"
+#include "cli/base/options.h"
 
 /// One function per command, one file each. A result goes to the console's stdout; what cannot be
 /// done is thrown.

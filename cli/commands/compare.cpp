@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
-#include "cli/json_output.h"
-#include "cli/run_folder.h"
-#include "cli/text_output.h"
+#include "cli/text/json_output.h"
+#include "cli/run_folder/run_folder.h"
+#include "cli/text/text_output.h"
 #include "core/base/error.h"
 #include "core/artifacts/chrome_trace.h"
 

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
-#include "cli/gpu_text.h"
-#include "cli/json_output.h"
-#include "cli/text_output.h"
+#include "cli/text/gpu_text.h"
+#include "cli/text/json_output.h"
+#include "cli/text/text_output.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/device_json.h"
 #include "core/costs/shipped_profiles.h"

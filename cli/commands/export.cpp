@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.h"
-#include "cli/exchange.h"
-#include "cli/export_source.h"
-#include "cli/exporters/exporters.h"
-#include "cli/text_output.h"
+#include "cli/interop/exchange.h"
+#include "cli/interop/export_source.h"
+#include "cli/interop/export/exporters.h"
+#include "cli/text/text_output.h"
 #include "core/base/error.h"
 #include "core/text/json_text.h"
 #include "core/schedule/schedule_csv.h"

@@ -20,9 +20,9 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.h"
-#include "cli/exit.h"
-#include "cli/processes.h"
-#include "cli/stop_signal.h"
+#include "cli/base/exit.h"
+#include "cli/processes/processes.h"
+#include "cli/base/stop_signal.h"
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
 #include "exec/transport/mpi_world.h"

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include "cli/commands/commands.h"
-#include "cli/prediction.h"
-#include "cli/text_output.h"
-#include "cli/training_run.h"
+#include "cli/predict/prediction.h"
+#include "cli/text/text_output.h"
+#include "cli/training/training_run.h"
 #include "core/base/error.h"
 #include "core/text/json_text.h"
 #include "core/costs/profile_json.h"

@@ -228,7 +228,7 @@ TEST(IncludeDirection, TellsAWrongArrow) {
     EXPECT_EQ(violation("sim/simulate/simulate.cpp", "#include \"exec/executor/executor.h\""), "a wrong arrow");
     EXPECT_EQ(violation("exec/executor/executor.cpp", "#include \"sim/simulate/simulate.h\""), "a wrong arrow");
     EXPECT_EQ(violation("gui/window/main.cpp", "#include \"exec/training/trainer.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("gui/window/main.cpp", "#include \"cli/options.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("gui/window/main.cpp", "#include \"cli/base/options.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"gui/base/palette.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"tests/support/builders.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"exec/training/trainer.h\""), "");

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cli/options.h"
+#include "cli/base/options.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile_json.h"
 #include "core/schedule/schedule_csv.h"

@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/exit.h"
+#include "cli/base/exit.h"
 #include "core/base/error.h"
 #include "tests/cli/support.h"
 

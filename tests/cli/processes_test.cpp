@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cli/run_folder.h"
+#include "cli/run_folder/run_folder.h"
 #include "core/schedule/edge.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile_json.h"

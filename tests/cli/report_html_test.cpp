@@ -1,5 +1,5 @@
-#include "cli/finished_run.h"
-#include "cli/report_html.h"
+#include "cli/run_folder/finished_run.h"
+#include "cli/run_folder/report_html.h"
 
 #include <gmock/gmock.h>
 

@@ -15,7 +15,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/command_line.h"
-#include "cli/run_folder.h"
+#include "cli/run_folder/run_folder.h"
 #include "tests/cli/support.h"
 #include "tests/support/places.h"
 #include "tests/support/soak.h"

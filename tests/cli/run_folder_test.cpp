@@ -1,4 +1,4 @@
-#include "cli/run_folder.h"
+#include "cli/run_folder/run_folder.h"
 
 #include <unistd.h>
 

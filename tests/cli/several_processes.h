@@ -16,7 +16,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/run_folder.h"
+#include "cli/run_folder/run_folder.h"
 #include "tests/cli/support.h"
 #include "tests/support/places.h"
 

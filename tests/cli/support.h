@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/console.h"
+#include "cli/base/console.h"
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::cli {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
-#include "cli/run_folder.h"
+#include "cli/run_folder/run_folder.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/artifacts/live_steps.h"
 #include "exec/base/cores.h"

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include "cli/base/options.h"
+#include "core/base/error.h"
+
+namespace pipetwin::cli {
+
+/// What the program's streams are connected to.
+struct Terminal {
+    bool out = false;       ///< stdout is a terminal
+    bool err = false;       ///< stderr is a terminal
+    bool no_color = false;  ///< NO_COLOR is set
+    int width = 100;        ///< characters per line
+};
+
+/// The terminal of this process.
+Terminal this_terminal();
+
+enum class Style { Strong, Faint, Bad, Good, Hint };
+
+/// Where the program speaks: results on one stream, everything else on the other.
+class Console {
+  public:
+    Console(std::ostream& out, std::ostream& err, Terminal terminal);
+
+    /// Applies --quiet, --verbose and --color.
+    void configure(const CommonOptions& options);
+
+    /// The result of the command, on stdout.
+    void result(std::string_view text);
+    /// What happens meanwhile, on stderr; nothing with --quiet.
+    void note(std::string_view text);
+    /// On stderr, with --verbose only.
+    void detail(std::string_view text);
+    /// "error: place: text" and "hint: ..." on stderr.
+    void error(const Error& error);
+
+    /// `text` in a style of the result's stream; unchanged where colours are off.
+    std::string styled(Style style, std::string_view text) const;
+
+    bool quiet() const { return quiet_; }
+    bool verbose() const { return verbose_; }
+    int width() const { return terminal_.width; }
+    bool err_is_terminal() const { return terminal_.err; }
+    std::ostream& err() { return *err_; }
+
+    /// Throws Error(Io) if a result could not be written (a full disk behind a redirection).
+    void finish();
+    /// Shows what was printed so far.
+    void flush();
+
+  private:
+    std::ostream* out_;
+    std::ostream* err_;
+    Terminal terminal_;
+    bool color_out_ = false;
+    bool color_err_ = false;
+    bool quiet_ = false;
+    bool verbose_ = false;
+};
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "cli/base/console.h"
+#include "core/base/error.h"
+
+/// How the program ends: what is thrown at the end of a command, and the exit code for it.
+namespace pipetwin::cli {
+
+/// The run that was to go on had ended already.
+class NothingLeft : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+/// The user asked to stop and everything that could be kept was written.
+class Stopped : public std::runtime_error {
+  public:
+    Stopped(int signal, const std::string& text) : std::runtime_error(text), signal_(signal) {}
+    int signal() const { return signal_; }
+
+  private:
+    int signal_;
+};
+
+/// What ended this process was said by another one.
+class SaidElsewhere : public std::runtime_error {
+  public:
+    explicit SaidElsewhere(int exit_code)
+        : std::runtime_error("another process says why"), exit_code_(exit_code) {}
+    int exit_code() const { return exit_code_; }
+
+  private:
+    int exit_code_;
+};
+
+/// Says on the console what went wrong and returns the exit code for it.
+int report_failure(std::exception_ptr failure, Console& console);
+
+/// The exit code alone.
+int exit_code(ErrorKind kind);
+int exit_code_of(const std::exception_ptr& failure);
+
+/// Ends the program, all that it has said being out. After a hang at once: a worker may still be at
+/// work, and must not see what it uses being destroyed.
+[[noreturn]] void end_program(int code);
+
+}  // namespace pipetwin::cli

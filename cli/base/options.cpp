@@ -1,0 +1,605 @@
+#include "cli/base/options.h"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/schedule/schedule.h"
+#include "core/schedule/generators/generate.h"
+#include "core/base/suggest.h"
+#include "sim/variation/jitter.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::string_view exit_code_text =
+    "Exit codes: 0 fine, 1 other failure, 2 usage, 3 bad input file, 4 infeasible, 5 backend or "
+    "device missing,\n"
+    "6 I/O or folder in use, 7 a worker failed, 8 hang, 9 NaN or infinity, 10 ranks disagree, "
+    "130/143 stopped by a "
+    "signal.\n";
+
+constexpr std::array command_names{std::string_view{"run"},
+                                   std::string_view{"simulate"},
+                                   std::string_view{"plan"},
+                                   std::string_view{"profile"},
+                                   std::string_view{"train"},
+                                   std::string_view{"launch"},
+                                   std::string_view{"compare"},
+                                   std::string_view{"check"},
+                                   std::string_view{"import"},
+                                   std::string_view{"export"},
+                                   std::string_view{"devices"},
+                                   std::string_view{"view"}};
+
+/// What CLI11 can read, before it becomes CommonOptions.
+struct RawCommon {
+    CommonOptions options;
+    std::vector<std::string> settings;
+    std::optional<std::uint64_t> seed;
+};
+
+void add_common(CLI::App& app, RawCommon& raw) {
+    app.add_flag("--json", raw.options.json, "Print the result as one JSON object");
+    app.add_option("--out", raw.options.out, "Folder to write to")->type_name("DIR");
+    app.add_option(
+           "--set", raw.settings, "Override a key of the scenario; the value is TOML (repeatable)")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->take_all();
+    app.add_option("--seed", raw.seed, "Seed of weights and data (training.seed)")
+        ->type_name("N")
+        ->check(CLI::NonNegativeNumber);
+    CLI::Option* const quiet = app.add_flag("--quiet", raw.options.quiet, "Errors only");
+    app.add_flag("--verbose", raw.options.verbose, "Say more")->excludes(quiet);
+    app.add_option("--color", raw.options.color, "auto, always or never")
+        ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, ColorMode>>{
+                                                {"auto", ColorMode::Auto},
+                                                {"always", ColorMode::Always},
+                                                {"never", ColorMode::Never}})
+                        .description(""))
+        ->type_name("WHEN");
+    app.add_flag("--force", raw.options.force, "Overwrite what is there");
+}
+
+/// All names, those that are simulated only at the end.
+std::string schedule_help() {
+    constexpr std::size_t width = 60;
+    std::string trained;
+    std::string stale;
+    for (const ScheduleName& known : known_schedules()) {
+        std::string& list = has_stale_gradients(known.kind) ? stale : trained;
+        const std::size_t line = list.size() - (list.rfind('\n') + 1);
+        const char* const between = line > width ? ",\n" : ", ";
+        list += fmt::format("{}{}", list.empty() ? "" : between, known.name);
+    }
+    return fmt::format(
+        "Order of the actions (default gpipe):\n{};\nsimulated only, as gradients are stale: {}",
+        trained,
+        stale);
+}
+
+/// Adds options that the help lists together.
+struct GroupedOptions {
+    CLI::App& app;
+    std::string group;
+
+    template <class Value>
+    CLI::Option* operator()(const std::string& name,
+                            Value& value,
+                            const std::string& text,
+                            const std::string& type) const {
+        return app.add_option(name, value, text)->group(group)->type_name(type);
+    }
+};
+
+void add_plain(CLI::App& app, PlainOptions& plain) {
+    const GroupedOptions add{app, "Plain numbers instead of a scenario"};
+    add("--schedule", plain.schedule, schedule_help(), "NAME");
+    add("--schedule-file", plain.schedule_file, "Take the order from a CSV", "FILE.csv");
+    add("--stages", plain.stages, "Stages along the pipeline", "P");
+    add("--chunks", plain.chunks, "Chunks per rank (default 1)", "V");
+    add("--micro-batches", plain.micro_batches, "Micro-batches per step", "M");
+    add("--group-size",
+        plain.group_size,
+        "interleaved-1f1b: micro-batches that a chunk takes in turn (default: stages)",
+        "G");
+    app.get_option("--group-size")->check(CLI::Range(1, 65536));
+    add("--deferred-weights",
+        plain.deferred_weights,
+        "Weight gradients that a rank may put off into its waits (default 0)",
+        "N");
+    app.get_option("--deferred-weights")->check(CLI::Range(0, 65536));
+    add("--message-order", plain.message_order, "plain or lower-rank-first (default plain)", "HOW");
+    add("--forward-ms", plain.forward_ms, "Forward of one piece", "X[,X...]");
+    add("--backward-ms", plain.backward_ms, "Full backward of one piece", "X[,X...]");
+    add("--backward-input-ms", plain.backward_input_ms, "Its input gradient", "X[,X...]");
+    add("--backward-weight-ms", plain.backward_weight_ms, "Its weight gradient", "X[,X...]");
+    add("--recompute",
+        plain.recompute,
+        "none, always or except-last (default none), of all pieces or of each",
+        "MODE[,MODE...]");
+    add("--recompute-ms",
+        plain.recompute_ms,
+        "Recompute of one piece (default: as forward)",
+        "X[,X...]");
+    add("--recompute-timing", plain.recompute_timing, "eager or lazy (default eager)", "WHEN");
+    add("--latency-ms", plain.latency_ms, "One-way latency between ranks", "X");
+    add("--bandwidth-gbps", plain.bandwidth_gbps, "Gigabit per second between ranks", "X");
+    add("--boundary-bytes", plain.boundary_bytes, "Size of what one piece hands to the next", "N");
+}
+
+void add_uncertain(CLI::App& app, UncertaintyOptions& options) {
+    const GroupedOptions add{app, "What varies, and what fails"};
+    add("--jitter", options.jitter, "How much actions vary: 0.05 is about 5 %", "X");
+    add("--transfer-jitter",
+        options.transfer_jitter,
+        "The same of messages (default: as actions)",
+        "X");
+    add("--device-jitter",
+        options.device_jitter,
+        "The same of devices: one factor each per step",
+        "X");
+    add("--spikes", options.spikes, "A share P of actions lasts F times as long", "P:F");
+    add("--samples", options.samples, "Steps to draw (default 256)", "N")
+        ->check(CLI::Range(1, sim::most_samples));
+    add("--straggler", options.straggler, "Rank R takes F times as long", "R:F");
+    add("--mtbf-hours", options.mtbf_hours, "Mean time between failures of one device", "X");
+    add("--failing-devices", options.devices, "How many may fail (default: one per rank)", "N");
+    add("--checkpoint-every", options.checkpoint_every, "Steps (default: the best number)", "N");
+    add("--checkpoint-s", options.checkpoint_s, "Seconds that a checkpoint takes (default 0)", "X");
+    add("--restart-s",
+        options.restart_s,
+        "Seconds from a failure to the next step (default 0)",
+        "X");
+}
+
+/// Everything that one parse fills in; `selected` turns the chosen command into its struct.
+class Grammar {
+  public:
+    Grammar();
+    Parsed parse(const std::vector<std::string>& args);
+
+  private:
+    CLI::App& add_command(const std::string& name, const std::string& text);
+    void add_training(CLI::App& app, RunOptions& options);
+    void add_exchange();
+    void add_hf_options(CLI::App& app);
+    Command selected() const;
+    CommonOptions common() const;
+
+    CLI::App app_{"pipetwin: plan, predict and run pipeline-parallel training", "pipetwin"};
+    RawCommon raw_;
+    RunOptions run_;
+    SimulateOptions simulate_;
+    PlanOptions plan_;
+    std::optional<std::string> largest_;  ///< of `plan`, as written
+    ProfileOptions profile_;
+    LaunchOptions launch_;
+    CompareOptions compare_;
+    CheckOptions check_;
+    DevicesOptions devices_;
+    ImportOptions import_;
+    ExportOptions export_;
+    ViewOptions view_;
+};
+
+CLI::App& Grammar::add_command(const std::string& name, const std::string& text) {
+    CLI::App* const command = app_.add_subcommand(name, text);
+    command
+        ->allow_extras();  // told apart after the parse, where the nearest known one can be named
+    add_common(*command, raw_);
+    return *command;
+}
+
+void Grammar::add_training(CLI::App& app, RunOptions& options) {
+    app.add_option("scenario", options.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+    app.add_option("--profile", options.profile, "Costs to plan with (default: measure them first)")
+        ->type_name("FILE");
+    app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --out");
+    app.add_flag("--live",
+                 options.live,
+                 "Write live.jsonl, too: what every rank did, for pipetwin-gui to look on");
+}
+
+/// Both write one file, whose name must be given.
+void needs_out_file(CLI::App& app) {
+    app.get_option("--out")->description("File to write")->type_name("FILE")->required();
+}
+
+void Grammar::add_hf_options(CLI::App& app) {
+    HfOptions& hf = import_.hf;
+    app.add_option("--device", hf.device, "hf: the device that costs are estimated for")
+        ->type_name("NAME");
+    app.add_option("--sequence", hf.sequence, "hf: tokens per sample")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 26));
+    app.add_option("--precision", hf.precision, "hf: bf16, fp16 or fp32 (default: the file's)")
+        ->type_name("NAME");
+    app.add_option(
+           "--efficiency", hf.efficiency, "hf: share of the dense matrix rate (default 0.5)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
+    app.add_option("--memory-efficiency",
+                   hf.memory_efficiency,
+                   "hf: share of the memory rate (default 0.8)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
+    app.add_option("--weights",
+                   hf.weights,
+                   "hf: safetensors files, or their index.json, for exact bytes (repeatable)")
+        ->type_name("FILE")
+        ->take_all()
+        ->expected(1);
+    app.add_option("--calibrate", hf.calibration, "hf: measured layers that correct the estimate")
+        ->type_name("FILE");
+    app.add_flag("--whole-blocks",
+                 hf.whole_blocks,
+                 "hf: one layer per block, for systems that do not cut it in two");
+}
+
+void Grammar::add_exchange() {
+    CLI::App& import = add_command("import", "Another tool's file into ours");
+    import
+        .add_option("format",
+                    import_.format,
+                    "torch-csv, megatron, csv, hf, pipedream, torch-trace or chrome-trace")
+        ->type_name("FORMAT")
+        ->required();
+    import
+        .add_option(
+            "file", import_.file, "The file, or - for standard input; hf: or a model's name")
+        ->type_name("FILE")
+        ->required();
+    import.add_option("more", import_.more_files, "torch-trace: the files of the other ranks")
+        ->type_name("FILES");
+    import
+        .add_option("--micro-batch-size",
+                    import_.micro_batch_size,
+                    "hf, pipedream, torch-trace: samples that the costs are for")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16));
+    import.add_option("--chunks", import_.chunks, "megatron: stages per rank (default 1)")
+        ->type_name("V")
+        ->check(CLI::Range(1, 64));
+    add_hf_options(import);
+    needs_out_file(import);
+
+    CLI::App& exporter = add_command("export", "Ours into another tool's, or into a picture");
+    exporter
+        .add_option("format",
+                    export_.format,
+                    "torch-csv, chrome-trace, megatron-layout, megatron-flags, torchtitan, json or "
+                    "svg")
+        ->type_name("FORMAT")
+        ->required();
+    exporter.add_option("source", export_.source, "A scenario, a run folder or a schedule file")
+        ->type_name("SCENARIO, RUN or CSV")
+        ->required();
+    exporter
+        .add_option("--profile", export_.profile, "Costs of a scenario's layers, as for simulate")
+        ->type_name("FILE");
+    exporter.add_flag("--compute-only",
+                      export_.compute_only,
+                      "torch-csv: F, B, I and W only; PyTorch adds the communication");
+    needs_out_file(exporter);
+}
+
+Grammar::Grammar() {
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version", "pipetwin " PIPETWIN_VERSION);
+    app_.footer("'pipetwin COMMAND --help' lists a command's options.\n" +
+                std::string(exit_code_text));
+
+    add_training(
+        add_command("run",
+                    "The whole loop: profile, plan, simulate, train, compare; writes a run folder"),
+        run_);
+
+    CLI::App& simulate =
+        add_command("simulate", "Predict time, bubble, memory and throughput of one plan");
+    simulate
+        .add_option("scenario", simulate_.scenario, "Scenario file; left out with plain numbers")
+        ->type_name("SCENARIO.toml");
+    simulate
+        .add_option("--profile", simulate_.profile, "Costs of the layers: *.profile.json or .csv")
+        ->type_name("FILE");
+    add_plain(simulate, simulate_.plain);
+    add_uncertain(simulate, simulate_.uncertainty);
+
+    CLI::App& plan = add_command(
+        "plan", "Find the fastest plan for everything that the scenario leaves open, and prove it");
+    plan.add_option("scenario", plan_.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+    plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or .csv")
+        ->type_name("FILE");
+    plan.add_option("--heatmap",
+                    plan_.heat_map,
+                    "Draw the best plan of every number of stages and micro-batches")
+        ->type_name("FILE.svg");
+    plan.add_option("--order-out",
+                    plan_.order_out,
+                    "For a model with branches: plan with its layers in another order, too, and "
+                    "write the costs in that order, if it is faster")
+        ->type_name("FILE.profile.json");
+    plan.add_flag("--hybrid",
+                  plan_.hybrid,
+                  "Show how PipeDream would share the devices out: stages of unequal width");
+    plan.add_option("--largest",
+                    largest_,
+                    "layers: how many layers fit into the memory, in place of the fastest plan")
+        ->type_name("layers")
+        ->excludes("--heatmap")
+        ->excludes("--hybrid")
+        ->excludes("--order-out");
+
+    add_command("profile",
+                "Measure the costs of every layer on this machine; writes NAME.profile.json")
+        .add_option("scenario", profile_.scenario, "Scenario file")
+        ->type_name("SCENARIO.toml")
+        ->required();
+
+    add_training(
+        add_command("train",
+                    "Train with the real executor, one line per step; writes a run folder"),
+        run_);
+
+    CLI::App& launch = add_command("launch", "Train with a process for each rank, on this machine");
+    add_training(launch, run_);
+    launch.add_option("--ranks", launch_.ranks, "Processes: stages times data_parallel")
+        ->type_name("N")
+        ->required()
+        ->check(CLI::Range(1, 4096));
+
+    CLI::App& compare = add_command("compare", "Compare two timelines, per device and per action");
+    compare.add_option("predicted", compare_.predicted, "A trace, or a run folder")
+        ->type_name("PREDICTED")
+        ->required();
+    compare.add_option("measured", compare_.measured, "A trace; left out with a run folder")
+        ->type_name("MEASURED");
+
+    CLI::App& check = add_command(
+        "check", "Prove a schedule complete and free of deadlock, or say what is wrong");
+    check.add_option("file", check_.file, "A schedule as CSV, or a scenario")
+        ->type_name("FILE")
+        ->required();
+    check
+        .add_option("--capacity",
+                    check_.capacity,
+                    "Messages that fit into one channel (default: unbounded)")
+        ->type_name("N")
+        ->check(CLI::NonNegativeNumber);
+    check
+        .add_flag("--begun-receives",
+                  check_.begun_receives,
+                  "Without any room, but each rank begins its receives before its first action, as "
+                  "processes with MPI and NCCL do")
+        ->excludes("--capacity");
+
+    add_exchange();
+
+    CLI::App& devices = add_command("devices", "List this machine's devices");
+    devices.add_flag("--measure",
+                     devices_.measure,
+                     "Measure free memory, matrix products and copies of each GPU");
+    devices
+        .add_option("--matrix",
+                    devices_.matrix,
+                    "Rows N of the matrices to multiply; copies take 16 N^2 bytes (default: 8192)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 15));
+    add_command("view", "Open the desktop program (pipetwin-gui)")
+        .add_option("file", view_.file, "A run folder or a trace")
+        ->type_name("RUN or FILE");
+}
+
+CommonOptions Grammar::common() const {
+    CommonOptions options = raw_.options;
+    for (const std::string& setting : raw_.settings) {
+        const std::size_t equals = setting.find('=');
+        if (equals == std::string::npos || equals == 0) {
+            throw Error(
+                ErrorKind::Usage,
+                "--set",
+                fmt::format("'{}' is not of the form key=value", setting),
+                "write the key as in the scenario, with its table: --set pipeline.stages=4");
+        }
+        options.overrides.push_back(
+            {.key = setting.substr(0, equals), .value = setting.substr(equals + 1)});
+    }
+    if (raw_.seed) {
+        options.overrides.push_back({.key = "training.seed", .value = std::to_string(*raw_.seed)});
+    }
+    return options;
+}
+
+/// What can be asked for the most of: layers alone.
+bool is_largest_layers(const std::optional<std::string>& word) {
+    constexpr std::array known{std::string_view{"layers"}};
+    if (word && *word != known.front()) {
+        throw Error(ErrorKind::Usage,
+                    "--largest",
+                    fmt::format("'{}' cannot be asked for the most of, expected layers", *word),
+                    suggestion(*word, known));
+    }
+    return word.has_value();
+}
+
+Command Grammar::selected() const {
+    const std::string name = app_.get_subcommands().front()->get_name();
+    const auto with_common = [this](auto options) {
+        options.common = common();
+        return options;
+    };
+    if (name == "run") {
+        return with_common(run_);
+    }
+    if (name == "train") {
+        return TrainOptions{with_common(run_)};
+    }
+    if (name == "launch") {
+        LaunchOptions options = with_common(launch_);
+        options.scenario = run_.scenario;
+        return options;
+    }
+    if (name == "simulate") {
+        return with_common(simulate_);
+    }
+    if (name == "plan") {
+        PlanOptions options = with_common(plan_);
+        options.largest_layers = is_largest_layers(largest_);
+        return options;
+    }
+    if (name == "profile") {
+        return with_common(profile_);
+    }
+    if (name == "compare") {
+        return with_common(compare_);
+    }
+    if (name == "check") {
+        return with_common(check_);
+    }
+    if (name == "import") {
+        return with_common(import_);
+    }
+    if (name == "export") {
+        return with_common(export_);
+    }
+    if (name == "devices") {
+        return with_common(devices_);
+    }
+    return with_common(view_);
+}
+
+/// Refuses what the command did not take, naming the nearest option it knows.
+void refuse_extras(const CLI::App& command) {
+    const std::vector<std::string> extras = command.remaining();
+    if (extras.empty()) {
+        return;
+    }
+    const std::string& extra = extras.front();
+    if (!extra.starts_with('-')) {
+        throw Error(
+            ErrorKind::Usage,
+            "",
+            fmt::format("'{}' is one argument more than '{}' takes", extra, command.get_name()),
+            fmt::format("pipetwin {} --help", command.get_name()));
+    }
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) {
+        if (!option->get_lnames().empty()) {
+            names.push_back("--" + option->get_lnames().front());
+        }
+    }
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    const std::string word = extra.substr(0, extra.find('='));
+    throw Error(ErrorKind::Usage,
+                "",
+                fmt::format("'{}' has no option '{}'", command.get_name(), word),
+                suggestion(word, known));
+}
+
+/// Of `launch`: what each process is called with.
+std::vector<std::string> words_of_train(const std::vector<std::string>& args) {
+    std::vector<std::string> words{"train"};
+    for (std::size_t i = 1; i < args.size(); ++i) {
+        if (args[i] == "--ranks") {
+            ++i;
+        } else if (!args[i].starts_with("--ranks=")) {
+            words.push_back(args[i]);
+        }
+    }
+    return words;
+}
+
+Parsed Grammar::parse(const std::vector<std::string>& args) {
+    launch_.train = words_of_train(args);
+    try {
+        app_.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+    } catch (const CLI::CallForHelp&) {
+        return app_.help();
+    } catch (const CLI::CallForVersion&) {
+        return std::string("pipetwin " PIPETWIN_VERSION "\n");
+    } catch (const CLI::ParseError& error) {
+        for (const CLI::App* command : app_.get_subcommands()) {
+            refuse_extras(
+                *command);  // a misspelt option explains better than the value that it left over
+        }
+        throw Error(ErrorKind::Usage, "", error.what(), "pipetwin --help");
+    }
+    refuse_extras(*app_.get_subcommands().front());
+    return selected();
+}
+
+/// The first word must be a command, or an option of the program itself.
+void check_command_word(const std::vector<std::string>& args) {
+    if (args.empty()) {
+        throw Error(ErrorKind::Usage, "", "no command given", "pipetwin --help lists the commands");
+    }
+    const std::string& word = args.front();
+    if (word.starts_with('-')) {
+        if (word != "--help" && word != "-h" && word != "--version") {
+            throw Error(ErrorKind::Usage,
+                        "",
+                        fmt::format("'{}' stands before the command", word),
+                        "pipetwin <command> [SCENARIO.toml] [options]");
+        }
+        return;
+    }
+    if (std::find(command_names.begin(), command_names.end(), word) == command_names.end()) {
+        throw Error(ErrorKind::Usage,
+                    "",
+                    fmt::format("'{}' is not a command", word),
+                    suggestion(word, command_names));
+    }
+}
+
+}  // namespace
+
+std::string_view HfOptions::given() const {
+    return device                 ? "--device"
+           : sequence             ? "--sequence"
+           : precision            ? "--precision"
+           : efficiency           ? "--efficiency"
+           : memory_efficiency    ? "--memory-efficiency"
+           : !calibration.empty() ? "--calibrate"
+           : !weights.empty()     ? "--weights"
+           : whole_blocks         ? "--whole-blocks"
+                                  : "";
+}
+
+bool PlainOptions::any() const {
+    return schedule || !schedule_file.empty() || stages || chunks || micro_batches || group_size ||
+           deferred_weights || message_order || forward_ms || backward_ms || backward_input_ms ||
+           backward_weight_ms || recompute || recompute_ms || recompute_timing || latency_ms ||
+           bandwidth_gbps || boundary_bytes;
+}
+
+const CommonOptions& common_options(const Command& command) {
+    return std::visit(
+        [](const auto& options) -> const CommonOptions& {
+            if constexpr (std::is_same_v<std::decay_t<decltype(options)>, TrainOptions>) {
+                return options.run.common;
+            } else {
+                return options.common;
+            }
+        },
+        command);
+}
+
+Parsed parse_options(const std::vector<std::string>& args) {
+    check_command_word(args);
+    return Grammar().parse(args);
+}
+
+}  // namespace pipetwin::cli

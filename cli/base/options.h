@@ -1,0 +1,189 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/scenario/scenario.h"
+
+/// What a user may write after `pipetwin`. Parsing fills these structs in and checks nothing that
+/// needs a file.
+namespace pipetwin::cli {
+
+enum class ColorMode { Auto, Always, Never };
+
+/// Shared by every command.
+struct CommonOptions {
+    bool json = false;                ///< the result on stdout as one JSON object
+    std::filesystem::path out;        ///< empty: not given
+    std::vector<Override> overrides;  ///< --set key=value in the order given, then --seed
+    bool quiet = false;
+    bool verbose = false;
+    ColorMode color = ColorMode::Auto;
+    bool force = false;
+};
+
+/// Costs on the command line in place of a scenario, as written; see cli/predict/plain_numbers.h.
+struct PlainOptions {
+    std::optional<std::string> schedule;
+    std::filesystem::path schedule_file;
+    std::optional<int> stages;
+    std::optional<int> chunks;
+    std::optional<int> micro_batches;
+    std::optional<int> group_size;
+    std::optional<int> deferred_weights;
+    std::optional<std::string> message_order;
+    std::optional<std::string> forward_ms;
+    std::optional<std::string> backward_ms;
+    std::optional<std::string> backward_input_ms;
+    std::optional<std::string> backward_weight_ms;
+    std::optional<std::string> recompute;
+    std::optional<std::string> recompute_ms;
+    std::optional<std::string> recompute_timing;
+    std::optional<std::string> latency_ms;
+    std::optional<std::string> bandwidth_gbps;
+    std::optional<std::string> boundary_bytes;
+
+    /// True if any of them was given.
+    bool any() const;
+};
+
+/// What varies from step to step, and what interrupts a run; see cli/text/uncertainty.h.
+struct UncertaintyOptions {
+    std::optional<int> samples;
+    std::optional<double> jitter;
+    std::optional<double> transfer_jitter;
+    std::optional<double> device_jitter;
+    std::optional<std::string> spikes;
+    std::optional<std::string> straggler;
+    std::optional<double> mtbf_hours;
+    std::optional<int> devices;
+    std::optional<int> checkpoint_every;
+    std::optional<double> checkpoint_s;
+    std::optional<double> restart_s;
+};
+
+struct RunOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+    std::filesystem::path profile;  ///< empty: measure
+    bool resume = false;
+    bool live = false;  ///< live.jsonl shows every step as soon as it is done
+};
+
+struct TrainOptions {
+    RunOptions run;
+};
+
+struct LaunchOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+    int ranks = 0;
+    std::vector<std::string> train;  ///< the words of `train` for each process
+};
+
+struct SimulateOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;  ///< empty: plain numbers
+    std::filesystem::path profile;
+    PlainOptions plain;
+    UncertaintyOptions uncertainty;
+};
+
+struct PlanOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+    std::filesystem::path profile;
+    std::filesystem::path heat_map;   ///< *.svg; empty: not asked for
+    std::filesystem::path order_out;  ///< *.profile.json; empty: layers keep their order
+    bool hybrid = false;              ///< what stages of unequal width could do, too
+    bool largest_layers = false;      ///< how many layers fit, in place of the fastest plan
+};
+
+struct ProfileOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+};
+
+struct CompareOptions {
+    CommonOptions common;
+    std::filesystem::path predicted;  ///< a trace, or a run folder
+    std::filesystem::path measured;   ///< empty: the run folder's own
+};
+
+struct CheckOptions {
+    CommonOptions common;
+    std::filesystem::path file;
+    std::optional<int> capacity;
+    bool begun_receives = false;
+};
+
+/// What a config.json leaves open; see cli/interop/import/hf.cpp.
+struct HfOptions {
+    std::optional<std::string> device;
+    std::optional<int> sequence;
+    std::optional<std::string> precision;
+    std::optional<double> efficiency;
+    std::optional<double> memory_efficiency;
+    std::filesystem::path calibration;  ///< empty: none
+    std::vector<std::filesystem::path> weights;
+    bool whole_blocks = false;  ///< a layer per block, not per half
+
+    /// The first option that was given; empty: none was.
+    std::string_view given() const;
+};
+
+/// `common.out` is a file for these two, and given.
+struct ImportOptions {
+    CommonOptions common;
+    std::string format;
+    std::filesystem::path file;                     ///< "-": standard input
+    std::vector<std::filesystem::path> more_files;  ///< torch-trace: those of the other ranks
+    std::optional<int> chunks;                      ///< megatron: stages per rank
+    std::optional<int> micro_batch_size;            ///< samples that the costs are for
+    HfOptions hf;
+};
+
+struct ExportOptions {
+    CommonOptions common;
+    std::string format;
+    std::filesystem::path source;  ///< a scenario, a run folder or a schedule file
+    std::filesystem::path profile;
+    bool compute_only = false;  ///< torch-csv
+};
+
+struct DevicesOptions {
+    CommonOptions common;
+    bool measure = false;  ///< how fast the GPUs are
+    int matrix = 8192;     ///< rows of the matrices; copies take 16 matrix^2 bytes
+};
+
+struct ViewOptions {
+    CommonOptions common;
+    std::filesystem::path file;
+};
+
+using Command = std::variant<RunOptions,
+                             SimulateOptions,
+                             PlanOptions,
+                             ProfileOptions,
+                             TrainOptions,
+                             LaunchOptions,
+                             CompareOptions,
+                             CheckOptions,
+                             ImportOptions,
+                             ExportOptions,
+                             DevicesOptions,
+                             ViewOptions>;
+
+const CommonOptions& common_options(const Command& command);
+
+/// A command, or a text to print in its place (--help, --version).
+using Parsed = std::variant<Command, std::string>;
+
+/// Throws Error(Usage) with the nearest known command or option. `args` without the program's name.
+Parsed parse_options(const std::vector<std::string>& args);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cli/base/console.h"
+
+/// What `import` and `export` have in common: names of formats, output, result.
+namespace pipetwin::cli {
+
+/// The index of `word` in the formats that a command ("export") knows, in the order in which they
+/// are listed. Throws Error(Usage) with the nearest name and all of them.
+std::size_t format_index(std::string_view command,
+                         std::string_view word,
+                         std::span<const std::string_view> known);
+
+/// Throws Error(Io) if something stands where the result shall go and `force` does not allow to
+/// replace it. Called before any work.
+void require_free(const std::filesystem::path& out, bool force);
+
+/// What was written, for stdout.
+struct Exchanged {
+    std::string format;
+    std::string source;
+    std::filesystem::path out;
+    int ranks = 0;  ///< 0 where the format knows none, as below
+    int stages = 0;
+    std::optional<int> micro_batches{};  ///< none where the format knows none
+    std::optional<std::string> costs{};  ///< where times come from; none where there are none
+    std::optional<int> layers{};         ///< of a profile
+    std::optional<std::int64_t> parameters{};
+};
+
+/// Prints the result as text, or as JSON if the user asked for it.
+void report(const Exchanged& what, const CommonOptions& options, Console& console);
+
+}  // namespace pipetwin::cli

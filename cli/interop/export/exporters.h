@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "cli/base/console.h"
+#include "cli/interop/exchange.h"
+#include "cli/interop/export_source.h"
+#include "cli/base/options.h"
+
+/// The formats that `export` writes for other systems, one file each.
+namespace pipetwin::cli {
+
+/// What an exporter hands back: the file, and the rest of the result.
+struct Exported {
+    std::string content;
+    Exchanged result;
+};
+
+/// Megatron's pipeline layout.
+Exported export_megatron_layout(const ExportSource& source,
+                                const ExportOptions& options,
+                                Console& console);
+
+/// The part of Megatron's command line that says the same, and batch, recompute and tensor
+/// parallelism with it.
+Exported export_megatron_flags(const ExportSource& source,
+                               const ExportOptions& options,
+                               Console& console);
+
+/// torchtitan's lists of modules per stage.
+Exported export_torchtitan(const ExportSource& source,
+                           const ExportOptions& options,
+                           Console& console);
+
+/// plan.json.
+Exported export_json(const ExportSource& source, const ExportOptions& options, Console& console);
+
+}  // namespace pipetwin::cli

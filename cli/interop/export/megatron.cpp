@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "cli/interop/export/exporters.h"
+#include "core/base/error.h"
+#include "core/interop/megatron_flags.h"
+#include "core/plan/plan.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+MegatronLayout layout_of(const ExportSource::Placed& placed) {
+    try {
+        return megatron_layout(placed.partition, placed.schedule);
+    } catch (const Error& error) {
+        throw error.at(placed.scenario.file.string());
+    }
+}
+
+Exported exported(const ExportSource::Placed& placed, std::string content) {
+    Exported result{.content = std::move(content), .result = {}};
+    result.result.ranks = placed.schedule.rank_count();
+    result.result.stages = placed.schedule.stage_count();
+    return result;
+}
+
+[[noreturn]] void refuse(const Scenario& scenario, std::string what, std::string hint) {
+    throw Error(ErrorKind::Infeasible, scenario.file.string(), std::move(what), std::move(hint));
+}
+
+/// Decoder layers of every stage.
+std::vector<int> blocks_of(const MegatronLayout& layout) {
+    std::vector<int> blocks;
+    for (const std::string& stage : layout.stages) {
+        blocks.push_back(static_cast<int>(std::ranges::count(stage, 't')));
+    }
+    return blocks;
+}
+
+/// Equal stages need no layout, which older versions of Megatron do not know.
+void set_layout(const MegatronLayout& layout, int chunks, MegatronFlags& flags) {
+    const std::vector<int> blocks = blocks_of(layout);
+    const bool equal = blocks.front() > 0 &&
+                       std::ranges::all_of(blocks, [&](int b) { return b == blocks.front(); });
+    if (!equal) {
+        flags.layout = layout;
+    } else if (chunks > 1) {
+        flags.virtual_stage_layers = blocks.front();
+    }
+}
+
+/// Megatron keeps the input of every N layers of a stage, and N has to divide them: the more, the
+/// nearer to keeping that of the stage alone.
+void set_recompute(const Scenario& scenario, const MegatronLayout& layout, MegatronFlags& flags) {
+    const RecomputeRules rules = scenario.pipeline.recompute.value_or(Recompute::None);
+    if (!rules.everywhere()) {
+        refuse(scenario,
+               fmt::format("pipeline.recompute is {}, but Megatron's flags are of all stages alike",
+                           to_string(rules)),
+               "set it to \"always\" or \"none\" for all stages");
+    }
+    switch (*rules.everywhere()) {
+        case Recompute::None:
+            return;
+        case Recompute::Always: {
+            const std::vector<int> blocks = blocks_of(layout);
+            flags.recompute_full = true;
+            flags.recompute_layers =
+                std::max(1, std::reduce(blocks.begin(), blocks.end(), 0, [](int a, int b) {
+                             return std::gcd(a, b);
+                         }));
+            return;
+        }
+        case Recompute::ExceptLast:
+            refuse(scenario,
+                   "pipeline.recompute = \"except-last\", which Megatron has no flag for",
+                   "set it to \"always\" or \"none\"");
+    }
+}
+
+void set_batch(const Scenario& scenario, MegatronFlags& flags) {
+    const std::vector<int> sizes =
+        micro_batch_sizes(replica_batch(scenario), *scenario.pipeline.micro_batches);
+    if (sizes.front() != sizes.back()) {
+        refuse(scenario,
+               fmt::format("micro-batches of {} and of {} samples, but Megatron's are all alike",
+                           sizes.front(),
+                           sizes.back()),
+               "set training.batch to a multiple of pipeline.micro_batches times data_parallel");
+    }
+    flags.micro_batch_size = sizes.front();
+    flags.global_batch_size = scenario.training.batch;
+}
+
+}  // namespace
+
+Exported export_megatron_layout(const ExportSource& source, const ExportOptions&, Console&) {
+    const ExportSource::Placed placed = source.placed();
+    return exported(placed, print_megatron_layout(layout_of(placed)) + '\n');
+}
+
+Exported export_megatron_flags(const ExportSource& source, const ExportOptions&, Console& console) {
+    const ExportSource::Placed placed = source.placed();
+    const Scenario& scenario = placed.scenario;
+    const MegatronLayout layout = layout_of(placed);
+    MegatronFlags flags;
+    flags.layers = placed.partition.layer_count() / 2 - 1;
+    flags.tensor_size = scenario.pipeline.tensor_parallel;
+    flags.shard_optimizer = scenario.pipeline.shard_optimizer;
+    flags.pipeline_size = placed.schedule.rank_count();
+    set_layout(layout, placed.schedule.stage_count() / placed.schedule.rank_count(), flags);
+    set_batch(scenario, flags);
+    set_recompute(scenario, layout, flags);
+    const std::string& schedule = *scenario.pipeline.schedule;
+    if (schedule != "1f1b" && schedule != "interleaved-1f1b") {
+        console.note(fmt::format(
+            "Megatron runs 1f1b, or interleaved-1f1b where a rank holds several stages, and not {}",
+            schedule));
+    }
+    return exported(placed, print_megatron_flags(flags));
+}
+
+}  // namespace pipetwin::cli

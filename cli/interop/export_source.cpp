@@ -1,0 +1,181 @@
+#include "cli/interop/export_source.h"
+
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/predict/prediction.h"
+#include "cli/run_folder/run_folder.h"
+#include "cli/predict/schedule_source.h"
+#include "cli/predict/unit_costs.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
+#include "core/artifacts/plan_json.h"
+#include "core/interop/torchtitan.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+ExportSource::Kind kind_of(const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
+        return ExportSource::Kind::Run;
+    }
+    return path.extension() == ".toml" ? ExportSource::Kind::Scenario : ExportSource::Kind::File;
+}
+
+ExportSource::Predicted with_unit_costs(PlainCosts costs) {
+    return {.trace = predicted_trace(predict(unit_plan(std::move(costs)))), .costs = "unit"};
+}
+
+}  // namespace
+
+ExportSource::ExportSource(std::filesystem::path path,
+                           std::vector<Override> overrides,
+                           std::filesystem::path profile)
+    : path_(std::move(path)),
+      overrides_(std::move(overrides)),
+      profile_(std::move(profile)),
+      kind_(kind_of(path_)) {
+    if (kind_ != Kind::Scenario && (!overrides_.empty() || !profile_.empty())) {
+        throw Error(ErrorKind::Usage,
+                    overrides_.empty() ? "--profile" : "--set " + overrides_.front().key,
+                    fmt::format("'{}' is no scenario: what it holds is settled", path_.string()),
+                    "leave the option out, or export a scenario");
+    }
+}
+
+Scenario ExportSource::scenario() const {
+    return read_scenario(kind_ == Kind::Run ? path_ / run_file::scenario : path_, overrides_);
+}
+
+std::filesystem::path ExportSource::folder() const {
+    return kind_ == Kind::Run ? path_ : std::filesystem::path();
+}
+
+Schedule ExportSource::schedule() const {
+    Schedule schedule;
+    RecomputeTiming timing = RecomputeTiming::Eager;
+    std::filesystem::path place = path_;
+    if (kind_ == Kind::Scenario) {
+        const Scenario read = scenario();
+        schedule = scenario_rows(read);
+        timing = read.pipeline.recompute_timing;
+    } else {
+        place = kind_ == Kind::Run ? path_ / run_file::schedule : path_;
+        schedule = read_schedule_file(place);
+    }
+    return runnable(std::move(schedule), timing, place.string());
+}
+
+ExportSource::Predicted ExportSource::predicted() const {
+    switch (kind_) {
+        case Kind::Scenario:
+            return predicted_scenario();
+        case Kind::File:
+            return predicted_file();
+        case Kind::Run:
+            break;
+    }
+    const std::filesystem::path file = path_ / run_file::predicted;
+    return {.trace = read_chrome_trace(file), .costs = file.string()};
+}
+
+ExportSource::Predicted ExportSource::predicted_scenario() const {
+    const Scenario read = scenario();
+    require_settled(read);
+    if (const std::optional<FoundProfile> found = known_profile(read, profile_, folder())) {
+        const Model model = scenario_model(read, &found->profile);
+        return {.trace = predicted_trace(predict(settled_plan(read, model, found->profile))),
+                .costs = found->file.string()};
+    }
+    const Scenario::PipelinePart& pipeline = read.pipeline;
+    PlainCosts costs;
+    costs.schedule = ScheduleKind::FromFile;
+    costs.schedule_name = *pipeline.schedule;
+    costs.schedule_from_file = scenario_schedule(read);
+    costs.recompute = pipeline.recompute.value_or(Recompute::None);
+    costs.recompute_timing = pipeline.recompute_timing;
+    costs.message_order = pipeline.message_order;
+    costs.deferred_weights = pipeline.deferred_weights;
+    costs.channel_capacity = pipeline.channel_capacity;
+    return with_unit_costs(std::move(costs));
+}
+
+ExportSource::Predicted ExportSource::predicted_file() const {
+    PlainCosts costs;
+    costs.schedule = ScheduleKind::FromFile;
+    costs.schedule_name = path_.filename().string();
+    costs.schedule_from_file = read_schedule_file(path_);
+    static_cast<void>(runnable(*costs.schedule_from_file, costs.recompute_timing, path_.string()));
+    return with_unit_costs(std::move(costs));
+}
+
+void ExportSource::require_model(std::string_view what) const {
+    if (kind_ == Kind::File) {
+        throw Error(ErrorKind::Infeasible,
+                    path_.string(),
+                    fmt::format("a schedule file does not say {}", what),
+                    "export the scenario or the run folder that it belongs to");
+    }
+}
+
+ExportSource::Placed ExportSource::placed() const {
+    require_model("which layers a stage holds");
+    const Scenario read = scenario();
+    const bool is_profile = read.model.kind == ModelKind::Profile;
+    if (read.model.kind != ModelKind::Gpt && !is_profile) {
+        throw Error(
+            ErrorKind::Infeasible,
+            read.file.string(),
+            fmt::format("model.kind = \"{}\", but the stages of this format are those of a "
+                        "decoder-only transformer",
+                        to_string(read.model.kind)),
+            "export a scenario with model.kind = \"gpt\", or \"profile\" with what 'pipetwin "
+            "import hf' wrote");
+    }
+    std::optional<FoundProfile> found;
+    if (is_profile) {
+        found = find_profile(read, profile_, folder());
+    }
+    const Model model = scenario_model(read, found ? &found->profile : nullptr);
+    std::vector<std::string> names;
+    for (int layer = 0; layer < model.layer_count(); ++layer) {
+        names.push_back(model.layer(layer).spec.name);
+    }
+    if (is_profile) {
+        try {
+            transformer_blocks(names);
+        } catch (const Error& error) {
+            throw error.at(found->file.string());
+        }
+    }
+    std::optional<Partition> partition = scenario_partition(read, model);
+    if (!partition) {  // the balancer's, which follows the costs
+        if (!found) {
+            found = find_profile(read, profile_, folder());
+        }
+        partition = make_plan(read, model, found->profile)->partition;
+    }
+    return {.scenario = read,
+            .schedule = scenario_rows(read),
+            .partition = partition_in_halves(*partition, names)};
+}
+
+std::string ExportSource::plan_json() const {
+    require_model("what a plan says besides its rows");
+    if (kind_ == Kind::Run) {
+        return read_file(path_ / run_file::plan, JsonLimits{}.max_bytes);
+    }
+    const Scenario read = scenario();
+    require_settled(read);
+    const FoundProfile found = find_profile(read, profile_, folder());
+    return print_plan(settled_plan(read, scenario_model(read, &found.profile), found.profile));
+}
+
+}  // namespace pipetwin::cli

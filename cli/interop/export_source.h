@@ -1,0 +1,68 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/base/console.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/partition/partition.h"
+#include "core/scenario/scenario.h"
+#include "core/schedule/schedule.h"
+
+namespace pipetwin::cli {
+
+/// What an export starts from: a scenario (.toml), a run folder, or else a schedule file.
+class ExportSource {
+  public:
+    enum class Kind { Scenario, Run, File };
+
+    /// `overrides` and `profile` are for a scenario: throws Error(Usage) where they are given with
+    /// anything else.
+    ExportSource(std::filesystem::path path,
+                 std::vector<Override> overrides,
+                 std::filesystem::path profile);
+
+    Kind kind() const { return kind_; }
+    const std::filesystem::path& path() const { return path_; }
+
+    /// The rows with communication, valid and free of deadlock. Needs no costs.
+    Schedule schedule() const;
+
+    /// The predicted timeline of a scenario, a run's own, and that of a file with unit costs: 1 ms
+    /// for F, I, W and R of every stage, 2 ms for B. So has a scenario whose layers' costs are not
+    /// known.
+    struct Predicted {
+        Trace trace;
+        std::string costs;  ///< a file, or "unit"
+    };
+    Predicted predicted() const;
+
+    /// Which layers a scenario or run puts where, of a model whose layers are those of a
+    /// decoder-only transformer (see core/interop/torchtitan.h): a gpt, or a profile with such
+    /// layers. Throws Error(Infeasible) for any other.
+    struct Placed {
+        Scenario scenario;
+        Schedule schedule;
+        Partition partition;  ///< in halves of blocks
+    };
+    Placed placed() const;
+
+    /// What print_plan writes. Throws Error(Infeasible) for a schedule file.
+    std::string plan_json() const;
+
+  private:
+    Scenario scenario() const;
+    std::filesystem::path folder() const;
+    /// Throws Error(Infeasible) for a schedule file, which does not say `what`.
+    void require_model(std::string_view what) const;
+    Predicted predicted_scenario() const;
+    Predicted predicted_file() const;
+
+    std::filesystem::path path_;
+    std::vector<Override> overrides_;
+    std::filesystem::path profile_;
+    Kind kind_;
+};
+
+}  // namespace pipetwin::cli

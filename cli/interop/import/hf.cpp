@@ -1,0 +1,229 @@
+#include <array>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/interop/import/importers.h"
+#include "cli/base/input.h"
+#include "core/costs/device_profile.h"
+#include "core/base/error.h"
+#include "core/costs/estimate.h"
+#include "core/costs/calibration_json.h"
+#include "core/interop/hf_config.h"
+#include "core/interop/hf_weights.h"
+#include "core/text/json_text.h"
+#include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/base/suggest.h"
+#include "core/costs/whole_blocks.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// The file itself, the config.json of a folder, or the file of a model that is known by name.
+std::filesystem::path config_file(const std::filesystem::path& file) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(file, ignored)) {
+        return file / "config.json";
+    }
+    const bool is_name = !file.has_parent_path() && file.extension() != ".json" && file != "-";
+    return is_name && !std::filesystem::exists(file, ignored) ? find_model(file.string()) : file;
+}
+
+template <class Value>
+Value required(const std::optional<Value>& value, std::string_view option, std::string hint) {
+    if (!value) {
+        throw Error(
+            ErrorKind::Usage, "", fmt::format("'import hf' needs {}", option), std::move(hint));
+    }
+    return *value;
+}
+
+/// As trained: what the user says, else the file, else what frameworks take without a word.
+std::string precision_of(const DecoderModel& model,
+                         const ImportOptions& options,
+                         std::vector<std::string>& notes) {
+    constexpr std::array<std::string_view, 3> known{"bf16", "fp16", "fp32"};
+    if (const std::optional<std::string>& chosen = options.hf.precision) {
+        if (std::ranges::find(known, *chosen) == known.end()) {
+            throw Error(ErrorKind::Usage,
+                        "--precision",
+                        fmt::format("'{}', expected {}", *chosen, fmt::join(known, ", ")),
+                        suggestion(*chosen, known));
+        }
+        return *chosen;
+    }
+    if (!model.precision) {
+        notes.emplace_back(
+            "the file has no torch_dtype: costs are for fp32; --precision bf16 estimates training "
+            "in half precision");
+    }
+    return model.precision.value_or("fp32");
+}
+
+/// Learned positions end somewhere; rotated ones do not, but were trained that far.
+void check_sequence(const DecoderModel& model,
+                    int sequence,
+                    const std::string& place,
+                    std::vector<std::string>& notes) {
+    if (model.learned_positions > 0 && sequence > model.learned_positions) {
+        throw Error(ErrorKind::BadInput,
+                    place + ": /n_positions",
+                    fmt::format("{}, but --sequence is {}", model.learned_positions, sequence),
+                    fmt::format("the model has no position behind the last: --sequence {}",
+                                model.learned_positions));
+    }
+    if (model.context > 0 && sequence > model.context) {
+        notes.push_back(
+            fmt::format("the model was made for {} tokens, not for {}", model.context, sequence));
+    }
+}
+
+void apply_calibration(const ImportOptions& options,
+                       int micro_batch_size,
+                       Profile& profile,
+                       std::vector<std::string>& notes) {
+    const std::filesystem::path& file = options.hf.calibration;
+    if (file.empty()) {
+        return;
+    }
+    const std::string place = file.string();
+    const auto points =
+        parse_calibration(read_file(file, JsonLimits{}.max_bytes), place, micro_batch_size);
+    for (const CalibrationFactor& factor : calibrate(profile, points, place)) {
+        notes.push_back(
+            fmt::format("{}: measured forward {:.3g}, backward {:.3g} times the estimate",
+                        factor.kind,
+                        factor.forward,
+                        factor.backward));
+    }
+}
+
+/// The files have to hold what the config.json says; a little more is fine, as they may keep
+/// buffers that it does not mention.
+void expect_same_count(const LayerCost& layer, std::int64_t in_files, const std::string& place) {
+    constexpr double most = 1.01;
+    const auto expected = static_cast<double>(layer.parameter_count);
+    if (in_files < layer.parameter_count || static_cast<double>(in_files) > most * expected) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("layer '{}' has {} numbers in the files, expected the {} of the "
+                                "config.json",
+                                layer.name,
+                                in_files,
+                                layer.parameter_count),
+                    "do the weights belong to this config.json? quantized ones are not for "
+                    "training");
+    }
+}
+
+/// Exact bytes in place of parameters times bytes per number.
+void apply_weights(const ImportOptions& options,
+                   const DecoderModel& model,
+                   Profile& profile,
+                   std::vector<std::string>& notes) {
+    if (options.hf.weights.empty()) {
+        return;
+    }
+    const std::string place = options.hf.weights.front().string();
+    const std::vector<LayerWeights> weights = read_weights(model, options.hf.weights);
+    Bytes before;
+    Bytes after;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        LayerCost& layer = profile.layers[i];
+        expect_same_count(layer, weights[i].count, place);
+        before += layer.parameter_bytes;
+        after += weights[i].bytes;
+        layer.parameter_bytes = weights[i].bytes;
+    }
+    notes.push_back(fmt::format("weights take {} in the files; in {} they would take {}",
+                                format_bytes(after),
+                                profile.precision,
+                                format_bytes(before)));
+}
+
+/// What no profile can hold is due to the sizes that the user chose.
+void check_size(const Profile& profile, const std::string& place, const EstimateOptions& options) {
+    try {
+        check_profile(profile,
+                      fmt::format("{} with --sequence {} --micro-batch-size {}",
+                                  place,
+                                  options.sequence,
+                                  options.micro_batch_size));
+    } catch (const Error& error) {
+        throw Error(error.kind(),
+                    error.place(),
+                    error.text(),
+                    "estimate smaller micro-batches, or shorter samples");
+    }
+}
+
+/// `rate`: of the device's matrix products.
+std::string estimate_note(const DeviceProfile& device,
+                          double rate,
+                          const EstimateOptions& options) {
+    return fmt::format(
+        "estimated for {}: matrix products at {:.4g} % of {:.4g} TFLOP/s, memory at {:.4g} % of "
+        "{:.4g} GB/s",
+        device.name,
+        100 * options.efficiency,
+        rate / 1e12,
+        100 * options.memory_efficiency,
+        device.memory_rate.value / 1e9);
+}
+
+std::int64_t parameters(const Profile& profile) {
+    return std::accumulate(
+        profile.layers.begin(),
+        profile.layers.end(),
+        std::int64_t{0},
+        [](std::int64_t sum, const LayerCost& layer) { return sum + layer.parameter_count; });
+}
+
+}  // namespace
+
+Imported import_hf(const ImportOptions& options) {
+    EstimateOptions estimate;
+    const std::string device_name =
+        required(options.hf.device, "--device NAME", "'pipetwin devices' lists the names");
+    estimate.sequence =
+        required(options.hf.sequence, "--sequence N", "the tokens of a sample, such as 4096");
+    estimate.micro_batch_size = required(options.micro_batch_size,
+                                         "--micro-batch-size N",
+                                         "the samples of a micro-batch, such as 1");
+    estimate.efficiency = options.hf.efficiency.value_or(estimate.efficiency);
+    estimate.memory_efficiency = options.hf.memory_efficiency.value_or(estimate.memory_efficiency);
+
+    const std::filesystem::path file = config_file(options.file);
+    const std::string place = input_name(file);
+    const DecoderModel model = parse_hf_config(read_input(file, JsonLimits{}.max_bytes), place);
+    const DeviceProfile device = find_device(device_name);
+    Imported imported;
+    estimate.precision = precision_of(model, options, imported.notes);
+    const double rate = matrix_rate(
+        device, estimate.precision, "choose one of them with --precision, or another device");
+    check_sequence(model, estimate.sequence, place, imported.notes);
+
+    Profile profile = estimated_profile(model, device, estimate);
+    profile.tool_version = PIPETWIN_VERSION;
+    imported.notes.push_back(estimate_note(device, rate, estimate));
+    apply_weights(options, model, profile, imported.notes);
+    apply_calibration(options, estimate.micro_batch_size, profile, imported.notes);
+    if (options.hf.whole_blocks) {
+        profile = with_whole_blocks(profile);
+    }
+    check_size(profile, place, estimate);
+    if (model.tied) {
+        imported.notes.emplace_back(
+            "the head's matrix is that of the embedding and counts there; where the two are on "
+            "different ranks, the last one holds a copy that no prediction counts");
+    }
+    imported.content = print_profile(profile);
+    imported.result.layers = static_cast<int>(profile.layers.size());
+    imported.result.parameters = parameters(profile);
+    return imported;
+}
+
+}  // namespace pipetwin::cli

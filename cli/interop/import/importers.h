@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/interop/exchange.h"
+#include "cli/base/options.h"
+
+/// The formats that `import` reads, one file each.
+namespace pipetwin::cli {
+
+/// What an importer hands back: the file, and the rest of the result.
+struct Imported {
+    std::string content;
+    Exchanged result;
+    std::vector<std::string> notes{};  ///< what the reader should know, for stderr
+};
+
+/// Throws Error(Usage) where `--micro-batch-size` was left out, with `why` it is needed.
+int required_micro_batch_size(const ImportOptions& options, std::string why);
+
+/// A profile written by hand as CSV.
+Imported import_csv(const ImportOptions& options);
+
+/// Hugging Face's config.json, or the name of a model in profiles/models: a profile with estimated
+/// costs.
+Imported import_hf(const ImportOptions& options);
+
+/// Megatron's layout, or the flags of its command line: tables of a scenario.
+Imported import_megatron(const ImportOptions& options);
+
+/// A graph.txt of PipeDream's profiler: a profile with branches.
+Imported import_pipedream(const ImportOptions& options);
+
+/// Traces of PyTorch's profiler, one per rank: a profile of one layer per stage.
+Imported import_torch_trace(const ImportOptions& options);
+
+/// A trace of ours: the same.
+Imported import_chrome_trace(const ImportOptions& options);
+
+}  // namespace pipetwin::cli

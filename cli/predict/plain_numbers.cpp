@@ -1,0 +1,223 @@
+#include "cli/predict/plain_numbers.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/predict/schedule_source.h"
+#include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
+#include "core/base/suggest.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+[[noreturn]] void refuse(std::string_view option,
+                         const std::string& text,
+                         const std::string& hint) {
+    throw Error(ErrorKind::Usage, std::string(option), text, hint);
+}
+
+/// What `work` refuses is the fault of this option.
+template <class Work>
+auto blame(std::string_view option, Work work) {
+    try {
+        return work();
+    } catch (const Error& error) {
+        throw Error(ErrorKind::Usage, std::string(option), error.text(), error.hint());
+    }
+}
+
+double number(std::string_view text, std::string_view option) {
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, status] = std::from_chars(text.data(), end, value);
+    if (status != std::errc{} || rest != end || !std::isfinite(value) || value < 0) {
+        refuse(option,
+               fmt::format("'{}' is not a number of zero or more", text),
+               "write it as in 18.5");
+    }
+    return value;
+}
+
+Duration milliseconds(std::string_view text, std::string_view option) {
+    const double value = number(text, option);
+    return blame(option, [&] { return from_milliseconds(value, option); });
+}
+
+/// What stands between the commas.
+std::vector<std::string> entries(const std::string& text) {
+    std::vector<std::string> result;
+    std::size_t begin = 0;
+    for (std::size_t comma = text.find(','); comma != std::string::npos;
+         comma = text.find(',', begin)) {
+        result.push_back(text.substr(begin, comma - begin));
+        begin = comma + 1;
+    }
+    result.push_back(text.substr(begin));
+    return result;
+}
+
+/// One number for every piece alike, or one per piece in model order; empty if the option was not
+/// given.
+std::vector<Duration> cost_list(const std::optional<std::string>& text,
+                                std::string_view option,
+                                int pieces) {
+    std::vector<Duration> costs;
+    if (!text) {
+        return costs;
+    }
+    for (const std::string& entry : entries(*text)) {
+        costs.push_back(milliseconds(entry, option));
+    }
+    if (costs.size() == 1) {
+        costs.assign(static_cast<std::size_t>(pieces), costs.front());
+    }
+    if (costs.size() != static_cast<std::size_t>(pieces)) {
+        refuse(
+            option,
+            fmt::format("{} numbers for {} pieces", costs.size(), pieces),
+            "give one number for all, or one per piece: stages x chunks of them, in model order");
+    }
+    return costs;
+}
+
+template <class Value, std::size_t count>
+Value choice(const std::optional<std::string>& text,
+             std::string_view option,
+             const std::array<Value, count>& values,
+             Value otherwise) {
+    if (!text) {
+        return otherwise;
+    }
+    std::array<std::string_view, count> names{};
+    for (std::size_t i = 0; i < count; ++i) {
+        names[i] = to_string(values[i]);
+        if (*text == names[i]) {
+            return values[i];
+        }
+    }
+    refuse(option, fmt::format("'{}' is not one of its values", *text), suggestion(*text, names));
+}
+
+/// One mode for every piece alike, or one per piece in model order.
+RecomputeRules recompute_rules(const std::optional<std::string>& text, int pieces) {
+    std::vector<Recompute> modes;
+    for (const std::string& entry : entries(text.value_or("none"))) {
+        modes.push_back(
+            choice(std::optional(entry),
+                   "--recompute",
+                   std::array{Recompute::None, Recompute::Always, Recompute::ExceptLast},
+                   Recompute::None));
+    }
+    if (modes.size() != 1 && std::cmp_not_equal(modes.size(), pieces)) {
+        refuse("--recompute",
+               fmt::format("{} modes for {} pieces", modes.size(), pieces),
+               "give one mode for all, or one per piece: stages x chunks of them, in model order");
+    }
+    return RecomputeRules(std::move(modes));
+}
+
+int required(const std::optional<int>& value, std::string_view option) {
+    if (!value) {
+        refuse("",
+               fmt::format("{} is missing", option),
+               "plain numbers need --stages, --micro-batches, --forward-ms and --backward-ms; or "
+               "name a scenario");
+    }
+    return *value;
+}
+
+/// Where the order comes from: a file, or the name of a schedule and its shape.
+void read_order(const PlainOptions& options, PlainCosts& costs) {
+    if (options.schedule_file.empty()) {
+        costs.shape = {.ranks = required(options.stages, "--stages"),
+                       .chunks = options.chunks.value_or(1),
+                       .micro_batches = required(options.micro_batches, "--micro-batches")};
+        blame("--stages, --chunks, --micro-batches", [&] { check_shape(costs.shape); });
+        if (options.schedule) {
+            costs.schedule = blame("--schedule", [&] { return schedule_kind(*options.schedule); });
+        }
+        costs.schedule_name = std::string(to_string(costs.schedule));
+        return;
+    }
+    if (options.schedule || options.stages || options.chunks || options.micro_batches ||
+        options.group_size) {
+        refuse("--schedule-file",
+               "the file says stages, micro-batches and order already",
+               "leave out --schedule, --stages, --chunks, --micro-batches and --group-size");
+    }
+    costs.schedule_from_file = read_schedule_file(options.schedule_file);
+    if (options.recompute && recompute_of(*costs.schedule_from_file) != Recompute::None) {
+        refuse("--recompute", "the file recomputes already", "leave the option out");
+    }
+    costs.schedule = ScheduleKind::FromFile;
+    costs.schedule_name = options.schedule_file.filename().string();
+    const int ranks = std::max(1, costs.schedule_from_file->rank_count());
+    costs.shape = {.ranks = ranks,
+                   .chunks = std::max(1, costs.schedule_from_file->stage_count() / ranks),
+                   .micro_batches = costs.schedule_from_file->micro_batches};
+}
+
+void read_compute(const PlainOptions& options, int pieces, PlainCosts& costs) {
+    costs.forward = cost_list(options.forward_ms, "--forward-ms", pieces);
+    costs.backward = cost_list(options.backward_ms, "--backward-ms", pieces);
+    costs.backward_input = cost_list(options.backward_input_ms, "--backward-input-ms", pieces);
+    costs.backward_weight = cost_list(options.backward_weight_ms, "--backward-weight-ms", pieces);
+    costs.recompute_cost = cost_list(options.recompute_ms, "--recompute-ms", pieces);
+    if (costs.forward.empty()) {
+        refuse("", "--forward-ms is missing", "plain numbers need --forward-ms and --backward-ms");
+    }
+    const bool whole = !costs.backward.empty();
+    const bool input = !costs.backward_input.empty();
+    const bool weight = !costs.backward_weight.empty();
+    if (input != weight || whole == input) {
+        refuse("",
+               "the backward needs either --backward-ms or both of its parts",
+               "give --backward-ms X, or --backward-input-ms X --backward-weight-ms X");
+    }
+    for (std::size_t piece = 0; input && piece < costs.backward_input.size(); ++piece) {
+        costs.backward.push_back(costs.backward_input[piece] + costs.backward_weight[piece]);
+    }
+}
+
+}  // namespace
+
+PlainCosts plain_costs(const PlainOptions& options) {
+    PlainCosts costs;
+    read_order(options, costs);
+    const int pieces = costs.schedule_from_file
+                           ? std::max(1, piece_count(*costs.schedule_from_file))
+                           : costs.shape.ranks * costs.shape.chunks;
+    read_compute(options, pieces, costs);
+    costs.recompute = recompute_rules(options.recompute, pieces);
+    costs.recompute_timing = choice(options.recompute_timing,
+                                    "--recompute-timing",
+                                    std::array{RecomputeTiming::Eager, RecomputeTiming::Lazy},
+                                    RecomputeTiming::Eager);
+    costs.message_order = choice(options.message_order,
+                                 "--message-order",
+                                 std::array{MessageOrder::Plain, MessageOrder::LowerRankFirst},
+                                 MessageOrder::Plain);
+    costs.group_size = options.group_size.value_or(0);
+    costs.deferred_weights = options.deferred_weights.value_or(0);
+    if (options.latency_ms) {
+        costs.link.latency = milliseconds(*options.latency_ms, "--latency-ms");
+    }
+    if (options.bandwidth_gbps) {
+        constexpr double bytes_per_gigabit = 1e9 / 8;
+        costs.link.bytes_per_second =
+            number(*options.bandwidth_gbps, "--bandwidth-gbps") * bytes_per_gigabit;
+    }
+    if (options.boundary_bytes) {
+        costs.boundary =
+            blame("--boundary-bytes", [&] { return parse_bytes(*options.boundary_bytes); });
+    }
+    return costs;
+}
+
+}  // namespace pipetwin::cli

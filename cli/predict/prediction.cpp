@@ -1,0 +1,146 @@
+#include "cli/predict/prediction.h"
+
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/costs/profile_json.h"
+#include "core/timeline/memory_limits.h"
+#include "core/plan/offload.h"
+#include "sim/explain/breakdown.h"
+#include "sim/simulate/replay_error.h"
+#include "sim/simulate/simulate.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+bool is_file(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+}
+
+Trace trace_of(const Plan& plan, TimelineSet timelines) {
+    Trace trace;
+    trace.plan_hash = plan.hash();
+    trace.schedule_name = plan->schedule_name;
+    trace.schedule = plan->schedule;
+    trace.channel_capacity = plan->channel_capacity;
+    trace.samples = plan.samples();
+    trace.timelines = std::move(timelines);
+    if (plan->partition) {  // plain numbers know no bytes
+        trace.memory = footprint(plan, trace.timelines.steps.front());
+    }
+    return trace;
+}
+
+std::optional<OffloadEffect> offload_effect(const Plan& plan) {
+    if (!plan->host_link) {
+        return std::nullopt;
+    }
+    OffloadEffect effect;
+    for (const auto& copies : stash_copies(plan)) {
+        Bytes& copied = effect.copied.emplace_back();
+        for (const StashCopy& copy : copies) {
+            copied += copy.bytes;
+        }
+    }
+    effect.peaks_on_device = peak_memory(plan);
+    sim::Conditions on_device = sim::planned_conditions(plan);
+    on_device.host_link.reset();
+    effect.step_on_device = sim::replayed_step(plan, on_device);
+    return effect;
+}
+
+}  // namespace
+
+Prediction predict(Plan plan) {
+    Timeline timeline = sim::simulate(plan);
+    Metrics metrics = measure(plan, timeline);
+    const Breakdown breakdown = sim::breakdown(plan, timeline);
+    const IdleTime idle = idle_time(plan, timeline);
+    std::vector<sim::CriticalStep> critical = sim::critical_path(plan, timeline);
+    std::optional<OffloadEffect> offload = offload_effect(plan);
+    return {.plan = std::move(plan),
+            .timeline = std::move(timeline),
+            .metrics = std::move(metrics),
+            .breakdown = breakdown,
+            .idle = idle,
+            .critical_path = std::move(critical),
+            .offload = std::move(offload)};
+}
+
+std::filesystem::path profile_name(const Scenario& scenario) {
+    return scenario.file.stem().string() + ".profile.json";
+}
+
+std::optional<FoundProfile> known_profile(const Scenario& scenario,
+                                          const std::filesystem::path& option,
+                                          const std::filesystem::path& folder) {
+    std::filesystem::path file = option;
+    if (file.empty() && scenario.model.kind == ModelKind::Profile) {
+        file = scenario.model.profile;
+    }
+    if (file.empty() && !folder.empty() && is_file(folder / "profile.json")) {
+        file = folder / "profile.json";
+    }
+    if (file.empty() && is_file(profile_name(scenario))) {
+        file = profile_name(scenario);
+    }
+    if (file.empty()) {
+        return std::nullopt;
+    }
+    return FoundProfile{.profile = read_profile(file), .file = file};
+}
+
+FoundProfile find_profile(const Scenario& scenario,
+                          const std::filesystem::path& option,
+                          const std::filesystem::path& folder) {
+    std::optional<FoundProfile> found = known_profile(scenario, option, folder);
+    if (!found) {
+        throw Error(
+            ErrorKind::BadInput,
+            scenario.file.string(),
+            "what the layers cost on this machine is not known yet",
+            fmt::format("run 'pipetwin profile {}' first, or name a profile with --profile FILE",
+                        scenario.file.string()));
+    }
+    return *std::move(found);
+}
+
+Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile) {
+    Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
+    if (plan->host_link) {
+        check_memory(plan, peak_memory(plan, sim::simulate(plan)));
+    } else {
+        check_memory(plan);
+    }
+    return plan;
+}
+
+Trace predicted_trace(const Prediction& prediction) {
+    TimelineSet timelines;
+    timelines.steps.push_back(prediction.timeline);
+    timelines.breakdown = prediction.breakdown;
+    timelines.noise.steps = 1;
+    if (prediction.plan->partition) {
+        for (const DeviceMetrics& device : prediction.metrics.devices) {
+            timelines.peak_bytes.push_back(device.peak.use.total());
+        }
+    }
+    return trace_of(prediction.plan, std::move(timelines));
+}
+
+Trace measured_trace(const Plan& plan, TimelineSet measured) {
+    if (!measured.breakdown) {
+        measured.breakdown = sim::breakdown(plan, median_step(measured));
+    }
+    if (!measured.replayed_step) {
+        measured.replayed_step = sim::replay_of_own_durations(plan, median_step(measured));
+    }
+    return trace_of(plan, std::move(measured));
+}
+
+}  // namespace pipetwin::cli

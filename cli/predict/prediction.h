@@ -1,0 +1,68 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "cli/base/console.h"
+#include "core/timeline/footprint.h"
+#include "core/artifacts/chrome_trace.h"
+#include "core/timeline/metrics.h"
+#include "core/plan/plan.h"
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
+#include "sim/explain/critical_path.h"
+
+namespace pipetwin::cli {
+
+/// What a plan that offloads stashes moves, and what it would be if they stayed on their devices.
+struct OffloadEffect {
+    std::vector<Bytes> copied;               ///< [rank] out in a step; as much comes back
+    std::vector<MemoryUse> peaks_on_device;  ///< [rank]
+    Duration step_on_device{};
+};
+
+/// Everything that the simulator says about a plan.
+struct Prediction {
+    Plan plan;
+    Timeline timeline;
+    Metrics metrics;
+    Breakdown breakdown;
+    IdleTime idle;
+    std::vector<sim::CriticalStep> critical_path;
+    std::optional<OffloadEffect> offload;  ///< none where nothing is offloaded
+};
+
+Prediction predict(Plan plan);
+
+/// Where the costs of a scenario's layers come from, in this order: --profile, the scenario's own
+/// file (kind = "profile"), profile.json in `folder`, and NAME.profile.json in the current folder,
+/// which is what `pipetwin profile` writes. Throws Error(BadInput), saying how to make one, if
+/// there is none.
+struct FoundProfile {
+    Profile profile;
+    std::filesystem::path file;
+};
+FoundProfile find_profile(const Scenario& scenario,
+                          const std::filesystem::path& option,
+                          const std::filesystem::path& folder);
+
+/// The same; none where the costs are not known.
+std::optional<FoundProfile> known_profile(const Scenario& scenario,
+                                          const std::filesystem::path& option,
+                                          const std::filesystem::path& folder);
+
+/// "gpt-text.profile.json" for scenarios/gpt-text.toml.
+std::filesystem::path profile_name(const Scenario& scenario);
+
+/// The plan of a scenario with its channel capacity settled and its memory checked. Throws
+/// Error(Infeasible).
+Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile);
+
+/// The predicted side as a trace.
+Trace predicted_trace(const Prediction& prediction);
+
+/// What `steps` of the plan measured, as a trace.
+Trace measured_trace(const Plan& plan, TimelineSet measured);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/base/console.h"
+#include "core/base/error.h"
+#include "core/scenario/scenario.h"
+#include "exec/executor/flight_recorder.h"
+#include "exec/transport/launch_environment.h"
+#include "exec/transport/monitor.h"
+#include "exec/transport/world.h"
+
+namespace pipetwin::cli {
+
+/// A training of which each rank has a process of its own, seen from this one.
+class Processes {
+  public:
+    /// Joins the others. Throws Error(Usage) unless there is one for each rank of each replica,
+    /// Error(Unavailable) where they cannot reach each other.
+    Processes(const exec::LaunchedProcess& launched, const Scenario& scenario);
+
+    exec::World& world() { return *world_; }
+    exec::Monitor& monitor() { return *monitor_; }
+    /// Begins the record of what this process does, in a folder that all processes name alike.
+    void record_into(const std::filesystem::path& folder);
+    /// Null before that.
+    exec::FlightRecorder* flight() { return flight_.get(); }
+    /// The one that writes the run folder, and speaks.
+    bool is_first() const { return world_->index() == 0; }
+
+    /// Throws Error(Disagreement), naming the field and who has what, unless all have the same.
+    void agree_on(const std::vector<std::pair<std::string, std::string>>& fields);
+
+    /// What the first process gets from `make`, in all of them; what it throws as well.
+    std::string from_first(const std::function<std::string()>& make);
+
+    /// Calls `work`, then ends well together with all others. Of what several of them throw, the
+    /// first to have thrown says it; for all others SaidElsewhere is thrown.
+    void run(Console& console, const std::function<void()>& work);
+
+    /// [process] which host it is on, counted from 0 in the order of the processes.
+    const std::vector<int>& hosts() const { return hosts_; }
+
+    /// Throws Error(Unavailable), the same in all of them, where a host has more processes than
+    /// GPUs. One without any says for itself why.
+    void expect_a_gpu_each() const;
+
+    /// The GPU that this process has for itself, of those that it sees. 0 where none is trained on.
+    int gpu() const { return gpu_; }
+
+    /// The cores that this process has for itself; none where it shares them.
+    std::optional<std::vector<int>> own_cores();
+
+  private:
+    /// That a process was lost, as an error: whose, as far as it is known.
+    std::exception_ptr loss() const;
+
+    std::unique_ptr<exec::World> world_;
+    std::vector<std::string> names_;  ///< [process]
+    std::vector<int> hosts_;
+    std::vector<int> gpus_;  ///< [process] how many its host shows it
+    int gpu_ = 0;
+    std::unique_ptr<exec::Monitor> monitor_;
+    std::unique_ptr<exec::FlightRecorder> flight_;
+};
+
+/// This process as one of several; none: it was started alone. Throws Error(Usage).
+std::optional<exec::LaunchedProcess> one_of_several();
+
+/// Throws Error(Usage) unless there are as many processes as ranks in all replicas.
+void expect_processes(int count, const Scenario& scenario);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,52 @@
+#include "cli/run_folder/metrics_file.h"
+
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/text/json_output.h"
+#include "core/base/error.h"
+#include "core/text/json_text.h"
+#include "exec/base/durable_file.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// What stands behind them is of steps that no checkpoint holds, and may end in half a line.
+std::string first_lines(const std::filesystem::path& path, int count) {
+    std::ifstream file(path);
+    std::string lines;
+    std::string line;
+    for (int i = 0; i < count && std::getline(file, line); ++i) {
+        lines += line + '\n';
+    }
+    return lines;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(std::filesystem::path path, int first_step) : path_(std::move(path)) {
+    write_file(path_, first_lines(path_, first_step));
+    stream_.open(path_, std::ios::app);
+    check();
+}
+
+void MetricsFile::add(const exec::StepReport& step) {
+    stream_ << step_json(step).dump() << '\n' << std::flush;
+    check();
+}
+
+void MetricsFile::bring_to_disk() const {
+    exec::flush_file(path_);
+}
+
+void MetricsFile::check() const {
+    if (!stream_) {
+        throw Error(
+            ErrorKind::Io, path_.string(), "the file could not be written", "is the disk full?");
+    }
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,387 @@
+#include "cli/run_folder/report_html.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/run_folder/finished_run.h"
+#include "cli/text/gpu_text.h"
+#include "cli/text/text_output.h"
+#include "core/svg/svg.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::string_view style = R"css(
+:root { color-scheme: light dark; --ink: #1d2127; --faint: #646b75; --line: #dcdfe4; --page: #ffffff;
+        --panel: #f6f7f9; --accent: #0072b2; --second: #b45309; --good: #1a7f4b; --bad: #b42318; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e7eb; --faint: #9aa2ad; --line: #363c45; --page: #16191d; --panel: #1e2227;
+          --accent: #56b4e9; --second: #e69f00; --good: #4cc38a; --bad: #ff8a7a; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 84rem; padding: 2.5rem 2rem 4rem; background: var(--page); color: var(--ink);
+       font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif;
+       font-variant-numeric: tabular-nums; }
+h1 { margin: 0; font-size: 1.7rem; font-weight: 650; letter-spacing: -0.01em; }
+h2 { margin: 0 0 .6rem; font-size: 1rem; font-weight: 650; }
+.about { margin: .2rem 0 0; color: var(--faint); }
+.headline { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); margin: 1.8rem 0 2.2rem;
+            padding: 1.1rem 0; border-block: 1px solid var(--line); gap: 1rem; }
+.figure b { display: block; font-size: 1.65rem; font-weight: 600; line-height: 1.25; letter-spacing: -0.01em; }
+.figure span { color: var(--faint); font-size: .88rem; }
+.good b { color: var(--good); } .bad b { color: var(--bad); }
+.top { display: grid; grid-template-columns: minmax(0, 1fr); gap: 2.2rem; }
+.column { display: grid; gap: 2.2rem; align-content: start; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(25rem, 100%), 1fr)); gap: 2.2rem 3rem;
+         margin-top: 2.4rem; }
+@media (min-width: 72rem) { .top { grid-template-columns: minmax(0, 1fr) 25rem; } }
+figure { margin: 0; } figure svg { display: block; width: 100%; height: auto; }
+figure.paper svg { background: #ffffff; border-radius: 4px; }
+figcaption { margin-top: .5rem; color: var(--faint); font-size: .88rem; }
+table { width: 100%; border-collapse: collapse; font-size: .92rem; }
+th, td { padding: .28rem .1rem .28rem .9rem; text-align: right; border-bottom: 1px solid var(--line);
+         white-space: nowrap; vertical-align: top; }
+th { color: var(--faint); font-weight: 500; font-size: .84rem; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+.note { color: var(--faint); font-size: .88rem; margin: .6rem 0 0; }
+pre { margin: 0; padding: 1rem 1.1rem; overflow-x: auto; background: var(--panel); border-radius: 6px;
+      font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+summary { cursor: pointer; font-weight: 650; margin-bottom: .6rem; }
+details { margin-top: 2.4rem; }
+@media print { body { padding: 0; max-width: none; font-size: 11px; }
+  .cards { grid-template-columns: 1fr 1fr; gap: 1.2rem 2rem; } section, figure { break-inside: avoid; } }
+)css";
+
+using Row = std::vector<std::string>;
+
+/// The first row is the head. Cells are plain text.
+std::string html_table(const std::vector<Row>& rows) {
+    std::string html = "<table>\n";
+    for (std::size_t index = 0; index < rows.size(); ++index) {
+        const std::string_view tag = index == 0 ? "th" : "td";
+        html += "<tr>";
+        for (const std::string& cell : rows[index]) {
+            html += fmt::format("<{0}>{1}</{0}>", tag, html_escaped(cell));
+        }
+        html += "</tr>\n";
+    }
+    return html + "</table>\n";
+}
+
+std::string section(std::string_view title, const std::string& content) {
+    return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", html_escaped(title), content);
+}
+
+std::string error_text(double percent) {
+    return fmt::format("{:+.2f} %", percent);
+}
+
+Row pair_row(std::string name, const Pair& pair) {
+    return {std::move(name),
+            format_duration(pair.predicted),
+            format_duration(pair.measured),
+            error_text(pair.error_percent())};
+}
+
+/// "measured", or "emulated" where the paced device stood in for the hardware.
+std::string_view measured_word(const FinishedRun& run) {
+    return to_string(median_step(run.training.measured).origin);
+}
+
+std::string figure(std::string_view value, std::string_view words, std::string_view kind = {}) {
+    return fmt::format("<div class=\"figure {}\"><b>{}</b><span>{}</span></div>\n",
+                       kind,
+                       html_escaped(value),
+                       html_escaped(words));
+}
+
+std::string about(const FinishedRun& run) {
+    const Plan& plan = run.prediction.plan;
+    std::string text =
+        fmt::format("{} model, {}, {} stages, {} micro-batches, recompute {}, {}, {}",
+                    to_string(run.scenario.model.kind),
+                    plan->schedule_name,
+                    plan.rank_count(),
+                    plan.micro_batches(),
+                    to_string(plan->recompute),
+                    run.profile.precision,
+                    run.profile.device);
+    if (!run.profile.date.empty()) {
+        text += ", " + run.profile.date;
+    }
+    return text;
+}
+
+std::string headline(const FinishedRun& run) {
+    constexpr double good_percent = 5;
+    const Comparison& both = run.comparison;
+    const double error = both.step.error_percent();
+    const auto& steps = run.training.steps;
+    std::string html = "<div class=\"headline\">\n";
+    html += figure(format_duration(both.step.predicted), "predicted step time");
+    html += figure(format_duration(both.step.measured),
+                   fmt::format("{} step time", measured_word(run)));
+    html += figure(error_text(error),
+                   "error of the prediction",
+                   std::abs(error) <= good_percent ? "good" : "bad");
+    html += figure(percent_text(both.measured_bubble_total),
+                   fmt::format("bubble, predicted {}", percent_text(both.predicted_bubble_total)));
+    html +=
+        figure(fmt::format("{:.3f}", steps.back().loss),
+               fmt::format("loss after {} steps, from {:.3f}", steps.size(), steps.front().loss));
+    return html + "</div>\n";
+}
+
+std::string timelines(const FinishedRun& run) {
+    SvgOptions options;
+    options.width = 880;
+    options.row_height = run.prediction.timeline.ranks.size() <= 4 ? 36 : 26;
+    const std::string picture =
+        render_svg_pair(run.prediction.timeline, median_step(run.training.measured), options);
+    return fmt::format(
+        "<figure class=\"paper\">\n{}\n<figcaption>One step, predicted above {}, on one time axis. "
+        "The drawn step is the "
+        "one nearest the median.</figcaption>\n</figure>\n",
+        picture,
+        measured_word(run));
+}
+
+std::string summary_table(const FinishedRun& run) {
+    const Comparison& both = run.comparison;
+    std::vector<Row> rows{{"", "predicted", std::string(measured_word(run)), "error"}};
+    rows.push_back(pair_row("step", both.step));
+    rows.push_back(pair_row("pipeline", both.makespan));
+    rows.push_back({"bubble (total)",
+                    percent_text(both.predicted_bubble_total),
+                    percent_text(both.measured_bubble_total),
+                    ""});
+    for (const Comparison::ByOp& by_op : both.by_op) {
+        rows.push_back(pair_row(fmt::format("all {}", op_words(by_op.op)), by_op.total));
+    }
+    return section("Predicted and " + std::string(measured_word(run)), html_table(rows));
+}
+
+std::string breakdown_table(const FinishedRun& run) {
+    const auto& predicted = run.comparison.predicted_breakdown;
+    const auto& measured = run.comparison.measured_breakdown;
+    if (!predicted || !measured) {
+        return {};
+    }
+    std::vector<Row> rows{{"mean over ranks, ms", "predicted", std::string(measured_word(run))}};
+    for (const BreakdownPart& part : breakdown_parts) {
+        if (*predicted.*part.value != Duration{} || *measured.*part.value != Duration{}) {
+            rows.push_back({std::string(part.word),
+                            fmt::format("{:.3f}", to_milliseconds(*predicted.*part.value)),
+                            fmt::format("{:.3f}", to_milliseconds(*measured.*part.value))});
+        }
+    }
+    rows.push_back({"step",
+                    fmt::format("{:.3f}", to_milliseconds(predicted->sum())),
+                    fmt::format("{:.3f}", to_milliseconds(measured->sum()))});
+    return section("Where a step's time goes", html_table(rows));
+}
+
+/// "5 879 808", with spaces that do not break.
+std::string grouped(std::int64_t number) {
+    std::string text = std::to_string(number);
+    for (auto at = std::ssize(text) - 3; at > 0; at -= 3) {
+        text.insert(static_cast<std::size_t>(at), "\u00a0");
+    }
+    return text;
+}
+
+std::string memory_table(const FinishedRun& run) {
+    std::vector<Row> rows{{"bytes", "predicted", "counted", "error"}};
+    for (const PeakDelta& peak : run.comparison.peaks) {
+        rows.push_back({fmt::format("rank {}", peak.rank),
+                        grouped(peak.predicted.count),
+                        grouped(peak.measured.count),
+                        error_text(peak.error_percent())});
+    }
+    std::string html = html_table(rows);
+    const std::string beside = memory_beside_text(run.training.memory_beside);
+    if (!beside.empty()) {
+        html += fmt::format("<p class=\"note\">{}.</p>\n", html_escaped(beside));
+    }
+    return section("Peak memory", html);
+}
+
+std::string rank_table(const FinishedRun& run) {
+    const Prediction& prediction = run.prediction;
+    std::vector<Row> rows{{"rank", "busy", "idle", "live micro-batches"}};
+    for (const DeviceMetrics& device : prediction.metrics.devices) {
+        rows.push_back({std::to_string(device.rank),
+                        format_duration(device.busy),
+                        format_duration(device.idle),
+                        std::to_string(device.peak_live_activations)});
+    }
+    std::string html = html_table(rows);
+    if (prediction.plan->partition) {
+        std::string cut;
+        for (const int layers : prediction.plan->partition->layers_per_stage()) {
+            cut += (cut.empty() ? "" : ", ") + std::to_string(layers);
+        }
+        html += fmt::format("<p class=\"note\">Layers per stage: {}.</p>\n", cut);
+    }
+    return section("Ranks, predicted", html);
+}
+
+std::string noise_table(const FinishedRun& run) {
+    const Noise& noise = run.comparison.noise;
+    std::vector<std::vector<std::string>> rows{
+        {"", "value"},
+        {"time stolen by others", fmt::format("{:.2f} %", noise.stolen_percent)},
+        {"step times, p90 / p10", fmt::format("{:.3f}", noise.p90_over_p10)},
+        {"steps kept", std::to_string(noise.steps)},
+        {"steps dropped", std::to_string(noise.dropped_steps)}};
+    if (const auto& replay = run.comparison.replay) {
+        rows.push_back({"replay of the measured durations",
+                        fmt::format("{:+.2f} %", replay->error_percent())});
+    }
+    std::string html = html_table(rows);
+    if (noise.steps < Noise::fewest_steps) {
+        html += fmt::format(
+            "<p class=\"note\">Fewer than {} quiet steps: the errors on this page say "
+            "little.</p>\n",
+            Noise::fewest_steps);
+    }
+    return section("Noise of the machine", html);
+}
+
+/// Where a step and its loss lie in the picture.
+struct LossAxes {
+    double width = 520;
+    double height = 220;
+    double left = 44;
+    double bottom = 26;
+    double top = 8;
+    double lowest = 0;
+    double highest = 1;
+    double last_step = 1;
+
+    double x(double step) const { return left + (width - left - 8) * step / last_step; }
+    double y(double loss) const {
+        return top + (height - top - bottom) * (highest - loss) / (highest - lowest);
+    }
+};
+
+LossAxes loss_axes(std::span<const exec::StepReport> steps) {
+    double lowest = std::numeric_limits<double>::infinity();
+    double highest = -lowest;
+    for (const exec::StepReport& step : steps) {
+        lowest = std::min(lowest, step.loss);
+        highest = std::max(highest, step.loss);
+    }
+    LossAxes axes;
+    axes.lowest = std::floor(lowest * 2) / 2;
+    axes.highest = std::max(std::ceil(highest * 2) / 2, axes.lowest + 0.5);
+    axes.last_step = std::max<double>(1, static_cast<double>(steps.size()) - 1);
+    return axes;
+}
+
+}  // namespace
+
+std::string html_escaped(std::string_view text) {
+    std::string html;
+    html.reserve(text.size());
+    for (const char letter : text) {
+        switch (letter) {
+            case '&':
+                html += "&amp;";
+                break;
+            case '<':
+                html += "&lt;";
+                break;
+            case '>':
+                html += "&gt;";
+                break;
+            case '"':
+                html += "&quot;";
+                break;
+            case '\'':
+                html += "&#39;";
+                break;
+            default:
+                html += letter;
+        }
+    }
+    return html;
+}
+
+std::string loss_curve_svg(std::span<const exec::StepReport> steps) {
+    const LossAxes axes = loss_axes(steps);
+    std::string svg = fmt::format(
+        "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"loss of every step\" "
+        "font-size=\"11\" "
+        "fill=\"var(--faint)\">\n",
+        axes.width,
+        axes.height);
+    const double range = axes.highest - axes.lowest;
+    const double tick = range > 4 ? 1.0 : 0.5;
+    for (double loss = axes.lowest; loss <= axes.highest + 1e-9; loss += tick) {
+        svg += fmt::format(
+            "<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" "
+            "stroke=\"var(--line)\"/>"
+            "<text x=\"{3:.1f}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.1f}</text>\n",
+            axes.left,
+            axes.width - 8,
+            axes.y(loss),
+            axes.left - 6,
+            axes.y(loss) + 4,
+            loss);
+    }
+    std::string points;
+    for (std::size_t index = 0; index < steps.size(); ++index) {
+        points += fmt::format(
+            "{:.1f},{:.1f} ", axes.x(static_cast<double>(index)), axes.y(steps[index].loss));
+    }
+    svg += fmt::format(
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"var(--accent)\" stroke-width=\"1.8\" "
+        "stroke-linejoin=\"round\"/>\n",
+        points);
+    const double base = axes.height - 8;
+    svg += fmt::format(
+        "<text x=\"{:.1f}\" y=\"{:.1f}\">step {}</text>\n", axes.left, base, steps.front().step);
+    svg +=
+        fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">step {}</text>\n</svg>\n",
+                    axes.width - 8,
+                    base,
+                    steps.back().step);
+    return svg;
+}
+
+std::string report_html(const FinishedRun& run) {
+    const std::string name = html_escaped(run.scenario.file.stem().string());
+    std::string html = fmt::format(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+        "<title>{} - pipetwin</title>\n<style>{}</style>\n</head>\n<body>\n<h1>{}</h1>\n<p "
+        "class=\"about\">{}</p>\n",
+        name,
+        style,
+        name,
+        html_escaped(about(run)));
+    html += headline(run);
+    for (const std::string& note : notes_of(run)) {
+        html += fmt::format("<p class=\"note\">Note: {}.</p>\n", html_escaped(note));
+    }
+    html += "<div class=\"top\">\n<div class=\"column\">\n" + timelines(run);
+    html += section("Loss", "<figure>" + loss_curve_svg(run.training.steps) + "</figure>\n");
+    html += "</div>\n<div class=\"column\">\n" + summary_table(run) + noise_table(run);
+    html += "</div>\n</div>\n<div class=\"cards\">\n";
+    html += breakdown_table(run) + memory_table(run) + rank_table(run) + "</div>\n";
+    html += fmt::format(
+        "<details open>\n<summary>Scenario, every default written "
+        "out</summary>\n<pre>{}</pre>\n</details>\n",
+        html_escaped(print_scenario(run.scenario)));
+    html += fmt::format("<p class=\"note\">pipetwin {}, plan {}</p>\n</body>\n</html>\n",
+                        PIPETWIN_VERSION,
+                        run.prediction.plan.hash());
+    return html;
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,130 @@
+#include "cli/text/explanation_text.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/text/step_sentences.h"
+
+namespace pipetwin::cli {
+
+using sim::Explanation;
+using sim::Part;
+
+std::string target_text(const sim::Target& target) {
+    const bool all = target.index == sim::everywhere;
+    const auto of_stage = [&](std::string_view part, std::string_view parts) {
+        return all ? fmt::format("every {}", parts)
+                   : fmt::format("stage {}'s {}", target.index, part);
+    };
+    switch (target.part) {
+        case Part::Forward:
+            return of_stage("forward", "forward");
+        case Part::Backward:
+            return of_stage("backward", "backward");
+        case Part::BackwardInput:
+            return "the input part of every backward";
+        case Part::BackwardWeight:
+            return "the weight part of every backward";
+        case Part::Recompute:
+            return of_stage("recompute", "recompute");
+        case Part::Update:
+            return "the update of the weights";
+        case Part::Reduction:
+            return "the summing of gradients";
+        case Part::Link:
+            return all ? "every link between ranks"
+                       : fmt::format(
+                             "the link between stages {} and {}", target.index, target.index + 1);
+        case Part::HostLink:
+            return "every link to host memory";
+        case Part::Rank:
+            return fmt::format("rank {}'s device", target.index);
+        case Part::Dispatch:
+            return "the host's starting of actions";
+        case Part::Cores:
+            return "the processors that ranks share";
+    }
+    return "";
+}
+
+namespace {
+
+/// For one of several that are as good.
+std::string_view other_text(Part part) {
+    return part == Part::Link   ? " (or another link)"
+           : part == Part::Rank ? " (or another rank's)"
+                                : " (or another stage's)";
+}
+
+std::vector<std::string> what_would_help(const Explanation& explanation) {
+    const Times time(explanation.step);
+    std::vector<std::string> lines;
+    for (const auto& best : explanation.best_of_kind) {
+        const sim::WhatIf& what = best.front();
+        if (!time.differ(what.step, explanation.step)) {
+            continue;
+        }
+        const bool others =
+            best.size() > 1 && best[1].step == what.step && what.target.index != sim::everywhere;
+        const bool cores = what.target.part == Part::Cores;
+        lines.push_back(
+            fmt::format("{}: {} -> {} (-{}){}",
+                        cores ? "twice as many processors"
+                              : fmt::format("{}{} twice as fast",
+                                            target_text(what.target),
+                                            others ? other_text(what.target.part) : ""),
+                        time.number(explanation.step),
+                        time(what.step),
+                        rounded_percent(share(explanation.step - what.step, explanation.step)),
+                        time.shows(what.least_step)
+                            ? fmt::format("; {}: {}",
+                                          cores ? "one for each rank" : "infinitely fast",
+                                          time(what.least_step))
+                            : ""));
+    }
+    return lines;
+}
+
+}  // namespace
+
+std::vector<Paragraph> explanation_paragraphs(const Plan& plan, const Explanation& explanation) {
+    std::vector<Paragraph> paragraphs{
+        {.heading = "Where the time goes", .lines = where_the_time_goes(plan, explanation)}};
+    std::vector<std::string> help = what_would_help(explanation);
+    if (!help.empty()) {
+        paragraphs.push_back({.heading = "What would help most", .lines = std::move(help)});
+    }
+    return paragraphs;
+}
+
+std::vector<std::string> wait_lines(const Plan& plan,
+                                    const Explanation& explanation,
+                                    std::size_t most) {
+    const Times time(explanation.step);
+    std::vector<std::string> lines;
+    for (const auto& [wait, chain, slack] : explanation.waits) {
+        if (lines.size() == most) {
+            break;
+        }
+        std::string line = fmt::format("rank {}  {} .. {}  {}:",
+                                       wait.rank,
+                                       time.number(wait.begin),
+                                       time(wait.end),
+                                       place_of(plan, wait));
+        for (const sim::Cause& cause : chain) {
+            line += fmt::format("{}{} {} {}",
+                                &cause == &chain.front() ? " " : ", ",
+                                to_string(cause.action),
+                                sim::to_string(cause.reason),
+                                time.number(cause.end - cause.begin));
+        }
+        if (slack && time.shows(*slack)) {
+            line += fmt::format("; the step would not notice {} more", time(*slack));
+        }
+        lines.push_back(std::move(line));
+    }
+    return lines;
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "cli/text/json_output.h"
+#include "core/svg/heat_map_svg.h"
+#include "core/scenario/scenario.h"
+#include "sim/search/plan_search.h"
+
+/// The best plan of every number of stages and of micro-batches.
+namespace pipetwin::cli {
+
+/// `result` is that of a search of every cell. Throughput where the plan knows samples, else steps
+/// per second.
+HeatMapPicture heat_map(const Scenario& scenario, const sim::SearchResult& result);
+
+/// The same as rows of text; "-" where nothing fits.
+std::string heat_map_text(const HeatMapPicture& picture, const sim::SearchResult& result);
+
+/// One object per cell that has a plan.
+Json heat_map_json(const sim::SearchResult& result);
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,298 @@
+#include "cli/text/json_output.h"
+
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/text/explanation_text.h"
+#include "core/timeline/footprint.h"
+#include "core/artifacts/plan_json.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+template <class Value>
+Json or_null(const std::optional<Value>& value) {
+    return value ? Json(*value) : Json(nullptr);
+}
+
+Json bubble_json(const Bubble& bubble) {
+    return {{"total", bubble.total},
+            {"total_without_recompute", bubble.total_without_recompute},
+            {"ideal", bubble.ideal},
+            {"span", bubble.span}};
+}
+
+Json idle_json(const IdleTime& idle) {
+    return {{"warm_up", to_milliseconds(idle.warm_up)},
+            {"steady", to_milliseconds(idle.steady)},
+            {"drain", to_milliseconds(idle.drain)},
+            {"back_pressure", to_milliseconds(idle.back_pressure)}};
+}
+
+/// Names of the layers that a rank holds, in model order; null for plain numbers.
+Json layers_json(const Plan& plan, int rank) {
+    if (!plan->partition) {
+        return nullptr;
+    }
+    Json names = Json::array();
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        if (plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)] != rank) {
+            continue;
+        }
+        const int piece = plan->schedule.weights_of_stage[static_cast<std::size_t>(stage)];
+        const int first = plan->partition->first_layer(piece);
+        for (int layer = first; layer < first + plan->partition->layers_in(piece); ++layer) {
+            names.push_back(plan->layer_names.at(static_cast<std::size_t>(layer)));
+        }
+    }
+    return names;
+}
+
+/// When the peak is reached and in which action; that is null where it is there from the start.
+Json peak_at_json(const Plan& plan, const DeviceMetrics& device) {
+    if (!plan->partition) {
+        return {{"ms", nullptr}, {"action", nullptr}};
+    }
+    const std::optional<Action> action = peak_action(plan, device);
+    return {{"ms", to_milliseconds(device.peak_time)},
+            {"action", action ? Json(to_string(*action)) : Json(nullptr)}};
+}
+
+Json device_json(const Plan& plan, const DeviceMetrics& device) {
+    return {{"rank", device.rank},
+            {"layers", layers_json(plan, device.rank)},
+            {"busy_ms", to_milliseconds(device.busy)},
+            {"idle_ms", to_milliseconds(device.idle)},
+            {"peak_live_activations", device.peak_live_activations},
+            {"peak_bytes", peak_json(device.peak.use, plan->partition.has_value())},
+            {"peak_at", peak_at_json(plan, device)}};
+}
+
+/// Null where nothing is offloaded.
+Json offload_json(const std::optional<OffloadEffect>& offload) {
+    if (!offload) {
+        return nullptr;
+    }
+    Json json{{"step_ms_on_device", to_milliseconds(offload->step_on_device)},
+              {"devices", Json::array()}};
+    for (std::size_t rank = 0; rank < offload->copied.size(); ++rank) {
+        json["devices"].push_back(
+            {{"rank", rank},
+             {"copied_bytes", offload->copied[rank].count},
+             {"peak_bytes_on_device", peak_json(offload->peaks_on_device[rank], true)}});
+    }
+    return json;
+}
+
+Json wait_json(const Plan& plan, const sim::Explanation::ExplainedWait& explained) {
+    const sim::Wait& wait = explained.wait;
+    const auto& row = plan->schedule.ranks[static_cast<std::size_t>(wait.rank)];
+    const auto cell = static_cast<std::size_t>(wait.cell);
+    Json json = {
+        {"rank", wait.rank},
+        {"action", cell < row.size() ? Json(to_string(row[cell])) : Json(nullptr)},
+        {"begin_ms", to_milliseconds(wait.begin)},
+        {"end_ms", to_milliseconds(wait.end)},
+        {"slack_ms", explained.slack ? Json(to_milliseconds(*explained.slack)) : Json(nullptr)},
+        {"chain", Json::array()}};
+    for (const sim::Cause& cause : explained.chain) {
+        json["chain"].push_back({{"action", to_string(cause.action)},
+                                 {"rank", cause.rank},
+                                 {"begin_ms", to_milliseconds(cause.begin)},
+                                 {"end_ms", to_milliseconds(cause.end)},
+                                 {"reason", sim::to_string(cause.reason)}});
+    }
+    return json;
+}
+
+Json what_if_json(const sim::WhatIf& what, Duration step) {
+    const auto gain = static_cast<double>((step - what.step).count());
+    return {{"what", target_text(what.target)},
+            {"factor", what.factor},
+            {"step_ms", to_milliseconds(what.step)},
+            {"least_step_ms", to_milliseconds(what.least_step)},
+            {"gain_percent", 100 * gain / static_cast<double>(step.count())}};
+}
+
+Json pair_json(const Pair& pair) {
+    return {{"predicted", to_milliseconds(pair.predicted)},
+            {"measured", to_milliseconds(pair.measured)},
+            {"error_percent", pair.error_percent()}};
+}
+
+Json violation_json(const Violation& violation) {
+    return {{"rank", violation.rank},
+            {"cell", violation.cell >= 0 ? Json(violation.cell) : Json(nullptr)},
+            {"action", violation.action},
+            {"why", violation.why}};
+}
+
+}  // namespace
+
+Json peak_json(const MemoryUse& peak, bool known) {
+    const auto count = [known](Bytes bytes) { return known ? Json(bytes.count) : Json(nullptr); };
+    Json json;
+    json["total"] = count(peak.total());
+    for (int index = 0; index < memory_kind_count; ++index) {
+        const auto kind = static_cast<MemoryKind>(index);
+        json[std::string(to_string(kind))] = count(peak[kind]);
+    }
+    return json;
+}
+
+Json json_head() {
+    return {{"schema_version", 1}, {"tool_version", PIPETWIN_VERSION}};
+}
+
+Json breakdown_json(const Breakdown& breakdown) {
+    Json json;
+    for (const BreakdownPart& part : breakdown_parts) {
+        json[std::string(part.word)] = to_milliseconds(breakdown.*part.value);
+    }
+    return json;
+}
+
+Json prediction_json(const Prediction& prediction) {
+    const Plan& plan = prediction.plan;
+    const Metrics& metrics = prediction.metrics;
+    Json json = json_head();
+    json["schedule"] = plan->schedule_name;
+    json["stages"] = plan.rank_count();
+    json["chunks"] = plan->chunks;
+    json["micro_batches"] = plan.micro_batches();
+    json["recompute"] = recompute_json(plan->recompute);
+    json["stale_gradients"] = plan->stale_gradients;
+    json["data_parallel"] = plan->replicas;
+    json["tensor_parallel"] = plan->tensor_parallel;
+    json["cost_source"] =
+        plan->cost_source ? Json(std::string(to_string(*plan->cost_source))) : Json(nullptr);
+    json["notes"] = plan->notes;
+    json["makespan_ms"] = to_milliseconds(metrics.makespan);
+    json["step_ms"] = to_milliseconds(metrics.step);
+    json["samples_per_second"] = or_null(metrics.samples_per_second);
+    json["bubble"] = bubble_json(metrics.bubble);
+    json["breakdown_ms"] = breakdown_json(prediction.breakdown);
+    json["idle_ms"] = idle_json(prediction.idle);
+    json["devices"] = Json::array();
+    for (const DeviceMetrics& device : metrics.devices) {
+        json["devices"].push_back(device_json(plan, device));
+    }
+    json["offload"] = offload_json(prediction.offload);
+    json["critical_path"] = Json::array();
+    for (const sim::CriticalStep& step : prediction.critical_path) {
+        json["critical_path"].push_back({{"action", to_string(step.action)},
+                                         {"rank", step.rank},
+                                         {"start_ms", to_milliseconds(step.begin)},
+                                         {"end_ms", to_milliseconds(step.end)},
+                                         {"host_copy", step.host_copy}});
+    }
+    return json;
+}
+
+Json explained_json(const Prediction& prediction, const sim::Explanation& explanation) {
+    Json json = prediction_json(prediction);
+    Json& words = json["explanation"];
+    words["text"] = Json::array();
+    for (const Paragraph& paragraph : explanation_paragraphs(prediction.plan, explanation)) {
+        for (const std::string& line : paragraph.lines) {
+            words["text"].push_back(line);
+        }
+    }
+    words["waits"] = Json::array();
+    for (const auto& wait : explanation.waits) {
+        words["waits"].push_back(wait_json(prediction.plan, wait));
+    }
+    words["what_if"] = Json::array();
+    for (const sim::WhatIf& what : explanation.what_ifs) {
+        words["what_if"].push_back(what_if_json(what, explanation.step));
+    }
+    return json;
+}
+
+Json step_json(const exec::StepReport& step) {
+    Json json = {{"step", step.step},
+                 {"loss", step.loss},
+                 {"grad_norm", step.grad_norm},
+                 {"learning_rate", step.learning_rate},
+                 {"validation_loss", or_null(step.validation_loss)},
+                 {"step_ms", step.step_ms},
+                 {"samples_per_second", or_null(step.samples_per_second)},
+                 {"peak_bytes", Json::array()}};
+    for (const Bytes bytes : step.peak_bytes) {
+        json["peak_bytes"].push_back(bytes.count);
+    }
+    return json;
+}
+
+Json comparison_json(const Comparison& comparison) {
+    Json json = json_head();
+    json["makespan_ms"] = pair_json(comparison.makespan);
+    json["step_ms"] = pair_json(comparison.step);
+    const double predicted = comparison.predicted_bubble_total;
+    const double measured = comparison.measured_bubble_total;
+    json["bubble_total"] = {
+        {"predicted", predicted},
+        {"measured", measured},
+        {"error_percent",
+         measured != 0 ? Json(100 * (predicted - measured) / measured) : Json(nullptr)}};
+    json["peak_bytes"] = Json::array();
+    for (const PeakDelta& peak : comparison.peaks) {
+        json["peak_bytes"].push_back({{"rank", peak.rank},
+                                      {"predicted", peak.predicted.count},
+                                      {"measured", peak.measured.count},
+                                      {"error_percent", peak.error_percent()}});
+    }
+    for (const Op op :
+         {Op::Forward, Op::Backward, Op::BackwardInput, Op::BackwardWeight, Op::Recompute}) {
+        json["by_action"][std::string(op_text(op))] = nullptr;
+    }
+    for (const Comparison::ByOp& by_op : comparison.by_op) {
+        json["by_action"][std::string(op_text(by_op.op))] = {
+            {"predicted_ms", to_milliseconds(by_op.total.predicted)},
+            {"measured_ms", to_milliseconds(by_op.total.measured)}};
+    }
+    const auto side = [](const std::optional<Breakdown>& breakdown) {
+        return breakdown ? breakdown_json(*breakdown) : Json(nullptr);
+    };
+    json["breakdown_ms"] = {{"predicted", side(comparison.predicted_breakdown)},
+                            {"measured", side(comparison.measured_breakdown)}};
+    json["replay"] = nullptr;
+    if (comparison.replay) {
+        json["replay"] = {{"step_ms", to_milliseconds(comparison.replay->predicted)},
+                          {"error_percent", comparison.replay->error_percent()}};
+    }
+    json["noise"] = {{"stolen_percent", comparison.noise.stolen_percent},
+                     {"p90_over_p10", comparison.noise.p90_over_p10},
+                     {"dropped_steps", comparison.noise.dropped_steps},
+                     {"steps", comparison.noise.steps}};
+    return json;
+}
+
+Json check_json(const CheckResult& result) {
+    Json json = json_head();
+    json["valid"] = result.violations.empty();
+    json["deadlock_free"] = result.deadlock ? Json(result.deadlock->deadlock_free) : Json(nullptr);
+    json["capacity"] = or_null(result.capacity);
+    json["smallest_capacity"] = or_null(result.smallest_capacity);
+    json["deadlock_free_with_begun_receives"] = or_null(result.runs_with_begun_receives);
+    json["peak_live_activations"] =
+        result.violations.empty() ? Json(result.peak_live_activations) : Json(nullptr);
+    json["problems"] = Json::array();
+    for (const Violation& violation : result.violations) {
+        json["problems"].push_back(violation_json(violation));
+    }
+    if (result.deadlock) {
+        for (const Violation& waiting : result.deadlock->waiting) {
+            json["problems"].push_back(violation_json(waiting));
+        }
+    }
+    return json;
+}
+
+std::string json_text(const Json& json) {
+    return json.dump(2) + '\n';
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "cli/base/console.h"
+#include "cli/text/json_output.h"
+#include "core/costs/profile.h"
+#include "core/costs/repeated_layers.h"
+#include "core/scenario/scenario.h"
+#include "sim/search/largest_model.h"
+
+/// How large a model fits, for people and for programs.
+namespace pipetwin::cli {
+
+struct LargestAnswer {
+    const Scenario& scenario;
+    const Profile& profile;  ///< of the scenario's own model
+    const RepeatedLayers& repeated;
+    const sim::LargestModel& largest;
+};
+
+/// What misses least, as the text of an error.
+Error nothing_fits(const LargestAnswer& answer);
+
+std::string largest_text(const LargestAnswer& answer, const Console& console);
+
+Json largest_json(const LargestAnswer& answer);
+
+}  // namespace pipetwin::cli

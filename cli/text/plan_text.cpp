@@ -1,0 +1,263 @@
+#include "cli/text/plan_text.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/text/ranked_table.h"
+#include "cli/text/sentences.h"
+#include "cli/text/text_output.h"
+#include "core/artifacts/plan_json.h"
+#include "sim/search/largest_model.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::size_t most_in_json = 50;
+
+using sim::Candidate;
+using sim::FoundPlan;
+
+int micro_batch_size(const Scenario& scenario, const Candidate& candidate) {
+    const int samples = scenario.training.batch / candidate.shape.data_parallel;
+    return samples / std::min(samples, candidate.shape.micro_batches);
+}
+
+std::string proof_text(const sim::SearchResult& result) {
+    const Duration best = result.ranked.front().step;
+    if (result.proven_optimal) {
+        const std::string words =
+            "Proven: no other plan of the searched space is faster. Partitions in it are those "
+            "that "
+            "bound the step time best, and balanced ones";
+        if (result.any_partition_bound == best) {
+            return words + "; of schedules with one stage to a rank all partitions are covered.";
+        }
+        return fmt::format(
+            "{}; with any partition whatever, a schedule with one stage to a rank "
+            "could save {:.2f} % at the most.",
+            words,
+            100 * (1 - to_seconds(result.any_partition_bound) / to_seconds(best)));
+    }
+    return fmt::format(
+        "Not proven: the search ended early. No plan of the searched space takes less than {}, "
+        "{:.2f} % below the best.",
+        format_duration(result.lower_bound),
+        100 * (1 - to_seconds(result.lower_bound) / to_seconds(best)));
+}
+
+std::vector<std::string> counts_text(const sim::SearchResult& result) {
+    std::int64_t infeasible = 0;
+    for (const sim::Infeasible& entry : result.infeasible) {
+        infeasible += entry.count;
+    }
+    std::vector<std::string> lines{
+        fmt::format("{} plans are open: {} were simulated, {} were left out as no partition makes "
+                    "them faster than the best, {} are no plans for these devices.",
+                    result.candidates,
+                    result.searched,
+                    result.pruned,
+                    infeasible)};
+    constexpr std::size_t most_reasons = 3;
+    for (std::size_t i = 0; i < std::min(most_reasons, result.infeasible.size()); ++i) {
+        const sim::Infeasible& entry = result.infeasible[i];
+        lines.push_back(fmt::format(
+            "{}: {}, such as {}, {}{}",
+            entry.count,
+            entry.why.substr(0, entry.why.find('\n')),  // the rest explains a deadlock
+            counted(entry.example.shape.stages, "stage"),
+            counted(entry.example.shape.micro_batches, "micro-batch"),
+            entry.example.style.schedule.empty() ? "" : ", " + entry.example.style.schedule));
+    }
+    return lines;
+}
+
+/// What someone who came for a pipeline should know first.
+std::optional<std::string> without_pipeline(const sim::SearchResult& result) {
+    const FoundPlan& best = result.ranked.front();
+    if (best.candidate.shape.stages == 1) {
+        return std::string("Pipelining does not help here: one stage is the fastest plan.");
+    }
+    const auto alone = std::ranges::find(
+        result.ranked, 1, [](const FoundPlan& plan) { return plan.candidate.shape.stages; });
+    if (alone == result.ranked.end()) {
+        return std::nullopt;
+    }
+    return fmt::format(
+        "Without a pipeline the best of those simulated takes {}, {:.2f} times as "
+        "long, on {}.",
+        format_duration(alone->step),
+        to_seconds(alone->step) / to_seconds(best.step),
+        counted(alone->candidate.shape.devices(), "device"));
+}
+
+std::string_view word_of(const sim::Style& style) {
+    return style.recompute_by_rank ? "by rank" : to_string(style.recompute);
+}
+
+}  // namespace
+
+std::string candidate_text(const Scenario& scenario,
+                           const Candidate& candidate,
+                           const RecomputeRules& recompute) {
+    const sim::Shape& shape = candidate.shape;
+    const sim::Style& style = candidate.style;
+    std::string text = fmt::format("{}, {} of {}, {}",
+                                   counted(shape.stages, "stage"),
+                                   counted(shape.micro_batches, "micro-batch"),
+                                   counted(micro_batch_size(scenario, candidate), "sample"),
+                                   style.schedule);
+    if (style.chunks > 1) {
+        text += fmt::format(" with {} chunks", style.chunks);
+    }
+    text += fmt::format(", recompute {}", to_string(recompute));
+    if (shape.data_parallel > 1) {
+        text += fmt::format(", {}", counted(shape.data_parallel, "replica"));
+    }
+    if (shape.tensor_parallel > 1) {
+        text += fmt::format(", {} devices to a rank", shape.tensor_parallel);
+    }
+    return text;
+}
+
+Json candidate_json(const Candidate& candidate) {
+    return {{"stages", candidate.shape.stages},
+            {"chunks", candidate.style.chunks},
+            {"micro_batches", candidate.shape.micro_batches},
+            {"schedule", candidate.style.schedule},
+            {"recompute", word_of(candidate.style)},
+            {"data_parallel", candidate.shape.data_parallel},
+            {"tensor_parallel", candidate.shape.tensor_parallel}};
+}
+
+Json found_plan_json(const FoundPlan& plan) {
+    Json json = candidate_json(plan.candidate);
+    json["recompute"] = recompute_json(plan.recompute);
+    json["partition"] = plan.partition;
+    json["step_ms"] = to_milliseconds(plan.step);
+    json["samples_per_second"] =
+        plan.samples_per_second ? Json(*plan.samples_per_second) : Json(nullptr);
+    json["bubble_total"] = plan.bubble;
+    json["peak_bytes"] = plan.peak.count;
+    return json;
+}
+
+std::string pipeline_keys(const Candidate& candidate,
+                          const std::vector<int>& partition,
+                          const RecomputeRules& recompute) {
+    const sim::Shape& shape = candidate.shape;
+    const sim::Style& style = candidate.style;
+    std::string text = fmt::format(
+        "[pipeline]\nstages = {}\nmicro_batches = {}\nschedule = \"{}\"\nchunks = {}\n"
+        "recompute = {}\npartition = [{}]\n",
+        shape.stages,
+        shape.micro_batches,
+        style.schedule,
+        style.chunks,
+        recompute_json(recompute).dump(),
+        fmt::join(partition, ", "));
+    if (shape.data_parallel > 1) {
+        text += fmt::format("data_parallel = {}\n", shape.data_parallel);
+    }
+    if (shape.tensor_parallel > 1) {
+        text += fmt::format("tensor_parallel = {}\n", shape.tensor_parallel);
+    }
+    return text;
+}
+
+std::string search_text(const Scenario& scenario,
+                        const sim::SearchResult& result,
+                        const Console& console) {
+    std::string text = ranked_table(scenario, result.ranked, console.width());
+    if (result.ranked.size() > most_ranked) {
+        text += fmt::format("  not shown: {} plans more; --json lists {}\n",
+                            result.ranked.size() - most_ranked,
+                            std::min(result.ranked.size(), most_in_json));
+    }
+    Paragraph proof{.heading = "What is proven", .lines = {proof_text(result)}};
+    std::ranges::move(counts_text(result), std::back_inserter(proof.lines));
+    if (auto line = without_pipeline(result)) {
+        proof.lines.push_back(*std::move(line));
+    }
+    return text + '\n' + paragraph_text(proof, console.width());
+}
+
+Json search_json(const sim::SearchResult& result, Json best) {
+    const FoundPlan& first = result.ranked.front();
+    best["partition"] = first.partition;
+    best["recompute"] = recompute_json(first.recompute);
+    Json json = json_head();
+    json["best"] = std::move(best);
+    json["candidates"] = Json::array();
+    for (std::size_t i = 0; i < std::min(result.ranked.size(), most_in_json); ++i) {
+        json["candidates"].push_back(found_plan_json(result.ranked[i]));
+    }
+    json["lower_bound_ms"] = to_milliseconds(result.lower_bound);
+    json["proven_optimal"] = result.proven_optimal;
+    json["any_partition_bound_ms"] = to_milliseconds(result.any_partition_bound);
+    json["open"] = result.candidates;
+    json["searched"] = result.searched;
+    json["pruned"] = result.pruned;
+    json["infeasible"] = Json::array();
+    for (const sim::Infeasible& entry : result.infeasible) {
+        Json one{{"why", entry.why}, {"count", entry.count}};
+        one["example"] = candidate_json(entry.example);
+        json["infeasible"].push_back(std::move(one));
+    }
+    return json;
+}
+
+std::string closest_text(const sim::ClosestPlan& closest) {
+    const sim::Shape& shape = closest.candidate.shape;
+    return fmt::format(
+        "the closest: {}, {}, {}, recompute {}: rank {} needs {}, {} more than the {} that it "
+        "has",
+        counted(shape.stages, "stage"),
+        counted(shape.micro_batches, "micro-batch"),
+        closest.candidate.style.schedule,
+        word_of(closest.candidate.style),
+        closest.rank,
+        format_bytes(closest.peak),
+        format_bytes(closest.peak - closest.limit),
+        format_bytes(closest.limit));
+}
+
+Error nothing_fits(const Scenario& scenario,
+                   const Profile& profile,
+                   const sim::SearchResult& result) {
+    std::string text = fmt::format("none of {} plans can be run", result.candidates);
+    bool memory = false;
+    for (const sim::Infeasible& entry : result.infeasible) {
+        text += fmt::format("\n  {}: {}", entry.count, entry.why);
+        memory = memory || entry.why.find("memory") != std::string::npos;
+    }
+    const bool no_costs = std::ranges::all_of(result.infeasible, [](const sim::Infeasible& entry) {
+        return entry.why.starts_with("no cost at micro-batch size");
+    });
+    if (no_costs && !result.infeasible.empty()) {
+        return {ErrorKind::BadInput,
+                scenario.file.string(),
+                text,
+                "profile the layers at these sizes, or leave pipeline.micro_batches open"};
+    }
+    const std::optional<sim::ClosestPlan> closest =
+        result.closest || !memory ? result.closest : sim::closest_plan(scenario, profile);
+    if (!closest) {
+        return {ErrorKind::Infeasible,
+                scenario.file.string(),
+                text,
+                "leave more of [pipeline] open, or set cluster.count to more devices"};
+    }
+    text += '\n' + closest_text(*closest);
+    return {ErrorKind::Infeasible,
+            scenario.file.string(),
+            text,
+            "more devices (cluster.count), devices with more memory, or a smaller model or "
+            "micro-batch"};
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/base/console.h"
+#include "cli/text/json_output.h"
+#include "core/scenario/scenario.h"
+#include "sim/search/plan_search.h"
+
+/// What a plan search found, for people and for programs.
+namespace pipetwin::cli {
+
+/// A ranked table, what was searched and what is proven, in words.
+std::string search_text(const Scenario& scenario,
+                        const sim::SearchResult& result,
+                        const Console& console);
+
+/// `best` is what `simulate` says of the best plan.
+Json search_json(const sim::SearchResult& result, Json best);
+
+/// "8 stages, 8 micro-batches of 4 samples, gpipe, recompute always".
+std::string candidate_text(const Scenario& scenario,
+                           const sim::Candidate& candidate,
+                           const RecomputeRules& recompute);
+
+/// The keys of [pipeline] that a candidate settles; recompute is "by rank" where each has its own.
+Json candidate_json(const sim::Candidate& candidate);
+
+/// One plan, without its timeline.
+Json found_plan_json(const sim::FoundPlan& plan);
+
+/// "the closest: 2 stages, 8 micro-batches, 1f1b, recompute always: rank 0 needs ...".
+std::string closest_text(const sim::ClosestPlan& closest);
+
+/// What fits least badly, and what is missing, as the text of an error: nothing fits.
+Error nothing_fits(const Scenario& scenario,
+                   const Profile& profile,
+                   const sim::SearchResult& result);
+
+/// "stages = 4, micro_batches = 8, ...": to paste into [pipeline].
+std::string pipeline_keys(const sim::Candidate& candidate,
+                          const std::vector<int>& partition,
+                          const RecomputeRules& recompute);
+
+}  // namespace pipetwin::cli

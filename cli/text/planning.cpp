@@ -1,0 +1,95 @@
+#include "cli/text/planning.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "cli/text/plan_text.h"
+#include "cli/base/progress.h"
+#include "cli/text/ranked_table.h"
+#include "cli/base/stop_signal.h"
+#include "cli/text/text_output.h"
+#include "exec/base/cores.h"
+#include "exec/profiling/profiler.h"
+
+namespace pipetwin::cli {
+
+sim::SearchResult search_with_progress(const Scenario& scenario,
+                                       const Model& model,
+                                       const Profile& profile,
+                                       bool every_cell,
+                                       Console& console) {
+    const StopSignal stop;
+    Progress progress(console, "planning");
+    sim::SearchOptions options{.every_cell = every_cell};
+    options.progress = [&](const sim::SearchProgress& now) {
+        progress.update(now.share,
+                        now.best ? fmt::format("best {}, at least {}",
+                                               format_duration(*now.best),
+                                               format_duration(std::min(now.bound, *now.best)))
+                                 : "nothing fits yet");
+        return StopSignal::received() == 0;
+    };
+    return sim::search_plans(scenario, model, profile, options);
+}
+
+bool is_open(const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    return !pipeline.stages || !pipeline.micro_batches || !pipeline.schedule || !pipeline.chunks ||
+           pipeline.recompute_auto || !pipeline.data_parallel || !pipeline.tensor_parallel;
+}
+
+Scenario trainable_space(Scenario scenario) {
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    pipeline.data_parallel = pipeline.data_parallel.value_or(1);
+    pipeline.tensor_parallel = pipeline.tensor_parallel.value_or(1);
+    if (scenario.cluster.count == 0 && !pipeline.stages &&
+        scenario.cluster.backend == Backend::Cpu) {
+        scenario.cluster.count = static_cast<int>(exec::allowed_cores().size());
+    }
+    return scenario;
+}
+
+Profile measure_open_profile(const Scenario& space, Console& console) {
+    Scenario probe = space;
+    Scenario::PipelinePart& pipeline = probe.pipeline;
+    const Model model = scenario_model(probe);
+    const int batch = replica_batch(probe);
+    pipeline.stages =
+        pipeline.stages.value_or(std::clamp(probe.cluster.count, 1, model.layer_count()));
+    pipeline.schedule = pipeline.schedule.value_or("1f1b");
+    pipeline.chunks = pipeline.chunks.value_or(1);
+    const bool open_size = !pipeline.micro_batches;
+    pipeline.micro_batches = std::min(batch, pipeline.micro_batches.value_or(2 * *pipeline.stages));
+    exec::ProfilerOptions options = exec::profiler_options(probe);
+    if (open_size) {
+        options.micro_batch_sizes = {batch};
+        for (int size = 1; size < batch; size *= 4) {
+            options.micro_batch_sizes.push_back(size);
+        }
+        std::ranges::sort(options.micro_batch_sizes);
+    }
+    Progress progress(console, "profile");
+    options.progress = [&progress](double share, const std::string& what) {
+        progress.update(share, what);
+    };
+    return exec::profile_model(model, options);
+}
+
+std::string planned_text(const Scenario& scenario, const sim::SearchResult& result) {
+    const sim::FoundPlan& best = result.ranked.front();
+    const std::string why =
+        result.proven_optimal
+            ? fmt::format("proven to be the fastest of {} plans", result.candidates)
+            : fmt::format("the fastest that was found among {} plans", result.candidates);
+    const bool alone = result.ranked.size() == 1;
+    return fmt::format(
+        "planned: {}, layers {}; predicted step {}, {}{}",
+        candidate_text(scenario, best.candidate, best.recompute),
+        partition_text(best.partition),
+        format_duration(best.step),
+        why,
+        alone ? "" : fmt::format(", the next takes {}", format_duration(result.ranked[1].step)));
+}
+
+}  // namespace pipetwin::cli

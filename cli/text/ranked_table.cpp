@@ -1,0 +1,208 @@
+#include "cli/text/ranked_table.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/text/text_output.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+using sim::FoundPlan;
+
+/// Where all rows say the same, they say it once, as `alone` puts it; nothing where that is empty.
+struct Column {
+    std::string head;
+    std::function<std::string(const FoundPlan&)> cell;
+    std::function<std::string(const std::string&)> alone{};
+};
+
+std::vector<std::string> runs_of(const std::vector<int>& sizes) {
+    std::vector<std::string> runs;
+    for (std::size_t first = 0; first < sizes.size();) {
+        std::size_t end = first;
+        while (end < sizes.size() && sizes[end] == sizes[first]) {
+            ++end;
+        }
+        runs.push_back(end - first > 1 ? fmt::format("{}x{}", end - first, sizes[first])
+                                       : fmt::to_string(sizes[first]));
+        first = end;
+    }
+    return runs;
+}
+
+/// As many runs from the front as there is room for.
+std::string shortened(const std::vector<int>& sizes, std::size_t room) {
+    std::vector<std::string> runs = runs_of(sizes);
+    std::string text = fmt::format("{}", fmt::join(runs, "+"));
+    while (text.size() > room && runs.size() > 1) {
+        runs.pop_back();
+        text = fmt::format("{}+...", fmt::join(runs, "+"));
+    }
+    return text.size() > room ? "..." : text;
+}
+
+/// "always", or "5 of 32 stages" where they differ.
+std::string recompute_text(const RecomputeRules& rules) {
+    if (const auto everywhere = rules.everywhere()) {
+        return std::string(to_string(*everywhere));
+    }
+    const auto kept = std::ranges::count(rules.modes(), Recompute::None);
+    return fmt::format(
+        "{} of {} stages", std::ssize(rules.modes()) - kept, std::ssize(rules.modes()));
+}
+
+std::vector<Column> columns_of(const Scenario& scenario, const std::vector<FoundPlan>& plans) {
+    const FoundPlan& best = plans.front();
+    const auto any = [&plans](auto differs) { return std::ranges::any_of(plans, differs); };
+    const bool replicas =
+        any([](const FoundPlan& plan) { return plan.candidate.shape.data_parallel > 1; });
+    const bool tensor =
+        any([](const FoundPlan& plan) { return plan.candidate.shape.tensor_parallel > 1; });
+    const auto devices = [replicas, tensor](const FoundPlan& plan) {
+        const sim::Shape& shape = plan.candidate.shape;
+        return fmt::to_string(shape.stages) +
+               (replicas ? fmt::format("x{}", shape.data_parallel) : "") +
+               (tensor ? fmt::format("x{}", shape.tensor_parallel) : "");
+    };
+    const auto batches = [&scenario](const FoundPlan& plan) {
+        const sim::Shape& shape = plan.candidate.shape;
+        const int samples = scenario.training.batch / shape.data_parallel;
+        const int count = std::min(shape.micro_batches, samples);
+        const int smallest = samples / count;
+        return samples % count == 0 ? fmt::format("{} of {}", count, smallest)
+                                    : fmt::format("{} of {}-{}", count, smallest, smallest + 1);
+    };
+    const auto schedule = [](const FoundPlan& plan) {
+        const sim::Style& style = plan.candidate.style;
+        return style.schedule + (style.chunks > 1 ? fmt::format(" x{}", style.chunks) : "");
+    };
+    return {
+        {"step", [](const FoundPlan& plan) { return format_duration(plan.step); }},
+        {"slower",
+         [&best](const FoundPlan& plan) {
+             const double slower = to_seconds(plan.step) / to_seconds(best.step) - 1;
+             return &plan == &best ? "" : fmt::format("{:.2f} %", 100 * slower);
+         }},
+        {replicas || tensor ? "devices" : "stages",
+         devices,
+         [replicas, tensor](const std::string& cell) {
+             return replicas || tensor ? fmt::format("{} devices", cell)
+                                       : counted(std::stoi(cell), "stage");
+         }},
+        {"micro-batches",
+         batches,
+         [](const std::string& cell) {
+             return std::string(cell).insert(cell.find(' '), " micro-batches");
+         }},
+        {"schedule", schedule, [](const std::string& cell) { return cell; }},
+        {"recompute",
+         [](const FoundPlan& plan) { return recompute_text(plan.recompute); },
+         [](const std::string& cell) { return "recompute " + cell; }},
+        {"bubble", [](const FoundPlan& plan) { return percent_text(plan.bubble); }},
+        {"memory",
+         [](const FoundPlan& plan) { return plan.peak.count > 0 ? format_bytes(plan.peak) : ""; },
+         [](const std::string&) { return std::string(); }}};
+}
+
+/// What the words of the table mean that do not say it themselves.
+std::string legend(const std::vector<std::string>& heads, const std::vector<FoundPlan>& plans) {
+    const auto any = [&plans](auto differs) { return std::ranges::any_of(plans, differs); };
+    std::vector<std::string> parts;
+    if (std::ranges::find(heads, "devices") != heads.end()) {
+        const bool replicas =
+            any([](const FoundPlan& plan) { return plan.candidate.shape.data_parallel > 1; });
+        const bool tensor =
+            any([](const FoundPlan& plan) { return plan.candidate.shape.tensor_parallel > 1; });
+        parts.push_back(fmt::format("devices: stages{}{}",
+                                    replicas ? " x replicas" : "",
+                                    tensor ? " x tensor parallel" : ""));
+    }
+    if (std::ranges::find(heads, "micro-batches") != heads.end()) {
+        parts.emplace_back("micro-batches: how many of how many samples");
+    }
+    if (any([](const FoundPlan& plan) { return plan.candidate.style.chunks > 1; })) {
+        parts.emplace_back("schedule x2: 2 pieces on each rank");
+    }
+    if (std::ranges::find(heads, "memory") != heads.end()) {
+        parts.emplace_back("memory: peak of the fullest rank");
+    }
+    std::string text;
+    std::string line;
+    for (const std::string& part : parts) {
+        constexpr std::size_t longest = 80;
+        if (!line.empty() && line.size() + part.size() + 4 > longest) {
+            text += "  " + line + ";\n";
+            line.clear();
+        }
+        line += (line.empty() ? "" : "; ") + part;
+    }
+    return text + (line.empty() ? "" : "  " + line + '\n');
+}
+
+}  // namespace
+
+std::string partition_text(const std::vector<int>& sizes) {
+    return fmt::format("{}", fmt::join(runs_of(sizes), "+"));
+}
+
+std::string ranked_table(const Scenario& scenario,
+                         const std::vector<FoundPlan>& ranked,
+                         int width) {
+    const std::vector<FoundPlan> plans(
+        ranked.begin(),
+        ranked.begin() + static_cast<std::ptrdiff_t>(std::min(ranked.size(), most_ranked)));
+    std::vector<std::vector<std::string>> table(plans.size() + 1);
+    std::vector<std::string> same;
+    std::size_t used = 0;
+    const auto add = [&](const std::string& head, const std::vector<std::string>& cells) {
+        std::size_t widest = head.size();
+        table.front().push_back(head);
+        for (std::size_t row = 0; row < cells.size(); ++row) {
+            widest = std::max(widest, cells[row].size());
+            table[row + 1].push_back(cells[row]);
+        }
+        used += 2 + widest;
+    };
+    std::vector<std::string> numbers;
+    for (std::size_t row = 0; row < plans.size(); ++row) {
+        numbers.push_back(fmt::to_string(row + 1));
+    }
+    add("", numbers);
+    for (const Column& column : columns_of(scenario, plans)) {
+        std::vector<std::string> cells;
+        std::ranges::transform(plans, std::back_inserter(cells), column.cell);
+        const bool all_same = std::ranges::all_of(
+            cells, [&cells](const std::string& cell) { return cell == cells.front(); });
+        if (plans.size() > 1 && column.alone && all_same) {
+            same.push_back(column.alone(cells.front()));
+        } else {
+            add(column.head, cells);
+        }
+    }
+    std::erase(same, "");
+    const std::string head = "layers per piece";
+    const std::size_t most = static_cast<std::size_t>(std::max(width, 80));
+    const std::size_t room = std::max(std::size_t{3}, most - std::min(most, used + 2));
+    std::vector<std::string> cells;
+    for (const FoundPlan& plan : plans) {
+        cells.push_back(shortened(plan.partition, room));
+    }
+    const bool says_nothing =
+        std::ranges::all_of(cells, [](const std::string& cell) { return cell == "..."; });
+    if (!says_nothing) {
+        add(head.size() <= room ? head : "layers", cells);
+    }
+    std::string text;
+    if (!same.empty()) {
+        text = fmt::format("  All of these plans: {}\n\n", fmt::join(same, ", "));
+    }
+    text += text_table(table) + legend(table.front(), plans);
+    return text;
+}
+
+}  // namespace pipetwin::cli

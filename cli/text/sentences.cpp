@@ -1,0 +1,112 @@
+#include "cli/text/sentences.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace pipetwin::cli {
+
+Times::Times(Duration step) {
+    const double ms = to_milliseconds(step);
+    if (ms >= 100'000) {
+        unit_ = "s";
+        per_ms_ = 1e-3;
+    } else if (ms < 1e-3) {
+        unit_ = "ns";
+        per_ms_ = 1e6;
+    } else if (ms < 1) {
+        unit_ = "us";
+        per_ms_ = 1e3;
+    }
+    const double size = ms * per_ms_;
+    decimals_ = size >= 1000 ? 0 : size >= 10 ? 1 : 2;
+}
+
+std::string Times::number(Duration time) const {
+    constexpr int most_decimals = 3;
+    const double value = to_milliseconds(time) * per_ms_;
+    int decimals = decimals_;
+    while (decimals < most_decimals && std::abs(value) * std::pow(10, decimals) < 9.5) {
+        ++decimals;
+    }
+    std::string text = fmt::format("{:.{}f}", value, decimals);
+    for (; decimals > decimals_ && text.back() == '0'; --decimals) {
+        text.pop_back();
+    }
+    if (text.back() == '.') {
+        text.pop_back();
+    }
+    return text;
+}
+
+std::string Times::operator()(Duration time) const {
+    return fmt::format("{} {}", number(time), unit_);
+}
+
+bool Times::shows(Duration time) const {
+    return to_milliseconds(time) * per_ms_ >= 0.5 * std::pow(10, -decimals_);
+}
+
+double share(Duration part, Duration whole) {
+    return whole > Duration{}
+               ? static_cast<double>(part.count()) / static_cast<double>(whole.count())
+               : 0;
+}
+
+std::string rounded_percent(double share) {
+    return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string list_of(std::vector<std::string> items) {
+    constexpr std::size_t most = 7;
+    if (items.size() > most) {
+        const std::string left_out = fmt::format("... ({} more) ...", items.size() - 6);
+        items.erase(items.begin() + 3, items.end() - 3);
+        items.insert(items.begin() + 3, left_out);
+    }
+    std::string text = items.front();
+    for (std::size_t i = 1; i < items.size(); ++i) {
+        text += (i + 1 == items.size() ? " and " : ", ") + items[i];
+    }
+    return text;
+}
+
+namespace {
+
+/// A number and its unit stay together.
+std::size_t end_of_word(std::string_view text, std::size_t begin) {
+    std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view rest = text.substr(std::min(end + 1, text.size()));
+    const bool number = end > begin && text[end - 1] >= '0' && text[end - 1] <= '9';
+    const std::string_view next = rest.substr(0, rest.find_first_of(" .,;)"));
+    if (number && (next == "%" || next == "ms" || next == "us" || next == "ns" || next == "s")) {
+        end = std::min(text.find(' ', end + 1), text.size());
+    }
+    return end;
+}
+
+}  // namespace
+
+std::string paragraph_text(const Paragraph& paragraph, int width) {
+    const auto limit = static_cast<std::size_t>(std::clamp(width, 40, 120));
+    std::string text = fmt::format("{}\n", paragraph.heading);
+    for (const std::string& sentence : paragraph.lines) {
+        std::string line = " ";
+        std::size_t begin = 0;
+        while (begin < sentence.size()) {
+            const std::size_t end = end_of_word(sentence, begin);
+            const std::string word = sentence.substr(begin, end - begin);
+            if (line.size() + 1 + word.size() > limit) {
+                text += line + '\n';
+                line = "   ";
+            }
+            line += ' ' + word;
+            begin = end + 1;
+        }
+        text += line + '\n';
+    }
+    return text;
+}
+
+}  // namespace pipetwin::cli

@@ -1,0 +1,331 @@
+#include "cli/text/step_sentences.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/text/sentences.h"
+#include "cli/text/text_output.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+using sim::Cause;
+using sim::Explanation;
+using sim::Reason;
+using sim::Wait;
+using sim::WaitKind;
+
+class Words {
+  public:
+    Words(const Plan& plan, const Explanation& what) : plan_(plan), what_(what), time_(what.step) {}
+
+    std::vector<std::string> all() {
+        say_work_and_wait();
+        say_bubble();
+        say_imbalance();
+        say_communication();
+        say_host_copies();
+        say_back_pressure();
+        say_sharing();
+        say_recompute();
+        say_dispatch();
+        say_longest_wait();
+        return std::move(lines_);
+    }
+
+  private:
+    template <class... Values>
+    void say(fmt::format_string<Values...> format, Values&&... values) {
+        lines_.push_back(fmt::format(format, std::forward<Values>(values)...));
+    }
+    template <class... Values>
+    void add(fmt::format_string<Values...> format, Values&&... values) {
+        lines_.back() += ' ' + fmt::format(format, std::forward<Values>(values)...);
+    }
+
+    void say_work_and_wait() {
+        if (!time_.shows(what_.wait)) {
+            say("A step takes {}, and {}.",
+                time_(what_.step),
+                plan_.rank_count() == 1 ? "its one rank works all the time" : "no rank ever waits");
+            return;
+        }
+        say("A step takes {}. On average a rank (one device of the pipeline) works for {} of it "
+            "and "
+            "waits for {} ({}).",
+            time_(what_.step),
+            time_(what_.step - what_.wait),
+            time_(what_.wait),
+            rounded_percent(share(what_.wait, what_.step)));
+    }
+
+    void say_bubble() {
+        if (!time_.shows(what_.bubble)) {
+            return;
+        }
+        say("{} of the wait is the bubble: even if all stages (parts of the model, one behind the "
+            "other) took equally long and messages no time, the pipeline would have to fill at "
+            "the start of a step and to drain at its end.",
+            time_(what_.bubble));
+        say_filling();
+        if (what_.more) {
+            const double now = share(what_.bubble, what_.step);
+            if (what_.more->bubble_share < now - 0.0005) {
+                add("More micro-batches make the bubble's share of the step smaller: {} instead "
+                    "of {} would bring it from {} to {}{}.",
+                    what_.more->micro_batches,
+                    plan_.micro_batches(),
+                    rounded_percent(now),
+                    rounded_percent(what_.more->bubble_share),
+                    what_.more->same_batch
+                        ? fmt::format(", and the step to {}", time_(what_.more->step))
+                        : "");
+            }
+        }
+    }
+
+    void say_filling() {
+        const auto& late = what_.last_to_begin;
+        const auto& early = what_.first_to_finish;
+        const bool fills = late && time_.shows(late->time);
+        const bool drains = early && time_.differ(early->time, what_.step);
+        const std::string filling =
+            fills ? fmt::format(
+                        "Rank {} cannot begin before {}, when the first micro-batch (a "
+                        "slice of the batch) has come to it",
+                        late->rank,
+                        time_(late->time))
+                  : "";
+        const std::string draining = drains ? fmt::format("done {} before the end of the step",
+                                                          time_(what_.step - early->time))
+                                            : "";
+        if (fills && drains) {
+            add("{}, and {}{}.",
+                filling,
+                late->rank == early->rank ? "it is " : fmt::format("rank {} is ", early->rank),
+                draining);
+        } else if (fills) {
+            add("{}.", filling);
+        } else if (drains) {
+            add("Rank {} is {}.", early->rank, draining);
+        }
+    }
+
+    void say_imbalance() {
+        if (!time_.shows(what_.imbalance)) {
+            return;
+        }
+        say("{} of the wait is imbalance: the work is not spread evenly.", time_(what_.imbalance));
+        const double above = share(what_.busiest->time, what_.mean_compute) - 1;
+        if (above >= 0.0005) {
+            add("Rank {}{} computes longest: {}, {} more than the mean of the ranks ({}). The "
+                "others wait for it.",
+                what_.busiest->rank,
+                stages_of(what_.busiest->rank),
+                time_(what_.busiest->time),
+                rounded_percent(above),
+                time_(what_.mean_compute));
+        }
+        if (what_.equal_step && *what_.equal_step < what_.step &&
+            time_.differ(*what_.equal_step, what_.step)) {
+            add("If all stages were equal, the step would take {}.", time_(*what_.equal_step));
+        }
+    }
+
+    /// ", which holds stage 2,"
+    std::string stages_of(int rank) const {
+        std::vector<std::string> stages;
+        const auto& ranks = plan_->schedule.rank_of_stage;
+        for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
+            if (ranks[stage] == rank) {
+                stages.push_back(std::to_string(stage));
+            }
+        }
+        return stages.empty()
+                   ? ""
+                   : fmt::format(" (stage{} {})", stages.size() == 1 ? "" : "s", list_of(stages));
+    }
+
+    void say_communication() {
+        if (!time_.shows(what_.communication)) {
+            return;
+        }
+        if (!what_.slowest_link) {
+            say("{} of the wait is for gradients: an update of the weights needs the sum over all "
+                "copies of a stage.",
+                time_(what_.communication));
+            return;
+        }
+        const Explanation::Link& link = *what_.slowest_link;
+        say("{} of the wait is for messages on their way from rank to rank.",
+            time_(what_.communication));
+        if (link.all_alike) {
+            add("Each of them takes {}", time_(link.message));
+        } else {
+            const auto& ranks = plan_->schedule.rank_of_stage;
+            const auto stage = static_cast<std::size_t>(link.boundary);
+            add("The slowest link is that between rank {} and rank {}, where a message takes {}",
+                ranks[stage],
+                ranks[stage + 1],
+                time_(link.message));
+        }
+        if (link.latency == link.message) {
+            lines_.back() += ", whatever its size.";
+        } else if (time_.shows(link.latency)) {
+            lines_.back() +=
+                fmt::format(", of which {} would pass even if it were empty.", time_(link.latency));
+        } else {
+            lines_.back() += '.';
+        }
+        if (what_.instant_step && time_.differ(*what_.instant_step, what_.step)) {
+            add("If messages took no time, the step would take {}.", time_(*what_.instant_step));
+        }
+    }
+
+    void say_host_copies() {
+        if (!time_.shows(what_.host_copies)) {
+            return;
+        }
+        say("{} of the wait is for stashes, what a forward keeps for its backward: they are copied "
+            "to host memory, and an action that needs one waits for its stash to come back from "
+            "there.",
+            time_(what_.host_copies));
+        if (what_.step_on_device && time_.differ(*what_.step_on_device, what_.step)) {
+            add("If they stayed on their devices, the step would take {}.",
+                time_(*what_.step_on_device));
+        }
+    }
+
+    void say_back_pressure() {
+        if (!time_.shows(what_.back_pressure)) {
+            return;
+        }
+        const int capacity = plan_->channel_capacity.value_or(0);
+        say("{} of the wait is for room: {} With room for every message the step would take {}.",
+            time_(what_.back_pressure),
+            capacity == 0
+                ? std::string("a rank can hand a message over only when the receiver is waiting "
+                              "for it.")
+                : fmt::format("between two ranks there is room for {} at a time, and a rank that "
+                              "has made another waits until the receiver takes {}.",
+                              counted(capacity, "message"),
+                              capacity == 1 ? "the one before" : "one of them"),
+            time_(what_.roomy_step.value_or(what_.step - what_.back_pressure)));
+    }
+
+    void say_sharing() {
+        if (time_.shows(what_.sharing)) {
+            say("{} of the wait comes from sharing: messages on one link, or ranks on one "
+                "processor, "
+                "slow each other down.",
+                time_(what_.sharing));
+        }
+    }
+
+    void say_recompute() {
+        if (time_.shows(what_.recompute)) {
+            say("Of the work, {} is recompute: forwards are done a second time, so that their "
+                "results need not be kept in memory until the backward.",
+                time_(what_.recompute));
+            if (what_.step_without_recompute) {
+                add("Without it the step would take {}.", time_(*what_.step_without_recompute));
+            }
+        }
+    }
+
+    void say_dispatch() {
+        if (time_.shows(what_.dispatch)) {
+            say("Of the work, {} is overhead: the time that the host needs to start each action.",
+                time_(what_.dispatch));
+            if (what_.step_without_dispatch) {
+                add("Without it the step would take {}.", time_(*what_.step_without_dispatch));
+            }
+        }
+    }
+
+    void say_longest_wait() {
+        if (what_.waits.empty() ||
+            !time_.shows(what_.waits.front().wait.end - what_.waits.front().wait.begin)) {
+            return;
+        }
+        const Wait& wait = what_.waits.front().wait;
+        const std::vector<Cause>& chain = what_.waits.front().chain;
+        say("The longest single wait is that of rank {}: {} {}.",
+            wait.rank,
+            time_(wait.end - wait.begin),
+            place_of(plan_, wait, true));
+        std::vector<std::string> ran;
+        Duration on_the_way{};
+        Duration copied{};
+        for (const Cause& cause : chain) {
+            if (cause.reason == Reason::HostCopy) {
+                copied += cause.end - cause.begin;
+            } else if (is_send(cause.action.op)) {
+                on_the_way += cause.end - cause.begin;
+            } else if (ran.empty() || ran.back() != to_string(cause.action)) {
+                ran.push_back(to_string(cause.action));
+            }
+        }
+        if (wait.kind == WaitKind::StepEnd && !ran.empty()) {
+            ran.front() = in_full(chain_action(chain));
+        }
+        if (wait.kind == WaitKind::Stash) {
+            add("It waits for its stash, what the forward kept for it, to come back from host "
+                "memory.");
+        }
+        if (ran.empty()) {
+            if (on_the_way > Duration{}) {
+                add("Meanwhile messages were on their way.");
+            }
+        } else if (ran.size() == 1) {
+            add("It waited for {} to end.", ran.front());
+        } else {
+            add("It waited for {}, one after the other.", list_of(ran));
+        }
+        if (!ran.empty() && time_.shows(on_the_way)) {
+            add("{} of this time messages were on their way.", time_(on_the_way));
+        }
+        if (wait.kind != WaitKind::Stash && time_.shows(copied)) {
+            add("{} of this time stashes were on their way to host memory or back.", time_(copied));
+        }
+    }
+
+    /// The first that is no message and no copy.
+    static Action chain_action(const std::vector<Cause>& chain) {
+        return std::ranges::find_if(chain,
+                                    [](const Cause& cause) {
+                                        return !is_send(cause.action.op) &&
+                                               cause.reason != Reason::HostCopy;
+                                    })
+            ->action;
+    }
+
+    const Plan& plan_;
+    const Explanation& what_;
+    Times time_;
+    std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> where_the_time_goes(const Plan& plan, const Explanation& what) {
+    return Words(plan, what).all();
+}
+
+std::string place_of(const Plan& plan, const sim::Wait& wait, bool full) {
+    if (wait.kind == WaitKind::StepEnd) {
+        return "after its last action, until the end of the step";
+    }
+    const auto& row = plan->schedule.ranks[static_cast<std::size_t>(wait.rank)];
+    auto cell = static_cast<std::size_t>(wait.cell);
+    while (wait.kind == WaitKind::Message && cell + 1 < row.size() && !is_compute(row[cell].op)) {
+        ++cell;
+    }
+    const Action& action = row[cell];
+    return "before " + (full ? in_full(action) : to_string(action));
+}
+
+}  // namespace pipetwin::cli

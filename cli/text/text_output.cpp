@@ -1,0 +1,361 @@
+#include "cli/text/text_output.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "cli/text/explanation_text.h"
+#include "cli/text/sentences.h"
+#include "core/timeline/render_timeline.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::size_t most_ranks_shown = 32;
+
+std::string heading(const Plan& plan) {
+    const std::string shape = plan->chunks > 1 ? fmt::format("{} with {} each",
+                                                             counted(plan.rank_count(), "rank"),
+                                                             counted(plan->chunks, "stage"))
+                                               : counted(plan.rank_count(), "stage");
+    std::string text = fmt::format(
+        "{}, {}, {}", plan->schedule_name, shape, counted(plan.micro_batches(), "micro-batch"));
+    if (plan->replicas > 1) {
+        text += fmt::format(", {} replicas", plan->replicas);
+    }
+    if (plan->tensor_parallel > 1) {
+        text += fmt::format(", {} devices to a rank", plan->tensor_parallel);
+    }
+    if (plan->recompute != Recompute::None) {
+        text += fmt::format(
+            ", recompute {} ({})", to_string(plan->recompute), to_string(plan->recompute_timing));
+    }
+    return text;
+}
+
+std::string bubble_text(const Bubble& bubble) {
+    const auto line = [](std::string_view name, double share, std::string_view words) {
+        return fmt::format("  {:<24}{:>9}  {}\n", name, percent_text(share), words);
+    };
+    return "  bubble\n" + line("total", bubble.total, "idle share of all device time (GPipe)") +
+           line("total_without_recompute",
+                bubble.total_without_recompute,
+                "the same, with recompute counted as idle") +
+           line("ideal",
+                bubble.ideal,
+                "time beyond the busiest rank's work, over that work (Megatron)") +
+           line("span",
+                bubble.span,
+                "idle share between the first and the last action of a rank (zero bubble)");
+}
+
+/// The last row of their table: peaks need not be at one time, but so much memory must be there.
+std::vector<std::string> sums_of_devices(const std::vector<DeviceMetrics>& devices) {
+    MemoryUse sum;
+    for (const DeviceMetrics& device : devices) {
+        for (std::size_t kind = 0; kind < sum.bytes.size(); ++kind) {
+            sum.bytes[kind] += device.peak.use.bytes[kind];
+        }
+    }
+    std::vector<std::string> row{"all", "", "", "", format_bytes(sum.total())};
+    for (const Bytes bytes : sum.bytes) {
+        row.push_back(format_bytes(bytes));
+    }
+    return row;
+}
+
+/// When and why the fullest device is as full as it gets; nothing where no bytes are known.
+std::string peak_text(const Prediction& prediction) {
+    const auto& devices = prediction.metrics.devices;
+    const DeviceMetrics& most = *std::ranges::max_element(
+        devices, {}, [](const DeviceMetrics& device) { return device.peak.use.total(); });
+    if (most.peak.use.total() == Bytes{}) {
+        return "";
+    }
+    const std::optional<Action> action = peak_action(prediction.plan, most);
+    const std::string moment = action ? fmt::format("at {}, {} {}",
+                                                    format_duration(most.peak_time),
+                                                    most.peak.after ? "after" : "during",
+                                                    in_full(*action))
+                                      : "all of it from the start of the step";
+    return fmt::format("  rank {} holds {}: {}, {}\n",
+                       most.rank,
+                       devices.size() > 1 ? "the most" : "at most",
+                       format_bytes(most.peak.use.total()),
+                       moment);
+}
+
+std::string device_table(const Prediction& prediction) {
+    const bool bytes_known = prediction.plan->partition.has_value();
+    std::vector<std::vector<std::string>> rows{{"rank", "busy", "idle", "live"}};
+    if (bytes_known) {
+        rows.front().emplace_back("peak");
+        for (int kind = 0; kind < memory_kind_count; ++kind) {
+            rows.front().emplace_back(to_string(static_cast<MemoryKind>(kind)));
+        }
+    }
+    const auto& devices = prediction.metrics.devices;
+    for (const DeviceMetrics& device : devices) {
+        if (rows.size() > most_ranks_shown) {
+            break;
+        }
+        std::vector<std::string> row{std::to_string(device.rank),
+                                     format_duration(device.busy),
+                                     format_duration(device.idle),
+                                     std::to_string(device.peak_live_activations)};
+        if (bytes_known) {
+            row.push_back(format_bytes(device.peak.use.total()));
+            for (const Bytes bytes : device.peak.use.bytes) {
+                row.push_back(format_bytes(bytes));
+            }
+        }
+        rows.push_back(std::move(row));
+    }
+    if (bytes_known && devices.size() > 1) {
+        rows.push_back(sums_of_devices(devices));
+    }
+    std::string text = text_table(rows);
+    if (devices.size() > most_ranks_shown) {
+        text += fmt::format("  not shown: {} ranks more; --json lists them\n",
+                            devices.size() - most_ranks_shown);
+    }
+    text += "  live: the most forwards whose results a rank holds at once\n";
+    if (bytes_known) {
+        text += peak_text(prediction);
+    }
+    return text;
+}
+
+/// What is moved, and what that saves and costs.
+std::string offload_text(const Prediction& prediction) {
+    if (!prediction.offload) {
+        return "";
+    }
+    const OffloadEffect& offload = *prediction.offload;
+    const auto most = std::ranges::max_element(offload.copied);
+    if (most == offload.copied.end() || most->count == 0) {
+        return "  offload: nothing to copy, every stash is needed by the next action of its rank\n";
+    }
+    Bytes peak;
+    Bytes peak_on_device;
+    for (std::size_t rank = 0; rank < offload.copied.size(); ++rank) {
+        peak = std::max(peak, prediction.metrics.devices[rank].peak.use.total());
+        peak_on_device = std::max(peak_on_device, offload.peaks_on_device[rank].total());
+    }
+    const Duration step = prediction.metrics.step;
+    return fmt::format(
+        "  offload: {} to host memory and back {}; if all stashes stayed on their devices, the "
+        "largest peak would be {} instead of {}, {}\n",
+        format_bytes(*most),
+        offload.copied.size() == 1
+            ? "per step"
+            : fmt::format("per step on rank {}, the most", most - offload.copied.begin()),
+        format_bytes(peak_on_device),
+        format_bytes(peak),
+        offload.step_on_device == step ? "and the step as long"
+                                       : fmt::format("the step {} instead of {}",
+                                                     format_duration(offload.step_on_device),
+                                                     format_duration(step)));
+}
+
+std::string breakdown_table(const Breakdown& breakdown) {
+    std::vector<std::vector<std::string>> rows{{"mean over ranks", "time", "share"}};
+    const auto total = static_cast<double>(std::max<std::int64_t>(1, breakdown.sum().count()));
+    for (const BreakdownPart& part : breakdown_parts) {
+        const Duration time = breakdown.*part.value;
+        if (time != Duration{}) {
+            rows.push_back({std::string(part.word),
+                            format_duration(time),
+                            percent_text(static_cast<double>(time.count()) / total)});
+        }
+    }
+    rows.push_back({"step", format_duration(breakdown.sum()), ""});
+    return text_table(rows);
+}
+
+std::string critical_path_text(const Prediction& prediction) {
+    std::string text = "\n  critical path\n";
+    for (const sim::CriticalStep& step : prediction.critical_path) {
+        text += fmt::format("  {:>12.3f} .. {:>12.3f} ms  rank {}  {}{}\n",
+                            to_milliseconds(step.begin),
+                            to_milliseconds(step.end),
+                            step.rank,
+                            to_string(step.action),
+                            !step.host_copy                 ? ""
+                            : step.action.op == Op::Forward ? ": its stash to host memory"
+                                                            : ": its stash back from host memory");
+    }
+    return text;
+}
+
+std::vector<std::string> pair_row(std::string name, const Pair& pair) {
+    return {std::move(name),
+            format_duration(pair.predicted),
+            format_duration(pair.measured),
+            fmt::format("{:+.2f} %", pair.error_percent())};
+}
+
+void append_breakdowns(const Comparison& comparison, std::vector<std::vector<std::string>>& rows) {
+    if (!comparison.predicted_breakdown || !comparison.measured_breakdown) {
+        return;
+    }
+    for (const BreakdownPart& part : breakdown_parts) {
+        const Pair pair{.predicted = *comparison.predicted_breakdown.*part.value,
+                        .measured = *comparison.measured_breakdown.*part.value};
+        if (pair.predicted != Duration{} || pair.measured != Duration{}) {
+            rows.push_back({std::string(part.word),
+                            format_duration(pair.predicted),
+                            format_duration(pair.measured),
+                            ""});
+        }
+    }
+}
+
+}  // namespace
+
+std::string counted(int count, std::string_view word) {
+    const std::string_view plural = word.ends_with("ch") ? "es" : "s";
+    return fmt::format("{} {}{}", count, word, count == 1 ? "" : plural);
+}
+
+std::string timeline_text(const Timeline& timeline, int width, Duration least_column) {
+    if (timeline.ranks.size() > most_ranks_shown) {
+        return fmt::format("  {} ranks: too many to draw here; 'pipetwin export svg' draws them\n",
+                           timeline.ranks.size());
+    }
+    constexpr int label_width = 10;
+    const Duration column =
+        fitted_column(timeline, std::max(20, width - label_width), least_column);
+    return fmt::format("{}{}; a column is {}\n",
+                       render_timeline(timeline, column),
+                       timeline_legend(timeline),
+                       format_duration(column));
+}
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows) {
+    std::vector<std::size_t> widths(rows.front().size(), 0);
+    for (const auto& row : rows) {
+        for (std::size_t column = 0; column < row.size(); ++column) {
+            widths[column] = std::max(widths[column], row[column].size());
+        }
+    }
+    std::string text;
+    for (const auto& row : rows) {
+        std::string line = fmt::format("  {:<{}}", row.front(), widths.front());
+        for (std::size_t column = 1; column < row.size(); ++column) {
+            line += fmt::format("  {:>{}}", row[column], widths[column]);
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + '\n';
+    }
+    return text;
+}
+
+std::string percent_text(double share) {
+    return fmt::format("{:.2f} %", 100 * share);
+}
+
+std::string prediction_text(const Prediction& prediction, const Console& console) {
+    const Metrics& metrics = prediction.metrics;
+    std::string text = console.styled(Style::Strong, heading(prediction.plan)) + '\n';
+    text += fmt::format("  step {}, pipeline {}",
+                        console.styled(Style::Strong, format_duration(metrics.step)),
+                        format_duration(metrics.makespan));
+    if (metrics.samples_per_second) {
+        text += fmt::format(", {:.1f} samples/s", *metrics.samples_per_second);
+    }
+    const bool estimated = prediction.plan->cost_source == CostSource::Estimated;
+    text += fmt::format("  ({}{})\n\n",
+                        to_string(prediction.timeline.origin),
+                        estimated ? " from estimated costs" : "");
+    text += timeline_text(prediction.timeline, console.width());
+    text += '\n' + bubble_text(metrics.bubble);
+    text += '\n' + device_table(prediction);
+    text += offload_text(prediction);
+    text += '\n' + breakdown_table(prediction.breakdown);
+    if (console.verbose()) {
+        text += critical_path_text(prediction);
+    }
+    return text;
+}
+
+std::string explanation_text(const Plan& plan,
+                             const sim::Explanation& explanation,
+                             const Console& console) {
+    std::string text;
+    for (const Paragraph& paragraph : explanation_paragraphs(plan, explanation)) {
+        text += '\n' + paragraph_text(paragraph, console.width());
+    }
+    if (console.verbose()) {
+        constexpr std::size_t most_waits_shown = 10;
+        const std::vector<std::string> waits = wait_lines(plan, explanation, most_waits_shown);
+        text += waits.empty() ? "" : "\nLongest waits, and what filled them\n";
+        for (const std::string& wait : waits) {
+            text += "  " + wait + '\n';
+        }
+    }
+    return text;
+}
+
+std::string step_text(const exec::StepReport& step) {
+    std::string text = fmt::format("step {:>5}  loss {:>8.4f}  |gradient| {:>9.4f}  {:>9.2f} ms",
+                                   step.step,
+                                   step.loss,
+                                   step.grad_norm,
+                                   step.step_ms);
+    if (step.samples_per_second) {
+        text += fmt::format("  {:>8.1f} samples/s", *step.samples_per_second);
+    }
+    if (step.validation_loss) {
+        text += fmt::format("  validation {:>8.4f}", *step.validation_loss);
+    }
+    return text;
+}
+
+std::string comparison_text(const Comparison& comparison, const Console& console) {
+    std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
+    rows.push_back(pair_row("step", comparison.step));
+    rows.push_back(pair_row("pipeline", comparison.makespan));
+    rows.push_back({"bubble total",
+                    percent_text(comparison.predicted_bubble_total),
+                    percent_text(comparison.measured_bubble_total),
+                    ""});
+    for (const Comparison::ByOp& by_op : comparison.by_op) {
+        rows.push_back(pair_row(fmt::format("all {} ({})", op_text(by_op.op), op_words(by_op.op)),
+                                by_op.total));
+    }
+    append_breakdowns(comparison, rows);
+    for (const PeakDelta& peak : comparison.peaks) {
+        rows.push_back({fmt::format("peak of rank {}", peak.rank),
+                        fmt::format("{} B", peak.predicted.count),
+                        fmt::format("{} B", peak.measured.count),
+                        fmt::format("{:+.2f} %", peak.error_percent())});
+    }
+    std::string text = text_table(rows);
+    const Noise& noise = comparison.noise;
+    text += fmt::format(
+        "\n  noise: {:.2f} % of the time stolen, p90/p10 {:.3f}, {} steps kept, {} dropped\n",
+        noise.stolen_percent,
+        noise.p90_over_p10,
+        noise.steps,
+        noise.dropped_steps);
+    if (noise.steps < Noise::fewest_steps) {
+        text += fmt::format("  fewer than {} quiet steps, so this error says little\n",
+                            Noise::fewest_steps);
+    }
+    if (comparison.replay) {
+        text += fmt::format("  a replay of the run's own durations gives the step to {:+.2f} %\n",
+                            comparison.replay->error_percent());
+    }
+    const double error = comparison.step.error_percent();
+    constexpr double good_percent = 5;
+    text += "  " +
+            console.styled(error < good_percent && error > -good_percent ? Style::Good : Style::Bad,
+                           fmt::format("the step was predicted to {:+.2f} %", error)) +
+            '\n';
+    return text;
+}
+
+}  // namespace pipetwin::cli

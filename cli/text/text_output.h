@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/base/console.h"
+#include "cli/text/json_output.h"
+#include "cli/predict/prediction.h"
+#include "core/timeline/compare.h"
+#include "exec/training/trainer.h"
+#include "sim/explain/explanation.h"
+
+/// Results for people: what the JSON holds, as text.
+namespace pipetwin::cli {
+
+/// Rows of equal length with aligned columns, the first to the left, the others to the right; the
+/// first row is the head. Every line is indented by two.
+std::string text_table(const std::vector<std::vector<std::string>>& rows);
+
+/// "1 rank", "2 ranks", "8 micro-batches".
+std::string counted(int count, std::string_view word);
+
+/// The timeline as rows of letters that fit into lines of `width` characters, with a line that says
+/// what they mean. A column lasts `least_column` or more.
+std::string timeline_text(const Timeline& timeline, int width, Duration least_column = Duration{1});
+
+/// "15.79 %".
+std::string percent_text(double share);
+
+std::string prediction_text(const Prediction& prediction, const Console& console);
+
+/// Where the time goes and what would help, in sentences; with --verbose the longest waits, too.
+std::string explanation_text(const Plan& plan,
+                             const sim::Explanation& explanation,
+                             const Console& console);
+
+/// One line per step.
+std::string step_text(const exec::StepReport& step);
+
+std::string comparison_text(const Comparison& comparison, const Console& console);
+
+}  // namespace pipetwin::cli

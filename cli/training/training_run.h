@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cli/base/console.h"
+#include "cli/run_folder/finished_run.h"
+#include "cli/base/options.h"
+#include "cli/processes/processes.h"
+#include "core/scenario/scenario.h"
+#include "exec/training/trainer.h"
+
+namespace pipetwin::cli {
+
+/// What becomes of an "auto" that has to be planned.
+enum class Open { Planned, Refused };
+
+/// The whole loop, which `run` and `train` share: measure costs, plan, predict, train, compare;
+/// everything lands in the run folder as soon as it is known. A first SIGINT or SIGTERM ends the
+/// training after the current step; then everything is written as far as it goes, and Stopped is
+/// thrown.
+///
+/// With `together` the other ranks have processes of their own, each of which calls `train_along`.
+FinishedRun train_and_compare(const RunOptions& options,
+                              Open open,
+                              Console& console,
+                              const std::function<void(const exec::StepReport&)>& on_step,
+                              Processes* together = nullptr);
+
+/// The part of all processes but the first: trains, and writes nothing.
+void train_along(const RunOptions& options, Processes& together);
+
+/// Measures the costs of the scenario's layers on this machine, with a progress line.
+Profile measure_profile(const Scenario& scenario, Console& console);
+
+/// Adds what they are worth for other plans, where they were measured on processor cores.
+void add_calibration(Profile& profile, const Scenario& scenario, Console& console);
+
+/// report.json, and the result of `run --json`.
+std::string report_json_text(const FinishedRun& run);
+
+}  // namespace pipetwin::cli
