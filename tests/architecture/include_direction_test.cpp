@@ -247,7 +247,7 @@ TEST(IncludeDirection, TellsQtOutsideTheGui) {
     EXPECT_EQ(violation("cli/main.cpp", "#include <QString>"), "Qt outside gui/");
     EXPECT_EQ(violation("core/svg/svg.cpp", "#include <QtSvg/QSvgRenderer>"),
               "Qt outside gui/");
-    EXPECT_EQ(violation("tests/core/plan_test.cpp", "#include <QTest>"), "Qt outside gui/");
+    EXPECT_EQ(violation("tests/core/plan/plan_test.cpp", "#include <QTest>"), "Qt outside gui/");
     EXPECT_EQ(violation("gui/window/main.cpp", "#include <QApplication>"), "");
     EXPECT_EQ(violation("tests/gui/layout_test.cpp", "#include <QTest>"), "");
 }
@@ -263,7 +263,7 @@ TEST(IncludeDirection, TellsCudaOutsideItsFolder) {
               "CUDA outside exec/cuda/");
     EXPECT_EQ(violation("exec/gpu/cuda_module.cpp", "#include \"exec/cuda/module/module.h\""), "");
     EXPECT_EQ(violation("exec/cuda/module/self_test.cpp", "#include <cublasLt.h>"), "");
-    EXPECT_EQ(violation("tests/exec/stage_test.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
+    EXPECT_EQ(violation("tests/exec/stage/stage_test.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
               "CUDA outside exec/cuda/");
     EXPECT_EQ(violation("tests/exec/cuda/kernels_test.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
               "");

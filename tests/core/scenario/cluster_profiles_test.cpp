@@ -1,0 +1,140 @@
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "core/costs/shipped_profiles.h"
+#include "tests/core/scenario/scenario_texts.h"
+#include "tests/support/scratch_folder.h"
+
+namespace pipetwin {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using testing::error_of;
+using testing::gpt;
+using ::testing::HasSubstr;
+using testing::parse;
+using testing::refusal;
+using testing::with;
+
+/// A scenario beside a cluster file of its own, m.toml.
+class ClusterFile : public ::testing::Test {
+  protected:
+    Scenario scenario(std::string_view cluster_file, std::string_view own = "") const {
+        std::ofstream(folder_.path() / "m.toml") << cluster_file;
+        return parse_scenario(with(gpt, fmt::format("[cluster]\nprofile = \"m.toml\"\n{}", own)),
+                              folder_.path() / "s.toml");
+    }
+    std::string place(std::string_view line_and_column) const {
+        return fmt::format("{}:{}", (folder_.path() / "m.toml").string(), line_and_column);
+    }
+
+  private:
+    tests::ScratchFolder folder_;
+};
+
+/// NVIDIA's DGX datasheets: 8 GPUs, NVLink of the generation, one adapter per GPU.
+TEST(ShippedClusters, AreTheNodesOfTheirDatasheets) {
+    EXPECT_THAT(
+        cluster_names(),
+        ElementsAre("8x-a100-sxm-80", "8x-h100-sxm", "8x-h200-sxm", "8x-rtx-4090", "this-machine"));
+    struct Node {
+        std::string name;
+        std::string device;
+        double link = 0;       ///< bytes per second, one direction
+        double node_link = 0;  ///< 0: none
+    };
+    for (const Node& node : {Node{"8x-a100-sxm-80", "a100-sxm-80", 300e9, 25e9},
+                             {"8x-h100-sxm", "h100-sxm", 450e9, 50e9},
+                             {"8x-h200-sxm", "h200-sxm", 450e9, 50e9},
+                             {"8x-rtx-4090", "rtx-4090", 32e9, 0}}) {
+        SCOPED_TRACE(node.name);
+        const auto cluster =
+            parse(with(gpt, fmt::format("[cluster]\nprofile = \"{}\"", node.name))).cluster;
+        EXPECT_EQ(cluster.device, node.device);
+        EXPECT_EQ(cluster.count, 8);
+        EXPECT_EQ(cluster.per_node, 8);
+        EXPECT_EQ(find_link(cluster.link).facts.bytes_per_second.value, node.link);
+        EXPECT_EQ(cluster.node_link.empty(), node.node_link == 0);
+        if (!cluster.node_link.empty()) {
+            EXPECT_EQ(find_link(cluster.node_link).facts.bytes_per_second.value, node.node_link);
+        }
+        EXPECT_EQ(find_device(cluster.device).host_link.bytes_per_second.value,
+                  find_link(cluster.host_link).facts.bytes_per_second.value);
+    }
+    EXPECT_EQ(parse(with(gpt, "[cluster]\nprofile = \"this-machine\"")).cluster.device,
+              this_machine);
+}
+
+TEST(ShippedClusters, FillInWhatTheScenarioLeavesOut) {
+    const std::string_view text =
+        "[pipeline]\nstages = 16\n[cluster]\nprofile = \"8x-h100-sxm\"\ncount = 64\n"
+        "node_link = \"ethernet-100\"";
+    const Scenario scenario = parse(with(gpt, text));
+    EXPECT_EQ(scenario.cluster.count, 64);
+    EXPECT_EQ(scenario.cluster.node_link, "ethernet-100");
+    EXPECT_EQ(scenario.cluster.link, "nvlink-4");
+    EXPECT_EQ(scenario.cluster.device, "h100-sxm");
+    EXPECT_EQ(parse(print_scenario(scenario)).cluster, scenario.cluster);
+    const Scenario chosen = parse(gpt, {{"cluster.profile", "8x-a100-sxm-80"}});
+    EXPECT_EQ(chosen.cluster.device, "a100-sxm-80");
+}
+
+TEST(ShippedClusters, DevicesOfTheScenarioReplaceTheClusters) {
+    const Scenario scenario =
+        parse(with(gpt,
+                   "[pipeline]\nstages = 2\n[cluster]\nprofile = \"8x-h100-sxm\"\n"
+                   "devices = [\"h100-sxm\", \"a100-sxm-80\"]"));
+    EXPECT_EQ(scenario.cluster.devices.size(), 2U);
+    EXPECT_EQ(scenario.cluster.link, "nvlink-4");
+}
+
+TEST(ShippedClusters, AnUnknownNameListsTheKnown) {
+    const Error error = refusal(with(gpt, "[cluster]\nprofile = \"8x-h100\""));
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:8:11");
+    EXPECT_EQ(error.text(),
+              "no cluster '8x-h100'; known: 8x-a100-sxm-80, 8x-h100-sxm, 8x-h200-sxm, "
+              "8x-rtx-4090, this-machine");
+    EXPECT_EQ(error.hint(), "did you mean '8x-h100-sxm'?; a file of your own ends in .toml");
+    EXPECT_THAT(refusal(with(gpt, "[cluster]\nprofile = 8")).text(), HasSubstr("cluster.profile"));
+}
+
+TEST_F(ClusterFile, IsFoundBesideTheScenario) {
+    const Scenario::ClusterPart cluster =
+        scenario("[cluster]\nper_node = 3\nlink_gbps = 10\n", "link_gbps = 20\n").cluster;
+    EXPECT_EQ(cluster.per_node, 3);
+    EXPECT_EQ(cluster.link_gbps, 20);
+}
+
+TEST_F(ClusterFile, IsBlamedForWhatIsWrongInIt) {
+    const auto error = [&](std::string_view text) {
+        return error_of([&] { static_cast<void>(scenario(text)); });
+    };
+    EXPECT_EQ(error("[cluster]\nper_nodes = 3\n").place(), place("2:1"));
+    EXPECT_EQ(error("[cluster]\nper_node = 0\n").place(), place("2:12"));
+    EXPECT_THAT(error("[clusters]\n").text(), HasSubstr("unknown key 'clusters'"));
+    EXPECT_THAT(error("description = \"none\"\n").text(), HasSubstr("cluster is missing"));
+    EXPECT_THAT(error("[cluster]\nprofile = \"8x-h100-sxm\"\n").text(),
+                HasSubstr("expected no further one"));
+}
+
+/// The count is the cluster's, so the place is, too.
+TEST_F(ClusterFile, IsNamedWhereItDoesNotFitTheScenario) {
+    const Error error = error_of([&] {
+        static_cast<void>(
+            scenario("[cluster]\ncount = 4\n", "[pipeline]\nstages = 5\nmicro_batches = 5\n"));
+    });
+    EXPECT_EQ(error.place(), place("2:9"));
+    EXPECT_THAT(error.text(), HasSubstr("cluster.count = 4, expected at least the 5"));
+}
+
+TEST(ClusterFiles, ThatAreNotThereAreErrorsOfTheirOwn) {
+    const Error error = refusal(with(gpt, "[cluster]\nprofile = \"none.toml\""));
+    EXPECT_EQ(error.kind(), ErrorKind::Io);
+    EXPECT_THAT(error.place(), EndsWith("/home/u/scenarios/none.toml"));
+}
+
+}  // namespace
+}  // namespace pipetwin

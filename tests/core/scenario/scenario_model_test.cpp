@@ -1,0 +1,122 @@
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/costs/profile.h"
+#include "core/scenario/scenario.h"
+#include "tests/core/scenario/scenario_texts.h"
+
+namespace pipetwin {
+namespace {
+
+using testing::expect_refused;
+using testing::gpt;
+using testing::layers_text;
+using testing::mlp;
+using testing::parse;
+using testing::refusal;
+using testing::Refusal;
+using testing::with;
+
+TEST(LayersModel, ExpandsRepeatsAndNests) {
+    const Scenario s = parse(layers_text);
+    ASSERT_EQ(s.model.layers.size(), 6U);
+    EXPECT_EQ(s.model.input, (SampleShape{.positions = 1, .width = 8}));
+    EXPECT_FALSE(s.model.layers[1].bias);
+    EXPECT_EQ(s.model.layers[4].name, "block2");
+    const Model model = scenario_model(s);
+    EXPECT_EQ(model.layer(0).spec.name, "linear0");
+    EXPECT_EQ(model.layer(1).spec.name, "linear1");
+    EXPECT_EQ(model.layer(2).parameter_count, 2 * 4 + 4 * 4 + 4);
+    EXPECT_EQ(model.layer(5).spec.type, LayerType::CrossEntropy);
+}
+
+TEST(LayersModel, ReadsTokensWhereItBeginsWithAnEmbedding) {
+    const Scenario s = parse(R"([model]
+kind = "layers"
+layer = [{type = "embedding", outputs = 8, context = 4}, {type = "attention", heads = 2},
+         {type = "gelu"}, {type = "linear", outputs = 256}, {type = "cross_entropy"}]
+)");
+    EXPECT_EQ(s.model.input, (SampleShape{.token_ids = true, .positions = 4}));
+    EXPECT_EQ(s.data.kind, DataKind::Text);
+    EXPECT_EQ(scenario_model(s).layer(0).parameter_count, 256 * 8 + 4 * 8);
+}
+
+TEST(LayersModel, RefusesWhatIsNoModel) {
+    const std::string head = "[model]\nkind = \"layers\"\n";
+    const std::vector<Refusal> cases{
+        {head, "layer = [{type = \"gelu\"}]", "model.input is missing"},
+        {head, "input = 4\nlayer = [{type = \"gelu\"}]", "no cross_entropy"},
+        {head,
+         "input = 4\nlayer = [{type = \"lineer\"}]",
+         "layer[0].type = \"lineer\", expected one"},
+        {head, "input = 4\nlayer = [{outputs = 4}]", "model.layer[0].type is missing"},
+        {head, "input = 4\nlayer = [{type = \"gelu\", heads = 2}]", "unknown key 'heads'"},
+        {head, "input = 4\nlayer = [{type = \"linear\"}]", "model.layer[0].outputs is missing"},
+        {head, "input = 4\nlayer = [{type = \"linear\", outputs = 4, bias = 1}]", "true or false"},
+        {head, "input = 4\nlayer = [{type = \"gelu\", repeat = 0}]", "model.layer[0].repeat = 0"},
+        {head, "input = 4\nlayer = [{type = \"residual\"}]", "model.layer[0].layer is missing"},
+        {head,
+         "input = 4\nlayer = [{type = \"sequence\", repeat = 1000, layer = [{type = \"gelu\", "
+         "repeat = 1000}]}]",
+         "at most 100000 layers"},
+        {head,
+         "input = 4\nlayer = [{type = \"embedding\", outputs = 2, context = 2}]",
+         "model.input = 4, expected no such key"},
+        {head,
+         "input = 4\nlayer = [{type = \"gelu\", name = \"a\"}, {type = \"gelu\", name = \"a\"}, "
+         "{type = \"cross_entropy\"}]",
+         "two layers have this name"},
+    };
+    expect_refused(cases);
+    EXPECT_EQ(refusal(with(head, "input = 4\nlayer = [{type = \"lineer\"}]")).hint(),
+              "did you mean 'linear'?");
+}
+
+std::vector<int> partition_of(std::string_view list, int stages) {
+    const Scenario s = parse(
+        gpt,
+        {{"pipeline.partition", std::string(list)}, {"pipeline.stages", std::to_string(stages)}});
+    return scenario_partition(s, scenario_model(s))->layers_per_stage();
+}
+
+TEST(ScenarioPartition, CountsWholeBlocksOfAGptOrItsUnits) {
+    EXPECT_EQ(partition_of("[2, 2]", 2), (std::vector<int>{5, 5}));
+    EXPECT_EQ(partition_of("[1, 2, 1]", 3), (std::vector<int>{3, 4, 3}));
+    EXPECT_EQ(partition_of("[4]", 1), (std::vector<int>{10}));
+    EXPECT_EQ(partition_of("[3, 7]", 2), (std::vector<int>{3, 7}));
+    EXPECT_EQ(scenario_partition(parse(gpt), scenario_model(parse(gpt))), std::nullopt);
+}
+
+TEST(ScenarioPartition, C26RefusesAWrongSumOrLengthNamingBothNumbersAndTheBalancer) {
+    const auto refused = [](std::string_view base, std::string_view list, int stages) {
+        return refusal(base,
+                       {{"pipeline.partition", std::string(list)},
+                        {"pipeline.stages", std::to_string(stages)}});
+    };
+    const Error sum = refused(gpt, "[2, 3]", 2);
+    EXPECT_EQ(sum.kind(), ErrorKind::BadInput);
+    EXPECT_NE(sum.text().find("[2, 3] sums to 5, expected 4 (whole blocks) or 10 (units"),
+              std::string::npos)
+        << sum.text();
+    EXPECT_EQ(sum.hint(), "let the balancer choose: partition = \"auto\"");
+    EXPECT_EQ(refused(gpt, "[2, 2]", 3).text(),
+              "2 pieces for 3 stages, expected one entry per stage");
+    EXPECT_EQ(refused(mlp, "[1, 2]", 2).text(), "[1, 2] sums to 3, but the model has 2 layers");
+}
+
+TEST(ScenarioModel, TakesTheLayersOfAProfile) {
+    const Scenario s = parse("[model]\nkind = \"profile\"\nfile = \"x.profile.json\"\n");
+    EXPECT_EQ(s.model.profile, "/home/u/scenarios/x.profile.json");
+    const Profile profile{.layers = {{.name = "a"}, {.name = "b"}, {.name = "c", .inputs = {"a"}}}};
+    const Model model = scenario_model(s, &profile);
+    EXPECT_EQ(model.layer_count(), 3);
+    EXPECT_EQ(model.inputs_of(2), (std::vector<int>{0}));
+    EXPECT_FALSE(model.is_executable());
+    EXPECT_THROW(scenario_model(s), InternalError);
+}
+
+}  // namespace
+}  // namespace pipetwin

@@ -1,0 +1,327 @@
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/scenario/scenario.h"
+#include "tests/core/scenario/scenario_texts.h"
+#include "tests/support/mutate.h"
+#include "tests/support/soak.h"
+
+namespace pipetwin {
+namespace {
+
+using testing::expect_refused;
+using testing::full;
+using testing::gpt;
+using testing::layers_text;
+using testing::mlp;
+using testing::parse;
+using testing::refusal;
+using testing::Refusal;
+using testing::with;
+
+TEST(ParseScenario, NamesTheNearestKnownKeyOfAnUnknownOne) {
+    const Error error = refusal(with(gpt, "[pipeline]\nmicrobatches = 4"));
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:8:1");
+    EXPECT_EQ(error.text(), "unknown key 'microbatches' in 'pipeline'");
+    EXPECT_EQ(error.hint(), "did you mean 'micro_batches'?");
+
+    const Error table = refusal(with(gpt, "[pipelin]\nstages = 4"));
+    EXPECT_EQ(table.place(), "/home/u/scenarios/s.toml:7:2");
+    EXPECT_EQ(table.text(), "unknown key 'pipelin'");
+    EXPECT_EQ(table.hint(), "did you mean 'pipeline'?");
+}
+
+TEST(ParseScenario, ReportsTheFirstUnknownKeyOfTheText) {
+    EXPECT_EQ(refusal(with(gpt, "[pipeline]\nzz = 1\naa = 2")).place(),
+              "/home/u/scenarios/s.toml:8:1");
+}
+
+TEST(ParseScenario, AMisspelledKeyComesBeforeTheKeyThatIsThereforeMissing) {
+    EXPECT_EQ(refusal("[model]\nkind = \"mlp\"\nsises = [2, 2]\n").hint(), "did you mean 'sizes'?");
+}
+
+TEST(ParseScenario, RefusesWrongValuesNamingFoundAndExpected) {
+    const std::vector<Refusal> cases{
+        {gpt,
+         "[pipeline]\nstages = \"two\"",
+         "stages = \"two\", expected a whole number from 1 to 4096"},
+        {gpt, "[pipeline]\nstages = 2.5", "pipeline.stages = 2.5, expected a whole number"},
+        {gpt, "[pipeline]\nstages = 0", "pipeline.stages = 0, expected a whole number from 1"},
+        {gpt, "[pipeline]\nstages = 4097", "pipeline.stages = 4097"},
+        {gpt, "[pipeline]\nstages = true", "pipeline.stages = true"},
+        {gpt, "[pipeline]\nstages = [1]", "pipeline.stages = [a list]"},
+        {gpt,
+         "[pipeline]\nstages = 3\nrecompute = [\"always\", \"none\"]",
+         "pipeline.recompute: 2 entries for 3 stages, expected one entry per stage"},
+        {gpt,
+         "[pipeline]\nstages = 3\nrecompute = [\"always\"]",
+         "pipeline.recompute: 1 entries for 3 stages"},
+        {gpt, "[pipeline]\nrecompute = []", "pipeline.recompute: 0 entries for 1 stages"},
+        {gpt,
+         "[pipeline]\nstages = \"auto\"\nrecompute = []",
+         "pipeline.recompute = [a list], expected one entry per stage"},
+        {gpt,
+         "[pipeline]\nstages = 2\nrecompute = [\"always\", \"sometimes\"]",
+         "pipeline.recompute[1] = \"sometimes\", expected one of none, always, except-last"},
+        {gpt,
+         "[pipeline]\nstages = 2\nrecompute = [\"auto\", \"none\"]",
+         "pipeline.recompute[0] = \"auto\", expected one of none, always, except-last"},
+        {gpt,
+         "[pipeline]\nstages = 2\nrecompute = [1, 0]",
+         "pipeline.recompute[0] = 1, expected one of none, always, except-last"},
+        {gpt, "[pipeline]\nmicro_batches = 65537", "pipeline.micro_batches = 65537"},
+        {gpt, "[pipeline]\nmicro_batches = -1", "pipeline.micro_batches = -1"},
+        {gpt, "[pipeline]\nchunks = 65", "pipeline.chunks = 65"},
+        {gpt, "[pipeline]\nschedule = 1", "pipeline.schedule = 1, expected a string"},
+        {gpt, "[pipeline]\nrecompute = \"some\"", "one of none, always, except-last"},
+        {gpt, "[pipeline]\nrecompute_timing = \"auto\"", "one of eager, lazy"},
+        {gpt, "[pipeline]\npartition = \"equal\"", "expected a list of whole numbers"},
+        {gpt, "[pipeline]\npartition = [1, \"x\"]", "pipeline.partition[1] = \"x\""},
+        {gpt, "[pipeline]\npartition = [0]", "pipeline.partition[0] = 0"},
+        {gpt, "[pipeline]\nchannel_capacity = -1", "pipeline.channel_capacity = -1"},
+        {gpt, "[training]\nbatch = 0", "training.batch = 0"},
+        {gpt, "[training]\nbatch = 1979-05-27", "training.batch = a date or time"},
+        {gpt, "[training]\nlearning_rate = nan", "training.learning_rate = nan"},
+        {gpt, "[training]\nlearning_rate = inf", "training.learning_rate = inf"},
+        {gpt, "[training]\nlearning_rate = -0.1", "training.learning_rate = -0.1"},
+        {gpt, "[training]\nlearning_rate = \"fast\"", "expected a number"},
+        {gpt, "[training]\noptimizer = \"adamm\"", "optimizer = \"adamm\", expected one of sgd"},
+        {gpt, "[training]\nseed = -1", "training.seed = -1"},
+        {gpt, "[training]\nseed = 9223372036854775807", "training.seed = 9223372036854775807"},
+        {gpt, "[cluster]\nbackend = \"gpu\"", "one of cpu, paced, cuda"},
+        {gpt, "[cluster]\nmemory_limit = \"4 gigs\"", "'4 gigs' is not an amount of memory"},
+        {gpt, "[cluster]\nmemory_limit = 0", "cluster.memory_limit = 0"},
+        {gpt, "[cluster]\nmemory_limit = 1.5", "expected an amount of memory"},
+        {gpt, "[cluster]\nlink_gbps = -1", "cluster.link_gbps = -1"},
+        {gpt, "[cluster]\nper_node = 0", "cluster.per_node = 0"},
+        {gpt, "[cluster]\ndevice = \"h100\"", "this-machine, a100-sxm-80, b200, h100-sxm"},
+        {gpt, "[cluster]\ndevice = \"../x\"", "expected devices out of this-machine"},
+        {gpt, "[cluster]\ndevices = [\"b201\"]", "expected devices out of this-machine"},
+        {gpt, "[cluster]\ndevices = \"b200\"", "expected a list of strings"},
+        {gpt, "[cluster]\ndevices = [1]", "cluster.devices[0] = 1, expected a string in quotes"},
+        {gpt, "[cluster]\ndevices = [\"b200\", \"b200\"]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\ndevice = \"b200\"\ndevices = [\"b200\"]", "either device or devices"},
+        {gpt, "[cluster]\nspeeds = [1]\ndevices = [\"b200\"]", "either speeds or devices"},
+        {gpt, "[cluster]\nspeeds = [0]", "expected speeds from 0.000001 to 1000000"},
+        {gpt, "[cluster]\nspeeds = [-1]", "cluster.speeds[0] = -1"},
+        {gpt, "[cluster]\nspeeds = [nan]", "cluster.speeds[0] = nan, expected a number"},
+        {gpt, "[cluster]\nspeeds = [inf]", "cluster.speeds[0] = inf, expected a number"},
+        {gpt, "[cluster]\nspeeds = [\"x\"]", "cluster.speeds[0] = \"x\""},
+        {gpt, "[cluster]\nspeeds = [1, 1]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\ninterference = [[0], [0]]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\ninterference = [[0, 0]]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\ngpu_shares = [8, 8]", "expected 1 entries, one for each rank"},
+        {gpt,
+         "[cluster]\ngpu_shares = [0]",
+         "gpu_shares[0] = 0, expected a whole number from 1 to 1024"},
+        {gpt, "[cluster]\ngpu_shares = \"stream\"", "expected one of own, streams"},
+        {gpt, "[cluster]\ninterference = [0]", "cluster.interference[0] = 0, expected a list"},
+        {gpt, "[cluster]\ninterference = [[-1]]", "expected a list of numbers from 0 to 100"},
+        {gpt, "[cluster]\nscale_costs = true", "expected a string"},
+        {gpt, "[cluster]\nscale_costs = \"roofline\"", "one of none, compute, memory, cautious"},
+        {gpt, "[cluster]\nplacement = \"random\"", "one of fill, round-robin"},
+        {gpt, "[cluster]\nplacement = [0, 1]", "expected 1 entries, one for each rank"},
+        {gpt, "[cluster]\nplacement = [-1]", "cluster.placement[0] = -1"},
+        {gpt, "[cluster]\nlink = \"nvlink\"", "no link 'nvlink'; known: nvlink-2"},
+        {gpt, "[cluster]\nnode_link = 3", "expected a string"},
+        {gpt, "[cluster]\nhost_link = \"pcie\"", "no link 'pcie'; known: nvlink-2"},
+        {gpt, "[pipeline]\noffload = \"weights\"", "one of none, stash"},
+        {gpt,
+         "[pipeline]\noffload = \"stash\"",
+         "pipeline.offload = \"stash\", expected a link to host memory"},
+        {gpt,
+         "[pipeline]\noffload = \"stash\"\n[cluster]\nhost_link_latency_us = 3",
+         "expected a link to host memory"},
+        {gpt, "[cluster]\nmemory_limit = [\"1 GB\", \"1 GB\"]", "expected 1 entries"},
+        {gpt, "[cluster]\nmemory_limit = [\"1 gig\"]", "cluster.memory_limit[0] = \"1 gig\""},
+        {gpt, "[cluster]\nmemory_limit = [0]", "cluster.memory_limit[0] = 0"},
+        {gpt, "[pipeline]\ndata_parallel = 0", "pipeline.data_parallel = 0"},
+        {gpt, "[pipeline]\nall_reduce = \"butterfly\"", "one of ring, tree, two-level"},
+        {gpt, "[pipeline]\noverlap_reduction = 1", "expected true or false"},
+        {gpt, "[pipeline]\nshard_optimizer = \"yes\"", "expected true or false"},
+        {gpt, "[data]\nkind = \"text\"", "data.path is missing"},
+        {gpt, "[data]\nkind = \"tokens\"", "data.path is missing"},
+        {gpt, "[output]\ncheckpoint_every = -1", "output.checkpoint_every = -1"},
+        {gpt, "[data]\nkind = \"txt\"\npath = \"x\"", "one of text, tokens, mnist, synthetic"},
+        {gpt, "[data]\nkind = \"mnist\"\npath = \"x\"", "expected text"},
+        {mlp, "[data]\nkind = \"text\"\npath = \"x\"", "expected mnist or synthetic"},
+        {"", "", "model is missing"},
+        {"model = 3", "", "model = 3, expected a table"},
+        {"[model]", "", "model.kind is missing"},
+        {"[model]\nkind = \"gpt\"", "", "model.layers is missing"},
+        {"[model]\nkind = \"mlp\"", "", "model.sizes is missing"},
+        {"[model]\nkind = \"mlp\"\nsizes = [3]", "", "expected 2 to"},
+        {"[model]\nkind = \"profile\"", "", "model.file is missing"},
+        {"[model]\nkind = \"profile\"\nfile = \"\"", "", "model.file is missing"},
+        {"[model]\nkind = \"layers\"\ninput = 4", "", "model.layer is missing"},
+        {"[model]\nkind = \"layers\"\nlayer = 4", "", "expected a list of tables"},
+        {"[model]\nkind = \"layers\"\nlayer = [4]", "", "expected tables only"},
+    };
+    expect_refused(cases);
+}
+
+TEST(ParseScenario, RefusesWhatIsNotBuiltYetNamingWhatIs) {
+    const std::vector<Refusal> cases{
+        {"[model]\nkind = \"resnet\"", "", "expected one of gpt, mlp, layers, profile"},
+        {"[model]\nkind = \"amoebanet-d\"", "", "expected one of gpt, mlp, layers, profile"},
+        {gpt, "[data]\nkind = \"cifar10\"", "one of text, tokens, mnist, synthetic"},
+    };
+    expect_refused(cases, "not built yet");
+}
+
+TEST(ParseScenario, RefusesDropoutThatLeavesNothingAndProbabilitiesThatAreNone) {
+    const std::string_view dropout_layer =
+        "[model]\nkind = \"layers\"\ninput = 4\n[[model.layer]]\ntype = \"dropout\"\n";
+    const std::vector<Refusal> cases{
+        {gpt, "dropout = 1", "model.dropout = 1, expected a number from 0 up to, but not, 1"},
+        {gpt, "dropout = 1.5", "model.dropout = 1.5, expected a number from 0 to 1"},
+        {gpt, "dropout = -0.1", "model.dropout = -0.1, expected a number from 0 to 1"},
+        {gpt, "dropout = \"half\"", "model.dropout = \"half\", expected a number"},
+        {dropout_layer, "", "probability is missing"},
+        {dropout_layer, "probability = 1", "probability = 1, expected a number from 0 up to"},
+        {dropout_layer, "dropout = 0.1", "unknown key 'dropout'"},
+    };
+    expect_refused(cases);
+    const Error error = refusal(with(gpt, "dropout = 1"));
+    EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:7:11");
+}
+
+TEST(ParseScenario, RefusesValidationOnNothing) {
+    const std::vector<Refusal> cases{
+        {gpt, "[training]\nvalidate_every = 5", "validate_every = 5, expected 0, as there is"},
+        {gpt, "[training]\nvalidate_every = -1", "validate_every = -1, expected a whole number"},
+        {gpt, "[training]\nvalidation_batches = 0", "validation_batches = 0, expected a whole"},
+        {gpt, "[data]\nvalidation = 1", "data.validation = 1, expected a path, or a number"},
+        {gpt, "[data]\nvalidation = 1.5", "data.validation = 1.5, expected a number from 0 to 1"},
+        {gpt, "[data]\nvalidation = true", "data.validation = true, expected a number"},
+        {gpt, "[data]\nvalidation = \"\"", "expected a path, or a share of the data"},
+        {mlp, "[data]\nvalidation = \"x\"", "expected a share of the data"},
+    };
+    expect_refused(cases);
+    EXPECT_EQ(refusal(with(gpt, "[training]\nvalidate_every = 5")).place(),
+              "/home/u/scenarios/s.toml:8:18");
+}
+
+TEST(ParseScenario, RefusesRatesAndLimitsThatAreNone) {
+    const std::vector<Refusal> cases{
+        {gpt, "[training]\nclip_norm = -1", "training.clip_norm = -1, expected a number from 0"},
+        {gpt, "[training]\nclip_norm = nan", "training.clip_norm = nan, expected a number"},
+        {gpt, "[training]\nwarmup_steps = -1", "warmup_steps = -1, expected a whole number"},
+        {gpt, "[training]\nwarmup_steps = 0.5", "warmup_steps = 0.5, expected a whole number"},
+        {gpt,
+         "[training]\nlearning_rate_schedule = \"step\"",
+         "expected one of constant, linear, cosine"},
+        {gpt,
+         "[training]\nfinal_learning_rate = 1e-5",
+         "training.final_learning_rate = 1e-05, expected 0"},
+    };
+    expect_refused(cases);
+    EXPECT_EQ(refusal(with(gpt, "[training]\nclip_norm = -1")).place(),
+              "/home/u/scenarios/s.toml:8:13");
+}
+
+TEST(ParseScenario, TextNeedsAVocabularyOfAllBytes) {
+    const Error error =
+        refusal(with(gpt, "vocabulary = 255\n[data]\nkind = \"text\"\npath = \"x\""));
+    EXPECT_NE(error.text().find("at least 256"), std::string::npos) << error.text();
+}
+
+TEST(ParseScenario, C26RefusesMoreStagesThanDevicesNamingBoth) {
+    const Error error = refusal(with(gpt, "[pipeline]\nstages = 4\n[cluster]\ncount = 2"));
+    EXPECT_EQ(error.text(), "cluster.count = 2, expected at least the 4 of pipeline.stages");
+    EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:10:9");
+}
+
+TEST(ParseScenario, C26RefusesMoreStagesOfReplicasThanDevices) {
+    const Error error =
+        refusal(with(gpt, "[pipeline]\nstages = 2\ndata_parallel = 2\n[cluster]\ncount = 3"));
+    EXPECT_EQ(error.text(),
+              "cluster.count = 3, expected at least 4, for the 2 stages of 2 replicas");
+}
+
+TEST(ParseScenario, RefusesSyntaxErrorsWithLineAndColumn) {
+    const Error error = refusal("[model]\nkind = \"gpt\nlayers = 2\n");
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_TRUE(error.place().starts_with("/home/u/scenarios/s.toml:2:")) << error.place();
+    EXPECT_THROW(parse("[model]\nkind = 1\nkind = 2\n"), Error);
+    EXPECT_THROW(parse("[model]\n[model]\n"), Error);
+    EXPECT_THROW(parse("\xff\xfe"), Error);
+    EXPECT_THROW(parse(std::string_view("a\0b = 1", 7)), Error);
+}
+
+TEST(ParseScenario, SurvivesTextsMadeToExhaustTheStack) {
+    const std::size_t million = 1'000'000;
+    std::string dotted = "a";
+    for (int i = 0; i < 200'000; ++i) {
+        dotted += ".a";
+    }
+    std::string alternating = "a = ";
+    for (int i = 0; i < 100'000; ++i) {
+        alternating += "[{a=";
+    }
+    for (const std::string& text : {std::string(4 * million, '['),
+                                    "a = " + std::string(4 * million, '['),
+                                    "a = " + std::string(million, '{'),
+                                    dotted + " = 1",
+                                    "[" + dotted + "]",
+                                    alternating}) {
+        EXPECT_EQ(refusal(text).kind(), ErrorKind::BadInput);
+    }
+    EXPECT_EQ(refusal(dotted + " = 1").text(), "nested deeper than 64");
+    EXPECT_THROW(parse(gpt, {{dotted, "1"}}), Error);
+    EXPECT_THROW(parse(gpt, {{"a", std::string(million, '[')}}), Error);
+}
+
+TEST(ParseScenario, CountsNestingOutsideStringsAndCommentsOnly) {
+    const std::string dots(200, '.');
+    EXPECT_NO_THROW(parse(with(gpt, "# " + dots + std::string(200, '['))));
+    EXPECT_NO_THROW(parse(with(gpt, "[data]\nkind = \"text\"\npath = \"a" + dots + "\\\"[[[\"")));
+    EXPECT_NO_THROW(parse(with(gpt, "[data]\nkind = \"text\"\npath = '" + dots + "'")));
+    EXPECT_NO_THROW(
+        parse(with(gpt, "[data]\nkind = \"text\"\npath = \"\"\"a\"" + dots + "\n\"\"\"")));
+}
+
+TEST(ParseScenario, RefusesAFileAboveTheLimit) {
+    EXPECT_EQ(refusal(std::string((std::size_t{16} << 20) + 1, '#')).kind(), ErrorKind::BadInput);
+}
+
+TEST(ParseScenario, ThrowsNothingButErrorForDamagedTexts) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    std::mt19937_64 random(seed);
+    const std::vector<std::string> texts{
+        std::string(full), std::string(layers_text), std::string(mlp)};
+    for (int round = 0; round < tests::soaked(2000); ++round) {
+        const std::string text = testing::mutated(texts[random() % texts.size()], random);
+        try {
+            const Scenario scenario = parse(text);
+            ASSERT_EQ(parse(print_scenario(scenario)), scenario) << text;
+        } catch (const Error& error) {
+            ASSERT_FALSE(error.text().empty()) << text;
+        } catch (const std::exception& other) {
+            FAIL() << other.what() << "\nfor\n" << text;
+        }
+    }
+}
+
+TEST(ParseScenario, ReadsNoShorterTextAsIfItWereWhole) {
+    // Cut at any byte the text is refused, or what it lacks is a whole line.
+    const std::string text(layers_text);
+    for (std::size_t length = 0; length < text.size(); ++length) {
+        try {
+            const Scenario scenario = parse(text.substr(0, length));
+            EXPECT_GE(length, text.rfind('"')) << length;
+        } catch (const Error&) {
+            continue;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin

@@ -1,0 +1,59 @@
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/scenario/scenario.h"
+#include "tests/core/scenario/scenario_texts.h"
+#include "tests/support/error_of.h"
+#include "tests/support/scratch_folder.h"
+
+namespace pipetwin {
+namespace {
+
+using testing::error_of;
+using testing::gpt;
+using ::testing::HasSubstr;
+using testing::parse;
+using testing::with;
+
+/// A schedule of two ranks and three micro-batches, beside the scenario.
+class OwnSchedule : public ::testing::Test {
+  protected:
+    Scenario scenario(const std::string& keys) const {
+        return parse(with(gpt, "[pipeline]\nschedule = \"" + csv.string() + "\"\n" + keys));
+    }
+
+    const tests::ScratchFolder folder;
+    const std::filesystem::path csv =
+        folder.write("own.csv", "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
+};
+
+TEST_F(OwnSchedule, SaysStagesChunksAndMicroBatches) {
+    const Scenario s = scenario("");
+    EXPECT_TRUE(has_schedule_file(s));
+    EXPECT_EQ(s.pipeline.stages, 2);
+    EXPECT_EQ(s.pipeline.chunks, 1);
+    EXPECT_EQ(s.pipeline.micro_batches, 3);
+    EXPECT_EQ(s.pipeline.recompute, Recompute::None);
+    EXPECT_EQ(scenario_schedule(s).ranks[1].size(), 6U);
+    EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").pipeline, s.pipeline);
+}
+
+TEST_F(OwnSchedule, RefusesKeysThatSaySomethingElse) {
+    EXPECT_NO_THROW(scenario("stages = 2\nmicro_batches = \"auto\""));
+    const Error error = error_of([this] { scenario("micro_batches = 4"); });
+    EXPECT_THAT(error.what(), HasSubstr("micro_batches = 4, expected 3"));
+    EXPECT_THAT(error.hint(), HasSubstr("leave the key out"));
+}
+
+TEST_F(OwnSchedule, NeedsASampleForEveryMicroBatch) {
+    Scenario s = scenario("");
+    s.training.batch = 2;
+    const Error error = error_of([&s] { scenario_schedule(s); });
+    EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+    EXPECT_THAT(error.what(), HasSubstr("3 micro-batches, but a mini-batch has 2 samples"));
+}
+
+}  // namespace
+}  // namespace pipetwin

@@ -1,0 +1,273 @@
+#include "core/scenario/scenario.h"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/core/scenario/scenario_texts.h"
+#include "tests/support/code_blocks.h"
+#include "tests/support/error_of.h"
+#include "tests/support/scratch_folder.h"
+
+namespace pipetwin {
+namespace {
+
+using testing::error_of;
+using testing::full;
+using testing::gpt;
+using testing::layers_text;
+using testing::mlp;
+using testing::parse;
+using testing::with;
+
+TEST(ParseScenario, ReadsEveryKey) {
+    const Scenario s = parse(full);
+    EXPECT_EQ(s.model.kind, ModelKind::Gpt);
+    EXPECT_EQ(s.model.gpt,
+              (GptSizes{.layers = 4,
+                        .d_model = 32,
+                        .heads = 4,
+                        .context = 16,
+                        .vocabulary = 300,
+                        .feed_forward = 48,
+                        .tied = true,
+                        .dropout = 0.125}));
+    EXPECT_EQ(s.data.kind, DataKind::Text);
+    EXPECT_EQ(s.data.path, "/home/u/texts/a b");
+    EXPECT_EQ(s.training.batch, 33);
+    EXPECT_EQ(s.training.steps, 7);
+    EXPECT_EQ(s.training.optimizer, OptimizerKind::RmsProp);
+    EXPECT_EQ(s.training.learning_rate, 1e-3);
+    EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Cosine);
+    EXPECT_EQ(s.training.warmup_steps, 3);
+    EXPECT_EQ(s.training.final_learning_rate, 1e-5);
+    EXPECT_EQ(s.training.clip_norm, 0.5);
+    EXPECT_EQ(s.training.precision, Precision::Fp64);
+    EXPECT_EQ(s.training.seed, 42U);
+    EXPECT_EQ(s.data.validation_path, "/home/u/texts/c");
+    EXPECT_EQ(s.training.validate_every, 3);
+    EXPECT_EQ(s.training.validation_batches, 5);
+    EXPECT_EQ(s.pipeline.stages, 2);
+    EXPECT_EQ(s.pipeline.micro_batches, 8);
+    EXPECT_EQ(s.pipeline.schedule, "1f1b");
+    EXPECT_EQ(s.pipeline.recompute, Recompute::ExceptLast);
+    EXPECT_EQ(s.pipeline.recompute_timing, RecomputeTiming::Lazy);
+    EXPECT_EQ(s.pipeline.partition, (std::vector<int>{3, 7}));
+    EXPECT_EQ(s.pipeline.channel_capacity, 2);
+    EXPECT_EQ(s.cluster.backend, Backend::Paced);
+    EXPECT_EQ(s.pipeline.data_parallel, 3);
+    EXPECT_EQ(s.pipeline.all_reduce, AllReduceKind::TwoLevel);
+    EXPECT_TRUE(s.pipeline.overlap_reduction);
+    EXPECT_TRUE(s.pipeline.shard_optimizer);
+    EXPECT_EQ(s.cluster.device, "h100-sxm");
+    EXPECT_EQ(s.cluster.scale_costs, ScaleCosts::Cautious);
+    EXPECT_EQ(s.cluster.speeds, (std::vector<double>{1, 0.5}));
+    EXPECT_EQ(s.cluster.placement, Placement::RoundRobin);
+    EXPECT_EQ(s.cluster.link, "nvlink-4");
+    EXPECT_EQ(s.cluster.node_link, "infiniband-ndr");
+    EXPECT_EQ(s.cluster.count, 6);
+    EXPECT_EQ(s.cluster.per_node, 4);
+    EXPECT_EQ(s.cluster.link_gbps, 400.5);
+    EXPECT_EQ(s.cluster.node_link_gbps, 100);
+    EXPECT_EQ(s.cluster.link_latency_us, 0.5);
+    EXPECT_EQ(s.cluster.node_link_latency_us, 2);
+    EXPECT_EQ(s.cluster.host_link, "pcie-4");
+    EXPECT_EQ(s.cluster.host_link_gbps, 128);
+    EXPECT_EQ(s.cluster.host_link_latency_us, 7);
+    EXPECT_EQ(s.pipeline.offload, Offload::Stash);
+    EXPECT_EQ(s.cluster.memory_limit, Bytes{4LL << 30});
+    EXPECT_EQ(s.cluster.transfer, TransferMode::HandOver);
+    EXPECT_EQ(s.cluster.cores, 3);
+    EXPECT_EQ(s.cluster.interference, 0.25);
+    EXPECT_EQ(s.cluster.link_sharing, LinkSharing::Fair);
+    EXPECT_EQ(s.cluster.gpu_shares, GpuShares::Streams);
+}
+
+TEST(ParseScenario, FillsInTheDefaults) {
+    const Scenario s = parse(gpt);
+    EXPECT_EQ(s.model.gpt.vocabulary, 256);
+    EXPECT_EQ(s.model.gpt.feed_forward, 128);
+    EXPECT_EQ(s.data.kind, DataKind::Text);
+    EXPECT_EQ(s.training.batch, 32);
+    EXPECT_EQ(s.training.optimizer, OptimizerKind::AdamW);
+    EXPECT_EQ(s.training.learning_rate, 3e-4);
+    EXPECT_EQ(s.training.learning_rate_schedule, RateSchedule::Constant);
+    EXPECT_EQ(s.training.warmup_steps, 0);
+    EXPECT_EQ(s.training.clip_norm, 0);
+    EXPECT_FALSE(s.model.gpt.tied);
+    EXPECT_EQ(s.model.gpt.dropout, 0);
+    EXPECT_EQ(s.pipeline.stages, 1);
+    EXPECT_EQ(s.pipeline.micro_batches, 1);
+    EXPECT_EQ(s.pipeline.schedule, "gpipe");
+    EXPECT_EQ(s.pipeline.partition, std::nullopt);
+    EXPECT_EQ(s.pipeline.channel_capacity, std::nullopt);
+    EXPECT_EQ(s.cluster.backend, Backend::Cpu);
+    EXPECT_EQ(s.cluster.memory_limit, std::nullopt);
+    EXPECT_EQ(parse(mlp).data.kind, DataKind::Synthetic);
+}
+
+TEST(ParseScenario, ValidationIsAPathOrAShareAndBothComeBack) {
+    const Scenario share = parse(with(gpt, "[data]\nvalidation = 0.25"));
+    EXPECT_EQ(share.data.validation_share, 0.25);
+    EXPECT_EQ(parse_scenario(print_scenario(share), "x.toml").data, share.data);
+    const Scenario path =
+        parse(with(gpt, "[data]\nkind = \"text\"\npath = \"a\"\nvalidation = \"b\""));
+    EXPECT_EQ(path.data.validation_path, "/home/u/scenarios/b");
+    EXPECT_EQ(parse_scenario(print_scenario(path), "x.toml").data, path.data);
+}
+
+TEST(ParseScenario, RecomputesAlwaysByDefaultInGpipeAndElsewhereNot) {
+    EXPECT_EQ(parse(gpt).pipeline.recompute, Recompute::Always);
+    EXPECT_EQ(parse(with(gpt, "[pipeline]\nschedule = \"1f1b\"")).pipeline.recompute,
+              Recompute::None);
+    EXPECT_EQ(parse(with(gpt, "[pipeline]\nrecompute = \"none\"")).pipeline.recompute,
+              Recompute::None);
+    const Scenario planned = parse(with(gpt, "[pipeline]\nrecompute = \"auto\""));
+    EXPECT_TRUE(planned.pipeline.recompute_auto);
+    EXPECT_EQ(planned.pipeline.recompute, std::nullopt);
+}
+
+TEST(ParseScenario, ReadsHowTheOrderIsMade) {
+    const Scenario s = parse(with(gpt,
+                                  "[pipeline]\nschedule = \"interleaved-1f1b\"\nchunks = 2\n"
+                                  "group_size = 3\ndeferred_weights = 2\n"
+                                  "message_order = \"lower-rank-first\""));
+    EXPECT_EQ(s.pipeline.chunks, 2);
+    EXPECT_EQ(s.pipeline.group_size, 3);
+    EXPECT_EQ(s.pipeline.deferred_weights, 2);
+    EXPECT_EQ(s.pipeline.message_order, MessageOrder::LowerRankFirst);
+    EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").pipeline, s.pipeline);
+}
+
+TEST(ParseScenario, TakesPyTorchsNamesOfSchedules) {
+    EXPECT_EQ(parse(with(gpt, "[pipeline]\nschedule = \"GPipe\"")).pipeline.schedule, "gpipe");
+}
+
+TEST(ParseScenario, ListsOfRanksArePrintedAndReadAgain) {
+    Scenario s = parse(with(gpt,
+                            "[pipeline]\nstages = 2\n[cluster]\n"
+                            "devices = [\"b200\", \"tpu-v5e\"]\nplacement = [1, 0]\n"
+                            "memory_limit = [\"4 GiB\", 1024]"));
+    EXPECT_EQ(s.cluster.devices, (std::vector<std::string>{"b200", "tpu-v5e"}));
+    EXPECT_EQ(s.cluster.nodes, (std::vector<int>{1, 0}));
+    EXPECT_EQ(s.cluster.memory_limits, (std::vector<Bytes>{Bytes{4LL << 30}, Bytes{1024}}));
+    EXPECT_EQ(parse(print_scenario(s)).cluster, s.cluster);
+}
+
+TEST(ParseScenario, ReadsEveryExampleOfItsDocumentation) {
+    const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
+    EXPECT_EQ(blocks.size(), 2U);
+    for (const std::string& block : blocks) {
+        EXPECT_NO_THROW(parse(block)) << block;
+    }
+}
+
+TEST(PrintScenario, ParsesBackToTheSame) {
+    const std::vector<std::string> texts{
+        std::string(gpt),
+        std::string(mlp),
+        std::string(full),
+        std::string(layers_text),
+        with(gpt,
+             "[pipeline]\nstages = \"auto\"\nmicro_batches = \"auto\"\nschedule = \"auto\"\n"
+             "chunks = \"auto\"\nrecompute = \"auto\"\npartition = \"auto\"\n"
+             "data_parallel = \"auto\"\ntensor_parallel = \"auto\"\n"
+             "channel_capacity = \"auto\""),
+        with(gpt, "[pipeline]\nschedule = \"auto\""),
+        with(gpt, "[data]\nkind = \"synthetic\""),
+        with(mlp, "[data]\nkind = \"mnist\"\npath = \"a\\\"\\\\\\u0007\\u00e4\""),
+        with(mlp, "[training]\nlearning_rate = 1e-300\nseed = 9007199254740992"),
+        "[model]\nkind = \"profile\"\nfile = \"x.profile.json\"\n",
+        "[model]\nkind = \"layers\"\nlayer = [{type = \"embedding\", outputs = 8, context = 4}, "
+        "{type = \"attention\", heads = 2}, {type = \"cross_entropy\"}]\n"};
+    for (const std::string& text : texts) {
+        const Scenario scenario = parse(text);
+        const std::string printed = print_scenario(scenario);
+        EXPECT_EQ(parse(printed), scenario) << printed;
+        EXPECT_EQ(print_scenario(parse(printed)), printed);
+    }
+}
+
+TEST(ParseScenario, ReadsAModeOfRecomputeForEachPiece) {
+    const Scenario s = parse(with(gpt,
+                                  "[pipeline]\nstages = 2\nchunks = 2\nschedule = \"looped-bfs\"\n"
+                                  "recompute = [\"always\", \"none\", \"except-last\", \"none\"]"));
+    const RecomputeRules rules(
+        {Recompute::Always, Recompute::None, Recompute::ExceptLast, Recompute::None});
+    EXPECT_EQ(s.pipeline.recompute, rules);
+    EXPECT_EQ(parse(print_scenario(s)), s);
+    EXPECT_EQ(
+        parse(gpt, {{"pipeline.stages", "2"}, {"pipeline.recompute", "[\"always\", \"none\"]"}})
+            .pipeline.recompute,
+        RecomputeRules({Recompute::Always, Recompute::None}));
+}
+
+TEST(ParseScenario, AListOfOneModeOfRecomputeIsTheWord) {
+    const Scenario list =
+        parse(with(gpt, "[pipeline]\nstages = 2\nrecompute = [\"always\", \"always\"]"));
+    EXPECT_EQ(list, parse(with(gpt, "[pipeline]\nstages = 2\nrecompute = \"always\"")));
+}
+
+TEST(ParseScenario, AListOfRecomputeMayWaitForItsStages) {
+    const Scenario s =
+        parse(with(gpt, "[pipeline]\nstages = \"auto\"\nrecompute = [\"always\", \"none\"]"));
+    EXPECT_EQ(s.pipeline.recompute, RecomputeRules({Recompute::Always, Recompute::None}));
+}
+
+TEST(PrintScenario, WritesInterferencePairByPair) {
+    const Scenario scenario = parse(with(gpt,
+                                         "[pipeline]\nstages = 2\n[cluster]\n"
+                                         "interference = [[0, 0.25], [0.5, 0]]"));
+    EXPECT_EQ(scenario.cluster.pair_interference,
+              (std::vector<std::vector<double>>{{0, 0.25}, {0.5, 0}}));
+    EXPECT_EQ(parse_scenario(print_scenario(scenario), "x.toml").cluster, scenario.cluster);
+}
+
+TEST(PrintScenario, MeansTheSameInAnotherFolder) {
+    const Scenario scenario = parse(full);
+    const Scenario moved = parse_scenario(print_scenario(scenario), "/elsewhere/scenario.toml");
+    EXPECT_EQ(moved.data.path, scenario.data.path);
+}
+
+TEST(ReadScenario, ReadsAFileAndRefusesWhatIsNone) {
+    const tests::ScratchFolder folder;
+    folder.write("s.toml", mlp);
+    EXPECT_EQ(read_scenario(folder / "s.toml").model.sizes, (std::vector<int>{784, 64, 10}));
+    EXPECT_EQ(error_of([&] { read_scenario(folder.path()); }).kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error_of([&] { read_scenario(folder / "none.toml"); }).kind(), ErrorKind::Io);
+    EXPECT_EQ(error_of([&] { read_scenario("/dev/zero"); }).text(), "not a regular file");
+}
+
+TEST(RequireSettled, PassesWhatIsPlannedHere) {
+    EXPECT_NO_THROW(require_settled(
+        parse(with(gpt, "[pipeline]\npartition = \"auto\"\nchannel_capacity = \"auto\""))));
+}
+
+TEST(RequireSettled, NamesEveryOtherAutoAndAValueToSet) {
+    const Scenario s = parse(with(gpt,
+                                  "[pipeline]\nstages = \"auto\"\nrecompute = \"auto\"\n"
+                                  "micro_batches = \"auto\"\n[cluster]\ncount = 2"));
+    const Error error = error_of([&] { require_settled(s); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.text(),
+              "\"auto\" has to be planned first for pipeline.stages, pipeline.micro_batches, "
+              "pipeline.recompute");
+    EXPECT_EQ(error.hint(),
+              "'pipetwin plan' finds the best values; or in [pipeline] set stages = 2, "
+              "micro_batches = 8, recompute = \"always\"");
+    for (const char* key : {"stages",
+                            "micro_batches",
+                            "schedule",
+                            "chunks",
+                            "recompute",
+                            "data_parallel",
+                            "tensor_parallel"}) {
+        const Scenario one = parse(gpt, {{fmt::format("pipeline.{}", key), "auto"}});
+        EXPECT_NE(error_of([&] { require_settled(one); }).text().find(key), std::string::npos);
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin

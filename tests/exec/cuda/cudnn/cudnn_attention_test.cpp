@@ -1,0 +1,375 @@
+#include "exec/cuda/cudnn/cudnn_attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <cuda_bf16.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "exec/cuda/runtime/check.h"
+#include "exec/cuda/cudnn/cudnn_graph.h"
+#include "tests/exec/cuda/cudnn/fake_cudnn.h"
+
+/// Which attention is taken, and what cuDNN is told, against a cuDNN that only remembers.
+namespace pipetwin::cuda {
+namespace {
+
+using test::fake_cudnn_functions;
+using test::FakeCudnn;
+using test::new_fake_cudnn;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr AttentionShape shape{2, 256, 3, 192};
+constexpr std::array directions{AttentionDirection::Forward, AttentionDirection::Backward};
+constexpr int forever = std::numeric_limits<int>::max();
+
+CudnnAttention attention_on_fake(int compute_capability = 90) {
+    return {{.functions = &fake_cudnn_functions(), .why_not = {}},
+            {.compute_capability = compute_capability}};
+}
+
+std::string described(AttentionDirection direction,
+                      const AttentionShape& wanted = shape,
+                      int compute_capability = 90) {
+    CudnnAttention attention = attention_on_fake(compute_capability);
+    return attention.describe(wanted, direction);
+}
+
+struct Operands {
+    std::vector<std::uint16_t> qkv = std::vector<std::uint16_t>(8);
+    std::vector<std::uint16_t> context = qkv;
+    std::vector<std::uint16_t> dcontext = qkv;
+    std::vector<std::uint16_t> dqkv = qkv;
+    std::vector<float> log_sums = std::vector<float>(8);
+    std::vector<float> row_dots = log_sums;
+    std::vector<float> workspace = log_sums;
+
+    CudnnAttention::Forward forward() {
+        return {.qkv = qkv.data(),
+                .context = context.data(),
+                .log_sums = log_sums.data(),
+                .workspace = workspace.data()};
+    }
+    CudnnAttention::Backward backward() {
+        return {.qkv = qkv.data(),
+                .context = context.data(),
+                .log_sums = log_sums.data(),
+                .dcontext = dcontext.data(),
+                .dqkv = dqkv.data(),
+                .row_dots = row_dots.data(),
+                .workspace = workspace.data()};
+    }
+};
+
+/// -1: it has no plan.
+int number_of(CudnnAttention& attention,
+              AttentionDirection direction,
+              const AttentionShape& wanted = shape) {
+    const auto plan = attention.plan(wanted, direction);
+    return plan ? plan->number : -1;
+}
+
+void run(CudnnAttention& attention, AttentionDirection direction, Operands& with) {
+    const int number = number_of(attention, direction);
+    ASSERT_GE(number, 0) << attention.describe(shape, direction);
+    if (direction == AttentionDirection::Forward) {
+        attention.forward(number, with.forward(), nullptr);
+    } else {
+        attention.backward(number, with.backward(), nullptr);
+    }
+}
+
+const void* given(const FakeCudnn& cudnn, AttentionTensor name) {
+    return cudnn.pack.at(static_cast<std::int64_t>(name));
+}
+
+/// The norm of the difference over that of what is expected.
+double relative_error(const std::vector<float>& found, const std::vector<float>& expected) {
+    double difference = 0;
+    double norm = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const double x = expected[i];
+        difference += (double{found.at(i)} - x) * (double{found.at(i)} - x);
+        norm += x * x;
+    }
+    return std::sqrt(difference / norm);
+}
+
+TEST(CudnnAttention, IsTakenWhereItHasAPlan) {
+    new_fake_cudnn();
+    EXPECT_EQ(described(AttentionDirection::Forward), "cuDNN 9.19.0");
+    EXPECT_EQ(described(AttentionDirection::Backward), "cuDNN 9.19.0");
+}
+
+TEST(CudnnAttention, TellsThePlansWorkspace) {
+    new_fake_cudnn().workspace_bytes = 4711;
+    CudnnAttention attention = attention_on_fake();
+    const auto plan = attention.plan(shape, AttentionDirection::Forward);
+    ASSERT_TRUE(plan.has_value());
+    EXPECT_EQ(plan->workspace_bytes, 4711U);
+}
+
+TEST(CudnnAttention, GivesEveryTensorOfTheGraphThatLiesInMemory) {
+    for (const AttentionDirection direction : directions) {
+        const FakeCudnn& cudnn = new_fake_cudnn();
+        CudnnAttention attention = attention_on_fake();
+        Operands operands;
+        ASSERT_NO_FATAL_FAILURE(run(attention, direction, operands));
+        std::set<std::int64_t> names;
+        for (const auto& [name, pointer] : cudnn.pack) {
+            names.insert(name);
+            EXPECT_NE(pointer, nullptr) << name;
+        }
+        EXPECT_EQ(names, cudnn.kept);
+        EXPECT_EQ(cudnn.workspace, operands.workspace.data());
+    }
+}
+
+TEST(CudnnAttention, FindsQueriesKeysAndValuesSideBySide) {
+    const FakeCudnn& cudnn = new_fake_cudnn();
+    CudnnAttention attention = attention_on_fake();
+    Operands operands;
+    ASSERT_NO_FATAL_FAILURE(run(attention, AttentionDirection::Backward, operands));
+    const auto at = [](const std::vector<std::uint16_t>& data, int part) -> const void* {
+        return data.data() + std::ptrdiff_t{part} * shape.width;
+    };
+    using enum AttentionTensor;
+    EXPECT_EQ(given(cudnn, Q), at(operands.qkv, 0));
+    EXPECT_EQ(given(cudnn, K), at(operands.qkv, 1));
+    EXPECT_EQ(given(cudnn, V), at(operands.qkv, 2));
+    EXPECT_EQ(given(cudnn, DQ), at(operands.dqkv, 0));
+    EXPECT_EQ(given(cudnn, DK), at(operands.dqkv, 1));
+    EXPECT_EQ(given(cudnn, DV), at(operands.dqkv, 2));
+    EXPECT_EQ(given(cudnn, Context), operands.context.data());
+    EXPECT_EQ(given(cudnn, DContext), operands.dcontext.data());
+    EXPECT_EQ(given(cudnn, LogSums), operands.log_sums.data());
+    EXPECT_EQ(given(cudnn, RowDots), operands.row_dots.data());
+}
+
+TEST(CudnnAttention, AsksOnceForEachShapeAndDirection) {
+    const FakeCudnn& cudnn = new_fake_cudnn();
+    CudnnAttention attention = attention_on_fake();
+    const int forward = number_of(attention, AttentionDirection::Forward);
+    const int backward = number_of(attention, AttentionDirection::Backward);
+    const int calls = cudnn.calls;
+    EXPECT_EQ(number_of(attention, AttentionDirection::Forward), forward);
+    EXPECT_EQ(number_of(attention, AttentionDirection::Backward), backward);
+    EXPECT_NE(forward, backward);
+    EXPECT_EQ(cudnn.calls, calls);
+    AttentionShape other = shape;
+    other.samples = 5;
+    EXPECT_NE(number_of(attention, AttentionDirection::Forward, other), forward);
+    EXPECT_GT(cudnn.calls, calls);
+}
+
+/// Calls that can fail until there is a plan.
+int calls_for_a_plan(AttentionDirection direction) {
+    const FakeCudnn& cudnn = new_fake_cudnn();
+    described(direction);
+    return cudnn.calls;
+}
+
+TEST(CudnnAttention, LeavesItToOurKernelsWhicheverCallItFailsFrom) {
+    for (const AttentionDirection direction : directions) {
+        const int calls = calls_for_a_plan(direction);
+        ASSERT_GT(calls, 100);
+        for (int call = 0; call < calls; ++call) {
+            FakeCudnn& cudnn = new_fake_cudnn();
+            cudnn.first_failure = call;
+            cudnn.failures = forever;
+            EXPECT_THAT(described(direction), StartsWith("own kernels: ")) << call;
+            EXPECT_EQ(cudnn.live_descriptors, 0) << call;
+            EXPECT_EQ(cudnn.live_handles, 0) << call;
+        }
+    }
+}
+
+TEST(CudnnAttention, LeaksNothingWhicheverCallFailsOnce) {
+    for (const AttentionDirection direction : directions) {
+        const int calls = calls_for_a_plan(direction);
+        for (int call = 0; call < calls; ++call) {
+            FakeCudnn& cudnn = new_fake_cudnn();
+            cudnn.first_failure = call;
+            described(direction);
+            EXPECT_EQ(cudnn.live_descriptors, 0) << call;
+            EXPECT_EQ(cudnn.live_handles, 0) << call;
+        }
+    }
+}
+
+TEST(CudnnAttention, SaysWhichCallFailedAndWhy) {
+    FakeCudnn& cudnn = new_fake_cudnn();
+    cudnn.first_failure = 0;
+    EXPECT_EQ(described(AttentionDirection::Forward),
+              "own kernels: cudnnCreate: CUDNN_STATUS_FAKED: as a test wanted (3000)");
+}
+
+TEST(CudnnAttention, PassesOverEnginesWhoseBitsDoNotRepeat) {
+    FakeCudnn& cudnn = new_fake_cudnn();
+    cudnn.engines = {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}};
+    EXPECT_THAT(described(AttentionDirection::Backward), HasSubstr("differ from run to run"));
+    cudnn.engines.push_back({CUDNN_NUMERICAL_NOTE_TENSOR_CORE});
+    EXPECT_EQ(described(AttentionDirection::Backward), "cuDNN 9.19.0");
+}
+
+TEST(CudnnAttention, TakesNoPlanWhoseWorkspaceMightNotBeThere) {
+    new_fake_cudnn().workspace_bytes = std::int64_t{1} << 40;
+    EXPECT_THAT(described(AttentionDirection::Backward),
+                HasSubstr("a workspace of 1099511627776 bytes"));
+}
+
+TEST(CudnnAttention, IsNotAskedWithoutALibrary) {
+    CudnnAttention attention({.functions = nullptr, .why_not = "no such file"},
+                             {.compute_capability = 90});
+    EXPECT_EQ(attention.plan(shape, AttentionDirection::Forward), std::nullopt);
+    EXPECT_EQ(attention.describe(shape, AttentionDirection::Forward), "own kernels: no such file");
+}
+
+TEST(CudnnAttention, IsNotAskedWhereItIsNotWanted) {
+    const FakeCudnn& cudnn = new_fake_cudnn();
+    CudnnAttention attention({.functions = &fake_cudnn_functions(), .why_not = {}},
+                             {.compute_capability = 90, .wanted = false});
+    EXPECT_THAT(attention.describe(shape, AttentionDirection::Forward), StartsWith("own kernels"));
+    EXPECT_EQ(cudnn.calls, 0);
+}
+
+TEST(CudnnAttention, IsNotAskedWhereItsResultsAreKnownToBeWrong) {
+    FakeCudnn& cudnn = new_fake_cudnn();
+    cudnn.version = 91001;
+    EXPECT_THAT(described(AttentionDirection::Forward), HasSubstr("older than 9.10.2"));
+    cudnn.version = 91002;
+    EXPECT_EQ(described(AttentionDirection::Forward), "cuDNN 9.10.2");
+
+    AttentionShape odd = shape;
+    odd.positions = 300;
+    cudnn.version = 91500;
+    EXPECT_EQ(described(AttentionDirection::Forward, odd), "cuDNN 9.15.0");
+    EXPECT_EQ(described(AttentionDirection::Backward), "cuDNN 9.15.0");
+    EXPECT_THAT(described(AttentionDirection::Backward, odd), HasSubstr("no multiple of 128"));
+    cudnn.version = 91600;
+    EXPECT_EQ(described(AttentionDirection::Backward, odd), "cuDNN 9.16.0");
+}
+
+TEST(CudnnAttention, DoesNotGoBackOnBlackwellWhereItsBitsNeedNotRepeat) {
+    new_fake_cudnn();
+    EXPECT_EQ(described(AttentionDirection::Forward, shape, 100), "cuDNN 9.19.0");
+    EXPECT_THAT(described(AttentionDirection::Backward, shape, 100), StartsWith("own kernels: "));
+}
+
+TEST(CudnnAttention, IsNotAskedForHeadsThatItDoesNotTake) {
+    const FakeCudnn& cudnn = new_fake_cudnn();
+    for (const AttentionShape& refused : {AttentionShape{2, 256, 3, 36},
+                                          AttentionShape{0, 256, 3, 192},
+                                          AttentionShape{2, 1, 3, 192},
+                                          AttentionShape{2, 256, 5, 192}}) {
+        EXPECT_THAT(described(AttentionDirection::Forward, refused), StartsWith("own kernels: "));
+    }
+    EXPECT_EQ(cudnn.calls, 0);
+}
+
+TEST(CudnnAttention, ThrowsWhereAPlanCannotBeExecuted) {
+    FakeCudnn& cudnn = new_fake_cudnn();
+    CudnnAttention attention = attention_on_fake();
+    Operands operands;
+    ASSERT_NO_FATAL_FAILURE(run(attention, AttentionDirection::Forward, operands));
+    const int descriptors = cudnn.live_descriptors;
+    cudnn.first_failure = cudnn.calls;
+    cudnn.failures = forever;
+    EXPECT_THROW(run(attention, AttentionDirection::Forward, operands), CudaFailure);
+    EXPECT_EQ(cudnn.live_descriptors, descriptors);
+}
+
+TEST(CudnnAttention, MovesToAnotherStreamOnlyWhereItIsAnother) {
+    const FakeCudnn& cudnn = new_fake_cudnn();
+    CudnnAttention attention = attention_on_fake();
+    const int number = number_of(attention, AttentionDirection::Forward);
+    Operands with;
+    const auto stream = reinterpret_cast<cudaStream_t>(&with);
+    const auto calls_of_a_run = [&] {
+        const int before = cudnn.calls;
+        attention.forward(number, with.forward(), stream);
+        EXPECT_EQ(cudnn.stream, stream);
+        return cudnn.calls - before;
+    };
+    const int first = calls_of_a_run();
+    EXPECT_EQ(calls_of_a_run(), first - 1);
+}
+
+/// What the graphs say must be attention: computed operation by operation, against our own kernels,
+/// which other tests hold to the formulas.
+TEST(CudnnAttention, ComputesWhatOurKernelsCompute) {
+    constexpr AttentionShape small{2, 19, 3, 48};
+    constexpr std::size_t elements = std::size_t{2} * 19 * 48;
+    constexpr std::size_t rows = std::size_t{2} * 19 * 3;
+    using Matrix = std::vector<__nv_bfloat16>;
+    std::mt19937 random(1);
+    const auto random_matrix = [&](std::size_t size) {
+        std::uniform_real_distribution<float> number(-2, 2);
+        Matrix matrix(size);
+        std::ranges::generate(matrix, [&] { return __float2bfloat16(number(random)); });
+        return matrix;
+    };
+    const Matrix qkv = random_matrix(3 * elements);
+    const Matrix dcontext = random_matrix(elements);
+    Matrix context(elements);
+    Matrix dqkv(3 * elements);
+    std::vector<float> log_sums(rows);
+    std::vector<float> row_dots(rows);
+    ASSERT_EQ(
+        attention_forward(Real::BF16, small, qkv.data(), context.data(), log_sums.data(), nullptr),
+        cudaSuccess);
+    ASSERT_EQ(attention_backward(Real::BF16,
+                                 small,
+                                 qkv.data(),
+                                 context.data(),
+                                 log_sums.data(),
+                                 dcontext.data(),
+                                 dqkv.data(),
+                                 row_dots.data(),
+                                 nullptr),
+              cudaSuccess);
+
+    new_fake_cudnn().computes = true;
+    CudnnAttention attention = attention_on_fake();
+    Matrix its_context(elements);
+    Matrix its_dqkv(3 * elements);
+    std::vector<float> its_log_sums(rows);
+    std::vector<float> its_row_dots(rows);
+    attention.forward(number_of(attention, AttentionDirection::Forward, small),
+                      {.qkv = qkv.data(),
+                       .context = its_context.data(),
+                       .log_sums = its_log_sums.data(),
+                       .workspace = nullptr},
+                      nullptr);
+    attention.backward(number_of(attention, AttentionDirection::Backward, small),
+                       {.qkv = qkv.data(),
+                        .context = its_context.data(),
+                        .log_sums = its_log_sums.data(),
+                        .dcontext = dcontext.data(),
+                        .dqkv = its_dqkv.data(),
+                        .row_dots = its_row_dots.data(),
+                        .workspace = nullptr},
+                       nullptr);
+
+    const auto floats = [](const Matrix& from) {
+        std::vector<float> result;
+        std::ranges::transform(from, std::back_inserter(result), __bfloat162float);
+        return result;
+    };
+    // Each of context, P and dS is rounded to bf16 by one of the two: 2^-9 each.
+    EXPECT_LT(relative_error(floats(its_context), floats(context)), 1e-2);
+    EXPECT_LT(relative_error(floats(its_dqkv), floats(dqkv)), 1e-2);
+    EXPECT_LT(relative_error(its_log_sums, log_sums), 1e-5);
+}
+
+}  // namespace
+}  // namespace pipetwin::cuda

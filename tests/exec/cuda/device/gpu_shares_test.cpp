@@ -1,0 +1,86 @@
+#include <optional>
+
+#include "exec/cuda/runtime/green_context.h"
+#include "exec/cuda/runtime/owned.h"
+#include "exec/cuda/device/products.h"
+#include "tests/exec/cuda/kernels/kernel_test.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
+
+int multiprocessors_of_device() {
+    int count = 0;
+    PIPETWIN_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0));
+    return count;
+}
+
+/// The result on the device's current part; of the rows of b, too, where that is known.
+Numbers result_of(Product product, cudaStream_t stream) {
+    const DeviceArray<std::byte> workspace(Products::workspace_bytes);
+    Products products(workspace.data(), multiprocessors_of_device());
+    const auto matrix = [](Real real, std::int64_t size, std::uint64_t seed) {
+        Operand operand({real}, size);
+        operand.repeat(rounded(real, random_numbers(10'007, seed)));
+        return operand;
+    };
+    const Operand a = matrix(product.factors, std::int64_t{product.m} * product.k, 1);
+    const Operand b = matrix(product.factors, std::int64_t{product.k} * product.n, 2);
+    const Operand d = matrix(product.result, std::int64_t{product.m} * product.n, 3);
+    const DeviceArray<float> sums(Numbers(index(product.n), 0));
+    std::optional<int> number;
+    if (product.a_transposed) {
+        Product summing = product;
+        summing.sums_b = true;
+        number = products.number_of_summing(summing);
+    }
+    const Products::Operands operands{.a = a.data(),
+                                      .b = b.data(),
+                                      .c = product.adds ? d.data() : nullptr,
+                                      .d = d.data(),
+                                      .sums = number ? sums.data() : nullptr};
+    // What is read and written above was on another stream.
+    PIPETWIN_CUDA_CHECK(cudaDeviceSynchronize());
+    EXPECT_EQ(products.multiply(number ? *number : products.number_of(product), operands, stream),
+              cudaSuccess);
+    PIPETWIN_CUDA_CHECK(cudaStreamSynchronize(stream));
+    return joined({d.numbers(), sums.elements()});
+}
+
+TEST(CudaProductsOnShares, HaveTheBitsOfTheWholeDevice) {
+    constexpr int rows = 4096;
+    for (const Real real : {Real::F32, Real::BF16}) {
+        for (const auto& [inputs, outputs] : {std::pair{768, 768}, {768, 2304}, {3072, 768}}) {
+            const Product forward{
+                .m = rows, .n = outputs, .k = inputs, .factors = real, .result = real};
+            const Product weight{.m = inputs,
+                                 .n = outputs,
+                                 .k = rows,
+                                 .a_transposed = true,
+                                 .factors = real,
+                                 .result = Real::F32,
+                                 .adds = true};
+            for (const Product& product : {forward, weight}) {
+                PIPETWIN_CUDA_CHECK(cudaSetDevice(0));
+                Numbers whole;
+                {
+                    const Stream stream = make_stream();
+                    whole = result_of(product, stream.get());
+                }
+                for (const int ranks : {2, 4}) {
+                    const auto parts = cut_device(0, shares(units_of_device(0), ranks, {}));
+                    parts.back()->enter();
+                    EXPECT_EQ(result_of(product, parts.back()->stream()) == whole, true)
+                        << "a share of " << parts.back()->multiprocessors() << " multiprocessors, ("
+                        << product.m << ", " << product.k << ") by (" << product.k << ", "
+                        << product.n << ")";
+                    PIPETWIN_CUDA_CHECK(cudaSetDevice(0));
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace pipetwin::cuda

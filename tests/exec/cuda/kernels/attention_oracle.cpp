@@ -1,0 +1,113 @@
+#include "tests/exec/cuda/kernels/attention_oracle.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace pipetwin::cuda::test {
+namespace {
+
+/// One row of one matrix of a head.
+template <class T>
+T* row_of(std::vector<T>& matrix, std::size_t row, std::size_t columns, std::size_t column) {
+    return matrix.data() + row * columns + column;
+}
+
+void add(double factor, const double* x, int size, double* y) {
+    for (int i = 0; i < size; ++i) {
+        y[i] += factor * x[i];
+    }
+}
+
+double norm(const Doubles& x) {
+    double sum = 0;
+    for (const double number : x) {
+        sum += number * number;
+    }
+    return std::sqrt(sum);
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Sizes& sizes) {
+    return out << sizes.samples << " samples, " << sizes.positions << " positions, " << sizes.heads
+               << " heads of " << sizes.head_size;
+}
+
+double dot(const double* a, const double* b, int size) {
+    double sum = 0;
+    for (int i = 0; i < size; ++i) {
+        sum += a[i] * b[i];
+    }
+    return sum;
+}
+
+Exact exact(const Sizes& sizes, Doubles qkv, Doubles dcontext) {
+    const std::size_t width = sizes.width();
+    const int size = sizes.head_size;
+    const double scale = 1 / std::sqrt(size);
+    Exact result{Doubles(sizes.rows() * width), {}, Doubles(qkv.size())};
+    for (int s = 0; s < sizes.samples; ++s) {
+        for (int h = 0; h < sizes.heads; ++h) {
+            const std::size_t column = std::size_t(h) * std::size_t(size);
+            const auto row = [&](int position) {
+                return std::size_t(s) * std::size_t(sizes.positions) + std::size_t(position);
+            };
+            const auto part = [&](Doubles& of, int position, std::size_t which) {
+                return row_of(of, row(position), 3 * width, which * width + column);
+            };
+            for (int t = 0; t < sizes.positions; ++t) {
+                Doubles p;
+                Doubles dp;
+                const double* const dc = row_of(dcontext, row(t), width, column);
+                for (int u = 0; u <= t; ++u) {
+                    p.push_back(dot(part(qkv, t, 0), part(qkv, u, 1), size) * scale);
+                    dp.push_back(dot(dc, part(qkv, u, 2), size));
+                }
+                const double largest = *std::max_element(p.begin(), p.end());
+                double sum = 0;
+                for (const double score : p) {
+                    sum += std::exp(score - largest);
+                }
+                const double log_sum = largest + std::log(sum);
+                result.log_sums.push_back(log_sum);
+                for (double& score : p) {
+                    score = std::exp(score - log_sum);
+                }
+                const double mean = dot(p.data(), dp.data(), t + 1);
+                for (int u = 0; u <= t; ++u) {
+                    const double probability = p[std::size_t(u)];
+                    const double ds = probability * (dp[std::size_t(u)] - mean) * scale;
+                    add(probability,
+                        part(qkv, u, 2),
+                        size,
+                        row_of(result.context, row(t), width, column));
+                    add(ds, part(qkv, u, 1), size, part(result.dqkv, t, 0));
+                    add(ds, part(qkv, t, 0), size, part(result.dqkv, u, 1));
+                    add(probability, dc, size, part(result.dqkv, u, 2));
+                }
+            }
+        }
+    }
+    return result;
+}
+
+double relative_error(const Doubles& found, const Doubles& expected) {
+    Doubles difference;
+    std::transform(found.begin(),
+                   found.end(),
+                   expected.begin(),
+                   std::back_inserter(difference),
+                   [](double a, double b) { return a - b; });
+    return norm(difference) / norm(expected);
+}
+
+Doubles part_of(const Doubles& qkv, std::size_t width, std::size_t part) {
+    Doubles result;
+    for (std::size_t begin = part * width; begin < qkv.size(); begin += 3 * width) {
+        const auto first = qkv.begin() + static_cast<std::ptrdiff_t>(begin);
+        result.insert(result.end(), first, first + static_cast<std::ptrdiff_t>(width));
+    }
+    return result;
+}
+
+}  // namespace pipetwin::cuda::test

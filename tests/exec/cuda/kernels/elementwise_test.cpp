@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <utility>
+
+#include "tests/exec/cuda/kernels/kernel_test.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
+
+class CudaElementwise : public KernelTest {};
+INSTANTIATE_TEST_SUITE_P(Ways, CudaElementwise, every_way(), ::testing::PrintToStringParamName());
+
+TEST_P(CudaElementwise, AddAdds) {
+    for (const std::int64_t size : {0, 1, 3, 8, 257, 5000}) {
+        SCOPED_TRACE(size);
+        const Numbers x = random(size, 1);
+        Numbers expected = random(size, 2);
+        const Numbers found = run([&] {
+            const Operand from(way(), x);
+            const Operand to(way(), expected);
+            expect_ok(add(real(), size, from.data(), to.data(), nullptr));
+            return to.numbers();
+        });
+        cpu().add(view(x, 1, size), view(expected, 1, size));
+        EXPECT_TRUE(close(found, expected, way().bound()));
+    }
+}
+
+// Numbers that have other sums in other orders.
+TEST_P(CudaElementwise, SumsOfMembersAreAddedUpInTheirOrder) {
+    constexpr std::int64_t stride = 700;
+    for (const int members : {2, 3, 5}) {
+        for (const std::int64_t size : {0, 1, 7, 640}) {
+            std::vector<Numbers> all;
+            for (int member = 0; member < members; ++member) {
+                all.push_back(random_numbers(size, static_cast<std::uint64_t>(member) + 1));
+                std::for_each(all.back().begin(), all.back().end(), [member](float& value) {
+                    value *= member % 2 == 0 ? 1.0F : -1e4F;
+                });
+            }
+            for (int own = 0; own < members; ++own) {
+                Numbers others(index(stride * (members - 1)));
+                Numbers expected = all[0];
+                for (int member = 0; member < members; ++member) {
+                    const Numbers& from = all[static_cast<std::size_t>(member)];
+                    for (std::int64_t i = 0; i < size; ++i) {
+                        if (member > 0) {
+                            expected[index(i)] += from[index(i)];
+                        }
+                        if (member != own) {
+                            const int place = member < own ? member : member - 1;
+                            others[index(place * stride + i)] = from[index(i)];
+                        }
+                    }
+                }
+                const Numbers found = run([&] {
+                    const Operand x(floats(), others);
+                    const Operand y(floats(), all[static_cast<std::size_t>(own)]);
+                    expect_ok(sum_members({.size = size,
+                                           .members = members,
+                                           .own = own,
+                                           .stride = stride,
+                                           .x = x.floats(),
+                                           .y = y.floats()},
+                                          nullptr));
+                    return y.numbers();
+                });
+                EXPECT_EQ(found, expected) << members << " members, " << own;
+            }
+        }
+    }
+}
+
+TEST_P(CudaElementwise, ConversionsScaleAndRoundOnce) {
+    for (const std::int64_t size : {0, 1, 3, 8, 257, 5000}) {
+        SCOPED_TRACE(size);
+        const Numbers x = random_numbers(size, 1);
+        const Numbers found = run([&] {
+            const Operand from(floats(), x);
+            const Operand to(way(), size);
+            const Operand back(floats(), size);
+            expect_ok(convert_from_float(real(), size, 0.5F, from.floats(), to.data(), nullptr));
+            expect_ok(convert_to_float(real(), size, to.data(), back.floats(), nullptr));
+            return joined({to.numbers(), back.numbers()});
+        });
+        Numbers halves = x;
+        std::for_each(halves.begin(), halves.end(), [](float& value) { value *= 0.5F; });
+        halves = rounded(real(), halves);
+        EXPECT_EQ(found, joined({halves, halves}));
+    }
+}
+
+TEST_P(CudaElementwise, LayOutAddsTheBiasToEveryRow) {
+    for (const Shape& shape : {Shape{1, 1}, {1, 8}, {2, 7}, {5, 33}, {9, 64}, {70, 40}, {3, 776}}) {
+        SCOPED_TRACE(shape.text());
+        const Numbers skip = random(shape.size(), 1);
+        const Numbers bias = random(shape.width, 2);
+        for (const auto& [with_skip, with_bias] :
+             {std::pair{true, true}, {true, false}, {false, true}}) {
+            Numbers expected(index(shape.size()));
+            for (std::int64_t i = 0; i < shape.size(); ++i) {
+                expected[index(i)] = (with_skip ? skip[index(i)] : 0) +
+                                     (with_bias ? bias[index(i % shape.width)] : 0);
+            }
+            const Numbers found = run([&, s = with_skip, b = with_bias] {
+                const Operand of_skip(way(), skip);
+                const Operand of_bias(way(), bias);
+                const Operand y(way(), shape.size());
+                expect_ok(lay_out(real(),
+                                  shape.rows,
+                                  shape.width,
+                                  s ? of_skip.data() : nullptr,
+                                  b ? of_bias.data() : nullptr,
+                                  y.data(),
+                                  nullptr));
+                return y.numbers();
+            });
+            EXPECT_EQ(found, rounded(real(), expected));
+        }
+    }
+}
+
+TEST_P(CudaElementwise, GeluAndItsGradient) {
+    for (const std::int64_t size : {0, 1, 7, 8, 999, 4096}) {
+        SCOPED_TRACE(size);
+        Numbers x = random(size, 1);
+        std::for_each(x.begin(), x.end(), [](float& value) { value *= 4; });  // the tails, too
+        const Numbers dy = random(size, 2);
+        Numbers y(index(size));
+        Numbers dx(index(size));
+        cpu().gelu_forward(view(std::as_const(x), 1, size), view(y, 1, size));
+        cpu().gelu_backward(view(std::as_const(x), 1, size), view(dy, 1, size), view(dx, 1, size));
+        const Numbers found = run([&] {
+            const Operand of_x(way(), x);
+            const Operand of_dy(way(), dy);
+            const Operand to(way(), size);
+            expect_ok(gelu_forward(real(), size, of_x.data(), to.data(), nullptr));
+            // In place.
+            expect_ok(gelu_backward(real(), size, of_x.data(), of_dy.data(), of_x.data(), nullptr));
+            return joined({to.numbers(), of_x.numbers()});
+        });
+        const std::vector<Numbers> parts = split(found, {size, size});
+        EXPECT_TRUE(close(parts[0], y, way().bound()));
+        EXPECT_TRUE(close(parts[1], dx, way().bound()));
+    }
+}
+
+/// Also the same bits in fp32: masks are those of the CPU, and each result is rounded as there.
+TEST_P(CudaElementwise, DropoutHasTheMasksOfTheCpu) {
+    for (const Shape& shape : {Shape{1, 1}, {3, 1}, {2, 7}, {5, 64}, {3, 1025}}) {  // samples
+        SCOPED_TRACE(shape.text());
+        const exec::DropoutMask mask{.key = 0x1234'5678'9abc'def0U,
+                                     .first_sample = 3,
+                                     .numbers_per_sample = shape.width,
+                                     .probability = 0.3};
+        const Numbers x = random(shape.size(), 1);
+        const Numbers skip = random(shape.size(), 2);
+        for (const bool with_skip : {false, true}) {
+            Numbers expected(index(shape.size()));
+            cpu().dropout(mask,
+                          view(x, shape.rows, shape.width),
+                          with_skip ? view(skip, shape.rows, shape.width) : exec::ConstView{},
+                          view(expected, shape.rows, shape.width));
+            const Numbers found = run([&] {
+                const DeviceArray<std::uint64_t> key(std::vector<std::uint64_t>{mask.key});
+                const Operand y(way(), x);  // in place
+                const Operand of_skip(way(), skip);
+                expect_ok(dropout(real(),
+                                  {.key = key.data(),
+                                   .first_sample = mask.first_sample,
+                                   .samples = shape.rows,
+                                   .numbers_per_sample = shape.width,
+                                   .threshold = mask.threshold(),
+                                   .scale = static_cast<float>(mask.scale())},
+                                  y.data(),
+                                  with_skip ? of_skip.data() : nullptr,
+                                  y.data(),
+                                  nullptr));
+                return y.numbers();
+            });
+            EXPECT_EQ(found, rounded(real(), expected));
+        }
+    }
+}
+
+TEST(CudaElementwiseOfNothing, DoesNothing) {
+    EXPECT_EQ(dropout(Real::F32, {}, nullptr, nullptr, nullptr, nullptr), cudaSuccess);
+    EXPECT_EQ(lay_out(Real::F32, 0, 5, nullptr, nullptr, nullptr, nullptr), cudaSuccess);
+    EXPECT_EQ(add(Real::F32, 0, nullptr, nullptr, nullptr), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace pipetwin::cuda

@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include "tests/exec/cuda/kernels/kernel_test.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
+
+class CudaEmbedding : public KernelTest {};
+INSTANTIATE_TEST_SUITE_P(Ways, CudaEmbedding, every_way(), ::testing::PrintToStringParamName());
+
+struct EmbeddingCase {
+    std::int64_t rows = 0;
+    std::int64_t positions = 1;
+    std::int64_t width = 0;
+    std::int64_t vocabulary = 0;
+
+    std::string text() const {
+        return fmt::format("({}, {}) at {} positions, {} ids", rows, width, positions, vocabulary);
+    }
+};
+
+/// Few ids for many rows and the reverse, a context that is longer than the samples, and (the last
+/// and slowest) more rows than backward looks at in one go.
+const std::vector<EmbeddingCase> embedding_cases = {{1, 1, 1, 1},
+                                                    {6, 3, 8, 4},
+                                                    {40, 10, 33, 1000},
+                                                    {10, 20, 16, 5},
+                                                    {6, 6, 2056, 3},
+                                                    {1100, 400, 3, 700}};
+
+TEST_P(CudaEmbedding, ForwardIsThatOfTheCpu) {
+    for (const EmbeddingCase& c : embedding_cases) {
+        SCOPED_TRACE(c.text());
+        const std::vector<std::int32_t> ids = random_ids(c.rows, c.vocabulary, 1);
+        const Numbers tokens = random(c.vocabulary * c.width, 2);
+        const Numbers places = random(c.positions * c.width, 3);
+        for (const bool with_places : {true, false}) {
+            Numbers expected(index(c.rows * c.width));
+            cpu().embedding_forward(
+                view(ids),
+                view(tokens, c.vocabulary, c.width),
+                with_places ? view(places, c.positions, c.width) : exec::ConstView(),
+                static_cast<int>(c.positions),
+                view(expected, c.rows, c.width));
+            const Numbers found = run([&] {
+                const DeviceArray<std::int32_t> of_ids(ids);
+                const Operand of_tokens(way(), tokens);
+                const Operand of_places(way(), places);
+                const Operand y(way(), c.rows * c.width);
+                expect_ok(embedding_forward(real(),
+                                            {c.rows, c.positions, c.width, of_ids.data()},
+                                            of_tokens.data(),
+                                            with_places ? of_places.data() : nullptr,
+                                            y.data(),
+                                            nullptr));
+                return y.numbers();
+            });
+            EXPECT_EQ(found, rounded(real(), expected));
+        }
+    }
+}
+
+// Both add row after row, so the bits are equal.
+TEST_P(CudaEmbedding, BackwardIsThatOfTheCpuBitForBit) {
+    for (const EmbeddingCase& c : embedding_cases) {
+        const bool is_slow = c.rows > 1000;
+        if (is_slow && way().offset != 0) {
+            continue;
+        }
+        SCOPED_TRACE(c.text());
+        const std::vector<std::int32_t> ids = random_ids(c.rows, c.vocabulary, 1);
+        const Numbers dy = random(c.rows * c.width, 2);
+        const Numbers before_tokens = random_numbers(c.vocabulary * c.width, 3);
+        const Numbers before_places = random_numbers(c.positions * c.width, 4);
+        for (const bool with_places : {true, false}) {
+            if (is_slow && !with_places) {
+                continue;
+            }
+            Numbers dtokens = before_tokens;
+            Numbers dplaces = before_places;
+            cpu().embedding_backward(
+                view(ids),
+                view(dy, c.rows, c.width),
+                static_cast<int>(c.positions),
+                view(dtokens, c.vocabulary, c.width),
+                with_places ? view(dplaces, c.positions, c.width) : exec::View());
+            const Numbers found = run([&] {
+                const DeviceArray<std::int32_t> of_ids(ids);
+                const Operand of_dy(way(), dy);
+                const DeviceArray<float> to_tokens(before_tokens);
+                const DeviceArray<float> to_places(before_places);
+                expect_ok(embedding_backward(real(),
+                                             {c.rows, c.positions, c.width, of_ids.data()},
+                                             of_dy.data(),
+                                             to_tokens.data(),
+                                             with_places ? to_places.data() : nullptr,
+                                             nullptr));
+                return joined({to_tokens.elements(), to_places.elements()});
+            });
+            EXPECT_EQ(found, joined({dtokens, dplaces}));
+        }
+    }
+}
+
+TEST(CudaEmbeddingOfNothing, DoesNothing) {
+    EXPECT_EQ(embedding_forward(Real::F32, {0, 1, 5}, nullptr, nullptr, nullptr, nullptr),
+              cudaSuccess);
+    EXPECT_EQ(embedding_backward(Real::F32, {0, 1, 5}, nullptr, nullptr, nullptr, nullptr),
+              cudaSuccess);
+}
+
+}  // namespace
+}  // namespace pipetwin::cuda

@@ -1,0 +1,138 @@
+#include <utility>
+
+#include "tests/exec/cuda/kernels/kernel_test.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
+
+class CudaLayerNorm : public KernelTest {};
+INSTANTIATE_TEST_SUITE_P(Ways, CudaLayerNorm, every_way(), ::testing::PrintToStringParamName());
+
+struct LayerNormCase {
+    Numbers x, gain, bias, dy, skip;
+    Numbers y, statistics, dx, dx_without_skip, dgain, dbias;
+};
+
+/// With the CPU's results; gradients of weights begin as dgain, dbias = bias, gain.
+LayerNormCase layer_norm_case(Real real, Shape shape) {
+    const auto [n, width] = shape;
+    LayerNormCase c;
+    c.x = rounded(real, random_numbers(shape.size(), 1));
+    c.gain = rounded(real, random_numbers(width, 2));
+    c.bias = rounded(real, random_numbers(width, 3));
+    c.dy = rounded(real, random_numbers(shape.size(), 4));
+    c.skip = rounded(real, random_numbers(shape.size(), 5));
+    c.y = c.dx = c.dx_without_skip = c.x;
+    c.statistics = Numbers(index(2 * n));
+    c.dgain = c.bias;
+    c.dbias = c.gain;
+    const exec::ConstView x = view(std::as_const(c.x), n, width);
+    const exec::ConstView gain = view(std::as_const(c.gain), 1, width);
+    const exec::ConstView dy = view(std::as_const(c.dy), n, width);
+    const exec::View statistics = view(c.statistics, n, 2);
+    cpu().layer_norm_forward(x, gain, view(c.bias, 1, width), view(c.y, n, width), statistics);
+    cpu().layer_norm_backward_input(
+        x, gain, statistics, dy, view(c.skip, n, width), view(c.dx, n, width));
+    cpu().layer_norm_backward_input(x, gain, statistics, dy, {}, view(c.dx_without_skip, n, width));
+    cpu().layer_norm_backward_weight(
+        x, statistics, dy, view(c.dgain, 1, width), view(c.dbias, 1, width));
+    return c;
+}
+
+TEST_P(CudaLayerNorm, Forward) {
+    for (const Shape& shape : row_shapes()) {
+        SCOPED_TRACE(shape.text());
+        const LayerNormCase c = layer_norm_case(real(), shape);
+        const Numbers found = run([&] {
+            const Operand x(way(), c.x);
+            const Operand gain(way(), c.gain);
+            const Operand bias(way(), c.bias);
+            const Operand y(way(), shape.size());
+            const DeviceArray<float> statistics(c.statistics.size());
+            const LayerNorm norm{shape.rows, shape.width, x.data(), gain.data()};
+            expect_ok(layer_norm_forward(
+                real(), norm, bias.data(), y.data(), statistics.data(), nullptr));
+            return joined({y.numbers(), statistics.elements()});
+        });
+        const std::vector<Numbers> parts = split(found, {shape.size(), 2 * shape.rows});
+        EXPECT_TRUE(close(parts[0], c.y, way().bound()));
+        EXPECT_TRUE(close(parts[1], c.statistics, 1e-5));
+    }
+}
+
+TEST_P(CudaLayerNorm, BackwardOfTheInput) {
+    for (const Shape& shape : row_shapes()) {
+        SCOPED_TRACE(shape.text());
+        const LayerNormCase c = layer_norm_case(real(), shape);
+        const auto backward = [&](bool with_skip, bool in_place) {
+            return run([&, with_skip, in_place] {
+                const Operand x(way(), c.x);
+                const Operand gain(way(), c.gain);
+                const Operand dy(way(), c.dy);
+                const Operand skip(way(), c.skip);
+                const Operand dx(way(), shape.size());
+                const DeviceArray<float> statistics(c.statistics);
+                const LayerNorm norm{shape.rows, shape.width, x.data(), gain.data()};
+                expect_ok(layer_norm_backward_input(real(),
+                                                    norm,
+                                                    statistics.data(),
+                                                    dy.data(),
+                                                    with_skip ? skip.data() : nullptr,
+                                                    in_place ? x.data() : dx.data(),
+                                                    nullptr));
+                return in_place ? x.numbers() : dx.numbers();
+            });
+        };
+        // Of one number the gradient is 0, and what is found is rounding error.
+        if (shape.width > 1) {
+            EXPECT_TRUE(close(backward(false, false), c.dx_without_skip, way().bound()));
+        }
+        EXPECT_TRUE(close(backward(true, false), c.dx, way().bound()));
+        EXPECT_TRUE(close(backward(true, true), c.dx, way().bound()));
+    }
+}
+
+TEST_P(CudaLayerNorm, BackwardOfTheWeights) {
+    for (const Shape& shape : sum_shapes()) {
+        SCOPED_TRACE(shape.text());
+        const LayerNormCase c = layer_norm_case(real(), shape);
+        const Numbers found = run([&] {
+            const Operand x(way(), c.x);
+            const Operand dy(way(), c.dy);
+            const DeviceArray<float> statistics(c.statistics);
+            const DeviceArray<float> dgain(c.bias);
+            const DeviceArray<float> dbias(c.gain);
+            const DeviceArray<float> scratch(index(layer_norm_scratch(shape.rows, shape.width)));
+            const LayerNorm norm{shape.rows, shape.width, x.data(), nullptr};
+            expect_ok(layer_norm_backward_weight(real(),
+                                                 norm,
+                                                 statistics.data(),
+                                                 dy.data(),
+                                                 dgain.data(),
+                                                 dbias.data(),
+                                                 scratch.data(),
+                                                 nullptr));
+            return joined({dgain.elements(), dbias.elements()});
+        });
+        const std::vector<Numbers> parts = split(found, {shape.width, shape.width});
+        EXPECT_TRUE(close(parts[0], c.dgain, 1e-5));
+        EXPECT_TRUE(close(parts[1], c.dbias, 1e-5));
+    }
+}
+
+TEST(CudaLayerNormOfNothing, DoesNothing) {
+    EXPECT_EQ(layer_norm_forward(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr),
+              cudaSuccess);
+    EXPECT_EQ(
+        layer_norm_backward_input(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr),
+        cudaSuccess);
+    EXPECT_EQ(layer_norm_scratch(0, 5), 0);
+    EXPECT_EQ(layer_norm_backward_weight(
+                  Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
+              cudaSuccess);
+}
+
+}  // namespace
+}  // namespace pipetwin::cuda

@@ -1,0 +1,233 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "tests/exec/cuda/kernels/kernel_test.h"
+
+namespace pipetwin::cuda {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the tests' own words
+
+class CudaUpdates : public KernelTest {};
+INSTANTIATE_TEST_SUITE_P(Ways, CudaUpdates, every_way(), ::testing::PrintToStringParamName());
+
+/// A parameter with everything that an update touches.
+struct Parameter {
+    Numbers value, gradient, first, second;
+};
+
+Parameter random_parameter(std::int64_t size, std::uint64_t stream) {
+    Parameter p{random_numbers(size, stream),
+                random_numbers(size, stream + 1),
+                random_numbers(size, stream + 2),
+                random_numbers(size, stream + 3)};
+    // The second moment, and RmsProp's first, are no less than 0.
+    for (Numbers* const moments : {&p.first, &p.second}) {
+        std::for_each(moments->begin(), moments->end(), [](float& m) { m = std::fabs(m); });
+    }
+    return p;
+}
+
+struct Rates {
+    double rate = 0.1;
+    double momentum = 0.9;
+    double decay = 0.97;
+    double gradient_scale = 0.3;
+    double epsilon = 0.01;  // large enough to show where it stands in a formula
+    exec::AdamFactors adam{.beta1 = 0.9,
+                           .beta2 = 0.999,
+                           .epsilon = 0.01,
+                           .rate = 0.001 / (1 - 0.9 * 0.9),
+                           .root_scale = 1 / std::sqrt(1 - 0.999 * 0.999),
+                           .decay_factor = 1 - 0.001 * 0.01,
+                           .gradient_scale = 0.3};
+};
+
+/// The CPU's update; returns the sum of the squares.
+double update_on_cpu(UpdateRule rule, const Rates& rates, Parameter& p) {
+    const auto size = static_cast<std::int64_t>(p.value.size());
+    double squares = 0;
+    exec::UpdateView view_of_p;
+    view_of_p.value = view(p.value, 1, size);
+    view_of_p.gradient = view(p.gradient, 1, size);
+    view_of_p.first = view(p.first, 1, size);
+    view_of_p.second = view(p.second, 1, size);
+    view_of_p.squares = &squares;
+    const std::span<const exec::UpdateView> operands(&view_of_p, 1);
+    switch (rule) {
+        case UpdateRule::None:
+            cpu().sum_squares(operands);
+            break;
+        case UpdateRule::Sgd:
+            cpu().sgd(operands, rates.rate, rates.gradient_scale);
+            break;
+        case UpdateRule::Momentum:
+            cpu().momentum(operands, rates.rate, rates.momentum, rates.gradient_scale);
+            break;
+        case UpdateRule::RmsProp:
+            cpu().rmsprop(operands, rates.rate, rates.decay, rates.epsilon, rates.gradient_scale);
+            break;
+        case UpdateRule::Adam:
+            cpu().adam(operands, rates.adam);
+            break;
+    }
+    return squares;
+}
+
+UpdateFactors factors_of(UpdateRule rule, const Rates& rates) {
+    UpdateFactors f;
+    f.rate = static_cast<float>(rule == UpdateRule::Adam ? rates.adam.rate : rates.rate);
+    const double keep = rule == UpdateRule::Adam      ? rates.adam.beta1
+                        : rule == UpdateRule::RmsProp ? rates.decay
+                                                      : rates.momentum;
+    f.keep_first = static_cast<float>(keep);
+    f.take_first = static_cast<float>(1 - keep);
+    f.keep_second = static_cast<float>(rates.adam.beta2);
+    f.take_second = static_cast<float>(1 - rates.adam.beta2);
+    f.epsilon = static_cast<float>(rates.epsilon);
+    f.root_scale = static_cast<float>(rates.adam.root_scale);
+    f.decay_factor = static_cast<float>(rates.adam.decay_factor);
+    f.gradient_scale = static_cast<float>(rates.gradient_scale);
+    return f;
+}
+
+/// Parameters on the device, updated in one go. In bf16 the masters are updated.
+class Stage {
+  public:
+    Stage(Way way, const std::vector<Parameter>& parameters)
+        : real_(way.real), squares_(parameters.size()) {
+        const Way floats{Real::F32, way.offset};
+        for (const Parameter& p : parameters) {
+            for (const Numbers* const numbers : {&p.value, &p.gradient, &p.first, &p.second}) {
+                operands_.emplace_back(floats, *numbers);
+            }
+            operands_.emplace_back(Way{Real::BF16, way.offset},
+                                   static_cast<std::int64_t>(p.value.size()));
+        }
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+            const auto of = [&](std::size_t which) { return operands_[5 * i + which].floats(); };
+            UpdateTensor tensor;
+            tensor.value = real_ == Real::F32 ? of(0) : operands_[5 * i + 4].data();
+            tensor.master = real_ == Real::F32 ? nullptr : of(0);
+            tensor.gradient = of(1);
+            tensor.first = of(2);
+            tensor.second = of(3);
+            tensor.size = static_cast<std::int64_t>(parameters[i].value.size());
+            tensor.squares = squares_.data() + i;
+            tensors_.push_back(tensor);
+        }
+    }
+
+    void update(UpdateRule rule, const UpdateFactors& factors) {
+        const std::vector<UpdateChunk> all_chunks = update_chunks(tensors_);
+        const DeviceArray<UpdateTensor> tensors(tensors_);
+        const DeviceArray<UpdateChunk> chunks(all_chunks);
+        const DeviceArray<UpdateFactors> numbers(std::vector<UpdateFactors>{factors});
+        const DeviceArray<double> scratch(all_chunks.size());
+        const Updates updates{tensors.data(),
+                              static_cast<std::int64_t>(tensors.size()),
+                              chunks.data(),
+                              static_cast<std::int64_t>(chunks.size()),
+                              numbers.data(),
+                              scratch.data()};
+        EXPECT_EQ(cuda::update(real_, rule, updates, nullptr), cudaSuccess);
+        scratch.expect_guarded();  // and the update is done before its arrays go
+    }
+
+    /// Value, gradient, first and second of one after the other.
+    Numbers numbers(std::size_t parameter, std::size_t which) const {
+        return operands_[5 * parameter + which].numbers();
+    }
+    Numbers rounded_value(std::size_t parameter) const { return numbers(parameter, 4); }
+    Numbers all() const {
+        Numbers result;
+        for (const Operand& operand : operands_) {
+            result = joined({result, operand.numbers()});
+        }
+        for (const double sum : squares_.elements()) {  // both halves of its bits
+            Numbers halves(2);
+            std::memcpy(halves.data(), &sum, sizeof sum);
+            result = joined({result, halves});
+        }
+        return result;
+    }
+    double squares(std::size_t parameter) const { return squares_.elements(parameter, 1)[0]; }
+
+  private:
+    Real real_;
+    std::vector<Operand> operands_;
+    DeviceArray<double> squares_;
+    std::vector<UpdateTensor> tensors_;
+};
+
+void expect_updated(Way way, UpdateRule rule) {
+    const Rates rates;
+    std::vector<Parameter> parameters;
+    for (const std::int64_t size :
+         {1L, 5L, 0L, 64L, 3000L, update_chunk_size, update_chunk_size + 7}) {
+        parameters.push_back(random_parameter(size, 10 * parameters.size()));
+    }
+    const UpdateFactors factors = factors_of(rule, rates);
+    in_every_order([&] {
+        Stage stage(way, parameters);
+        stage.update(rule, factors);
+        return stage.all();
+    });
+    Stage stage(way, parameters);
+    stage.update(rule, factors);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        SCOPED_TRACE(parameters[i].value.size());
+        Parameter expected = parameters[i];
+        const double squares = update_on_cpu(rule, rates, expected);
+        EXPECT_TRUE(close(stage.numbers(i, 0), expected.value, 1e-5));
+        EXPECT_EQ(stage.numbers(i, 1), expected.gradient);
+        EXPECT_TRUE(close(stage.numbers(i, 2), expected.first, 1e-5));
+        EXPECT_TRUE(close(stage.numbers(i, 3), expected.second, 1e-5));
+        EXPECT_NEAR(stage.squares(i), squares, 1e-12 * squares);
+        if (way.real == Real::BF16 && rule != UpdateRule::None) {
+            EXPECT_EQ(stage.rounded_value(i), rounded(Real::BF16, stage.numbers(i, 0)));
+        }
+    }
+}
+
+TEST_P(CudaUpdates, ByNothingOnlyTheSquaresAreSummed) {
+    expect_updated(way(), UpdateRule::None);
+}
+TEST_P(CudaUpdates, BySgd) {
+    expect_updated(way(), UpdateRule::Sgd);
+}
+TEST_P(CudaUpdates, ByMomentum) {
+    expect_updated(way(), UpdateRule::Momentum);
+}
+TEST_P(CudaUpdates, ByRmsProp) {
+    expect_updated(way(), UpdateRule::RmsProp);
+}
+TEST_P(CudaUpdates, ByAdam) {
+    expect_updated(way(), UpdateRule::Adam);
+}
+
+TEST(CudaUpdatesOfNothing, DoNothing) {
+    EXPECT_EQ(update(Real::F32, UpdateRule::Adam, {}, nullptr), cudaSuccess);
+}
+
+TEST(CudaUpdateChunks, CoverEveryTensorInOrder) {
+    std::vector<UpdateTensor> tensors(3);
+    tensors[0].size = update_chunk_size + 1;
+    tensors[1].size = 0;
+    tensors[2].size = 2 * update_chunk_size;
+    const std::vector<UpdateChunk> chunks = update_chunks(tensors);
+    ASSERT_EQ(chunks.size(), 4U);
+    const std::vector<std::pair<int, int>> expected = {{0, 0}, {0, 1}, {2, 0}, {2, 1}};
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(std::pair(chunks[i].tensor, chunks[i].index), expected[i]);
+    }
+    EXPECT_EQ(tensors[0].first_chunk, 0);
+    EXPECT_EQ(tensors[1].first_chunk, 2);
+    EXPECT_EQ(tensors[2].first_chunk, 2);
+}
+
+}  // namespace
+}  // namespace pipetwin::cuda

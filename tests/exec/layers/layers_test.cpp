@@ -1,0 +1,554 @@
+#include <cmath>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "exec/layers/layer.h"
+#include "tests/exec/layers/layer_run.h"
+#include "tests/exec/layers/naive_layers.h"
+#include "tests/support/compare_tensors.h"
+#include "tests/support/finite_difference.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using testing::agree;
+using testing::finite_difference;
+using testing::LayerRun;
+using testing::Numbers;
+using testing::numbers_of;
+using testing::random_numbers;
+
+/// One layer in one size; every test below runs over all of them.
+struct Case {
+    std::string name;
+    LayerSpec spec;
+    SampleShape input;
+    int samples = 1;
+    SampleShape output;
+    /// The same in plain loops, from x and the parameters in order; none for layers made of others.
+    std::function<Numbers(const testing::NaiveInput&)> naive{};
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+    *out << c.name;
+}
+
+LayerSpec linear_spec(int outputs, bool bias = true) {
+    return {.name = {}, .type = LayerType::Linear, .outputs = outputs, .bias = bias};
+}
+LayerSpec dropping(LayerSpec spec) {
+    spec.dropout = 0.3;
+    return spec;
+}
+LayerSpec simple(LayerType type) {
+    return {.name = {}, .type = type};
+}
+LayerSpec attention_spec(int heads) {
+    return {.name = {}, .type = LayerType::Attention, .heads = heads};
+}
+LayerSpec embedding_spec(int vocabulary, int outputs, int context) {
+    return {.name = {},
+            .type = LayerType::Embedding,
+            .outputs = outputs,
+            .vocabulary = vocabulary,
+            .context = context};
+}
+LayerSpec group(LayerType type, std::vector<LayerSpec> inner) {
+    return {.name = {}, .type = type, .inner = std::move(inner)};
+}
+SampleShape numbers(int positions, int width) {
+    return {.token_ids = false, .positions = positions, .width = width};
+}
+const SampleShape no_output{.token_ids = false, .positions = 1, .width = 0};
+
+std::vector<Case> cases() {
+    const LayerSpec norm = simple(LayerType::LayerNorm);
+    const LayerSpec gelu = simple(LayerType::Gelu);
+    const LayerSpec loss = simple(LayerType::CrossEntropy);
+    const SampleShape ids{.token_ids = true, .positions = 5, .width = 0};
+    return {
+        {"EmbeddingWithPlaces",
+         embedding_spec(7, 4, 6),
+         ids,
+         3,
+         numbers(5, 4),
+         testing::naive_embedding},
+        {"EmbeddingWithoutPlaces",
+         embedding_spec(7, 4, 0),
+         ids,
+         3,
+         numbers(5, 4),
+         testing::naive_embedding},
+        {"LayerNorm", norm, numbers(3, 21), 2, numbers(3, 21), testing::naive_layer_norm},
+        {"LayerNormOfTwo", norm, numbers(1, 2), 2, numbers(1, 2), testing::naive_layer_norm},
+        {"Linear", linear_spec(5), numbers(4, 3), 2, numbers(4, 5), testing::naive_linear},
+        {"LinearWithoutBias",
+         linear_spec(5, false),
+         numbers(4, 3),
+         2,
+         numbers(4, 5),
+         testing::naive_linear},
+        {"Gelu", gelu, numbers(2, 19), 2, numbers(2, 19), testing::naive_gelu},
+        {"AttentionOneHead",
+         attention_spec(1),
+         numbers(4, 3),
+         2,
+         numbers(4, 3),
+         testing::naive_attention},
+        {"AttentionFourHeads",
+         attention_spec(4),
+         numbers(5, 8),
+         2,
+         numbers(5, 8),
+         testing::naive_attention},
+        // More than one block of rows, and a last one that is not full.
+        {"AttentionManyPositions",
+         attention_spec(2),
+         numbers(70, 4),
+         1,
+         numbers(70, 4),
+         testing::naive_attention},
+        {"AttentionOnePosition",
+         attention_spec(2),
+         numbers(1, 4),
+         2,
+         numbers(1, 4),
+         testing::naive_attention},
+        {"CrossEntropy", loss, numbers(3, 9), 4, no_output, testing::naive_cross_entropy},
+        {"Sequence",
+         group(LayerType::Sequence, {linear_spec(6), gelu, norm, linear_spec(3)}),
+         numbers(2, 4),
+         3,
+         numbers(2, 3)},
+        {"ResidualGelu", group(LayerType::Residual, {gelu}), numbers(2, 4), 3, numbers(2, 4)},
+        {"ResidualLinear",
+         group(LayerType::Residual, {linear_spec(4)}),
+         numbers(2, 4),
+         3,
+         numbers(2, 4)},
+        {"ResidualInResidual",
+         group(LayerType::Residual,
+               {norm, group(LayerType::Residual, {linear_spec(4), gelu}), norm}),
+         numbers(2, 4),
+         3,
+         numbers(2, 4)},
+        {"GptAttention",
+         group(LayerType::Residual, {norm, attention_spec(2)}),
+         numbers(5, 8),
+         2,
+         numbers(5, 8)},
+        {"GptFeedForward",
+         group(LayerType::Residual, {norm, linear_spec(32), gelu, linear_spec(8)}),
+         numbers(5, 8),
+         2,
+         numbers(5, 8)},
+        {"Dropout", dropping(simple(LayerType::Dropout)), numbers(3, 7), 3, numbers(3, 7)},
+        {"DropoutInResidual",
+         group(LayerType::Residual, {gelu, dropping(simple(LayerType::Dropout))}),
+         numbers(2, 4),
+         3,
+         numbers(2, 4)},
+        {"EmbeddingWithDropout", dropping(embedding_spec(7, 4, 6)), ids, 3, numbers(5, 4)},
+        {"GptAttentionWithDropout",
+         group(LayerType::Residual, {norm, dropping(attention_spec(2))}),
+         numbers(5, 8),
+         2,
+         numbers(5, 8)},
+        {"GptFeedForwardWithDropout",
+         group(LayerType::Residual, {norm, linear_spec(32), gelu, dropping(linear_spec(8))}),
+         numbers(5, 8),
+         2,
+         numbers(5, 8)},
+        {"GptHead",
+         group(LayerType::Sequence, {norm, linear_spec(11, false), loss}),
+         numbers(5, 8),
+         2,
+         no_output},
+    };
+}
+
+class EveryLayer : public ::testing::TestWithParam<Case> {
+  protected:
+    static LayerRun run(DType type) {
+        const Case& c = GetParam();
+        return {c.spec, c.input, c.samples, type};
+    }
+};
+
+/// Those with a formula of their own; those whose input has a gradient.
+class EveryFormula : public EveryLayer {};
+class EveryRealInput : public EveryLayer {};
+
+std::vector<Case> cases_where(const std::function<bool(const Case&)>& condition) {
+    std::vector<Case> chosen = cases();
+    std::erase_if(chosen, [&](const Case& c) { return !condition(c); });
+    return chosen;
+}
+
+/// Of results beside exact ones from the same operands. A number of bf16 is off by up to 1/512 of
+/// itself; and an attention's softmax turns the rounding of its scores, which are up to 30 here,
+/// into a relative error of its result.
+double bound_of(DType type) {
+    switch (type) {
+        case DType::F64:
+            return 1e-13;
+        case DType::BF16:
+            return 2e-2;
+        default:
+            return 2e-6;
+    }
+}
+
+const auto case_name = [](const auto& chosen) { return chosen.param.name; };
+INSTANTIATE_TEST_SUITE_P(Layers, EveryLayer, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Layers,
+                         EveryFormula,
+                         ::testing::ValuesIn(cases_where([](const Case& c) {
+                             return c.naive != nullptr;
+                         })),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Layers,
+                         EveryRealInput,
+                         ::testing::ValuesIn(cases_where([](const Case& c) {
+                             return !c.input.token_ids;
+                         })),
+                         case_name);
+
+/// What a loss layer would make of y: the sum of y * weights; for a loss, the loss itself.
+double objective(LayerRun& run, const Numbers& weights) {
+    const Tensor y = run.forward();
+    if (y.empty()) {
+        return run.loss;
+    }
+    const Numbers values = numbers_of(y);
+    double sum = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        sum += values[i] * weights[i];
+    }
+    return sum;
+}
+
+/// The gradient that belongs to `objective`.
+Tensor output_gradient(LayerRun& run, const Numbers& weights) {
+    Tensor dy = run.output_like();
+    if (!dy.empty()) {
+        LayerRun::set(dy, weights);
+    }
+    return dy;
+}
+
+Numbers output_weights(LayerRun& run) {
+    return random_numbers(static_cast<std::size_t>(run.output_like().size()), 2);
+}
+
+TEST_P(EveryLayer, HasTheShapeThatTheModelTells) {
+    const LayerRun run = EveryLayer::run(DType::F32);
+    EXPECT_EQ(run.layer->input(), GetParam().input);
+    EXPECT_EQ(run.layer->output(), GetParam().output);
+}
+
+TEST_P(EveryFormula, ComputesWhatItsFormulaSays) {
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
+        LayerRun run = EveryLayer::run(type);
+        const Tensor y = run.forward();
+        const Numbers found = y.empty() ? Numbers{run.loss} : numbers_of(y);
+        const Numbers expected = GetParam().naive(testing::naive_input(run, GetParam().spec));
+        EXPECT_TRUE(agree<double>(found, expected, bound_of(type))) << to_string(type);
+    }
+}
+
+/// A binomial share of the numbers, and what is left keeps the mean: within 5 deviations.
+TEST(Dropout, DropsTheShareThatItShouldAndKeepsTheMean) {
+    constexpr double p = 0.3;
+    constexpr int n = 3 * 64 * 500;
+    LayerRun run(dropping(simple(LayerType::Dropout)), numbers(64, 500), 3, DType::F64);
+    LayerRun::set(run.x, Numbers(n, 1.0));
+    const Numbers y = numbers_of(run.forward());
+    int dropped = 0;
+    for (const double value : y) {
+        ASSERT_TRUE(value == 0 || value == 1 / (1 - p)) << value;
+        dropped += value == 0 ? 1 : 0;
+    }
+    EXPECT_NEAR(dropped, p * n, 5 * std::sqrt(n * p * (1 - p)));
+    // Neighbours are independent, and so are the same numbers of two samples.
+    int both = 0;
+    int in_both_samples = 0;
+    for (std::size_t i = 0; i + 1 < y.size(); i += 2) {
+        both += y[i] == 0 && y[i + 1] == 0 ? 1 : 0;
+    }
+    for (std::size_t i = 0; i < y.size() / 3; ++i) {
+        in_both_samples += y[i] == 0 && y[i + y.size() / 3] == 0 ? 1 : 0;
+    }
+    EXPECT_NEAR(both, p * p * n / 2, 5 * std::sqrt(p * p * n / 2));
+    EXPECT_NEAR(in_both_samples, p * p * n / 3, 5 * std::sqrt(p * p * n / 3));
+}
+
+TEST_P(EveryLayer, GradientsEqualFiniteDifferences) {
+    constexpr double step = 3e-4;
+    constexpr double bound = 1e-8;
+    LayerRun run = EveryLayer::run(DType::F64);
+    const Numbers weights = output_weights(run);
+    const auto value = [&] { return objective(run, weights); };
+
+    value();
+    run.zero_gradients();
+    const Tensor dy = output_gradient(run, weights);
+    Tensor dx = run.input_gradient_like();
+    LayerCall call = run.call();
+    run.layer->backward(call, run.kept, run.x, dy, {}, dx);
+
+    if (!dx.empty()) {
+        const std::span<double> x(run.x.as<double>(), static_cast<std::size_t>(run.x.size()));
+        EXPECT_TRUE(agree<double>(numbers_of(dx), finite_difference(value, x, step), bound)) << "x";
+    }
+    for (Parameter* const parameter : run.layer->parameters()) {
+        const std::span<double> w(parameter->value.as<double>(),
+                                  static_cast<std::size_t>(parameter->value.size()));
+        const Numbers found = numbers_of(parameter->gradient);
+        EXPECT_TRUE(agree<double>(found, finite_difference(value, w, step), bound))
+            << parameter->name;
+    }
+}
+
+/// Both gradients, in B or in I and W, after one forward with and without a skip.
+struct Gradients {
+    Numbers input;
+    std::vector<Numbers> weights;
+    bool operator==(const Gradients&) const = default;
+};
+
+Gradients gradients(LayerRun& run, bool split, ConstView skip) {
+    run.forward();
+    run.zero_gradients();
+    const Tensor dy = output_gradient(run, output_weights(run));
+    Tensor dx = run.input_gradient_like();
+    LayerCall call = run.call();
+    if (split) {
+        run.layer->backward_input(call, run.kept, run.x, dy, skip, dx);
+        run.layer->backward_weight(call, run.kept, run.x, dy);
+    } else {
+        run.layer->backward(call, run.kept, run.x, dy, skip, dx);
+    }
+    Gradients all{.input = dx.empty() ? Numbers{} : numbers_of(dx), .weights = {}};
+    for (Parameter* const parameter : run.layer->parameters()) {
+        all.weights.push_back(numbers_of(parameter->gradient));
+    }
+    return all;
+}
+
+TEST_P(EveryLayer, InputAndWeightGradientsInTwoActionsHaveTheBitsOfOne) {
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
+        LayerRun run = EveryLayer::run(type);
+        EXPECT_EQ(gradients(run, false, {}), gradients(run, true, {}));
+    }
+}
+
+// In half precision finite differences would drown in rounding; the gradients in double, which
+// agree with them, stand in.
+TEST_P(EveryLayer, GradientsInHalfPrecisionAreNearTheExactOnesOfTheSameOperands) {
+    LayerRun half = EveryLayer::run(DType::BF16);
+    LayerRun exact = EveryLayer::run(DType::F64);
+    if (!exact.layer->input().token_ids) {
+        LayerRun::set(exact.x, numbers_of(half.x));
+    }
+    const std::vector<Parameter*> from = half.layer->parameters();
+    const std::vector<Parameter*> to = exact.layer->parameters();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        LayerRun::set(to[i]->value, numbers_of(from[i]->value));
+    }
+    const Gradients found = gradients(half, false, {});
+    const Gradients expected = gradients(exact, false, {});
+    // What a chain of layers has rounded on the way adds up, an attention's scores as above.
+    constexpr double bound = 0.1;
+    EXPECT_TRUE(agree<double>(found.input, expected.input, bound)) << "x";
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        EXPECT_EQ(from[i]->gradient.dtype(), DType::F32) << from[i]->name;
+        EXPECT_TRUE(agree<double>(found.weights[i], expected.weights[i], bound)) << from[i]->name;
+    }
+}
+
+TEST_P(EveryLayer, AddsTheSkipToItsOutputAndToTheGradientOfItsInput) {
+    LayerRun run = EveryLayer::run(DType::F64);
+    const auto sum = [](Numbers a, const Numbers& b) {
+        std::ranges::transform(a, b, a.begin(), std::plus<>());
+        return a;
+    };
+    Tensor skip = run.output_like();
+    if (!skip.empty() && GetParam().spec.type != LayerType::Embedding) {
+        LayerRun::set(skip, random_numbers(static_cast<std::size_t>(skip.size()), 5));
+        const Numbers plain = numbers_of(run.forward());
+        EXPECT_TRUE(
+            agree<double>(numbers_of(run.forward(skip)), sum(plain, numbers_of(skip)), 1e-14));
+    }
+    Tensor input_skip = run.input_gradient_like();
+    if (!input_skip.empty()) {
+        LayerRun::set(input_skip, random_numbers(static_cast<std::size_t>(input_skip.size()), 6));
+        const Numbers plain = gradients(run, false, {}).input;
+        const Numbers skipped = gradients(run, false, input_skip).input;
+        EXPECT_TRUE(agree<double>(skipped, sum(plain, numbers_of(input_skip)), 1e-13));
+    }
+}
+
+TEST_P(EveryRealInput, MayPutTheGradientIntoThePlaceOfItsInput) {
+    for (const DType type : {DType::F32, DType::BF16}) {
+        LayerRun run = EveryLayer::run(type);
+        const Gradients apart = gradients(run, false, {});
+        run.forward();
+        run.zero_gradients();
+        const Tensor dy = output_gradient(run, output_weights(run));
+        LayerCall call = run.call();
+        run.layer->backward(call, run.kept, run.x, dy, {}, run.x);
+        EXPECT_EQ(numbers_of(run.x), apart.input);
+        std::size_t index = 0;
+        for (Parameter* const parameter : run.layer->parameters()) {
+            EXPECT_EQ(numbers_of(parameter->gradient), apart.weights[index++]) << parameter->name;
+        }
+    }
+}
+
+TEST_P(EveryLayer, TrainsItsWeightsWhenNobodyWantsTheGradientOfItsInput) {
+    LayerRun run = EveryLayer::run(DType::F32);
+    const Gradients wanted = gradients(run, false, {});
+    run.forward();
+    run.zero_gradients();
+    const Tensor dy = output_gradient(run, output_weights(run));
+    LayerCall call = run.call();
+    run.layer->backward(call, run.kept, run.x, dy, {}, {});
+    std::size_t index = 0;
+    for (Parameter* const parameter : run.layer->parameters()) {
+        EXPECT_EQ(numbers_of(parameter->gradient), wanted.weights[index++]) << parameter->name;
+    }
+}
+
+TEST_P(EveryLayer, AddsToTheGradientsOfItsWeights) {
+    LayerRun run = EveryLayer::run(DType::F64);
+    const Gradients once = gradients(run, false, {});
+    run.forward();
+    const Tensor dy = output_gradient(run, output_weights(run));
+    LayerCall call = run.call();
+    Tensor dx = run.input_gradient_like();
+    run.layer->backward(call, run.kept, run.x, dy, {}, dx);
+    std::size_t index = 0;
+    for (Parameter* const parameter : run.layer->parameters()) {
+        Numbers twice = once.weights[index++];
+        std::ranges::transform(twice, twice.begin(), [](double g) { return 2 * g; });
+        EXPECT_TRUE(agree<double>(numbers_of(parameter->gradient), twice, 1e-14))
+            << parameter->name;
+    }
+}
+
+TEST_P(EveryLayer, KeepsTheBytesItTells) {
+    const Case& c = GetParam();
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
+        LayerRun run = EveryLayer::run(type);
+        const Bytes before = run.arena.live()[MemoryKind::Stash];
+        const Tensor y = run.forward();
+        EXPECT_EQ(run.arena.live()[MemoryKind::Stash] - before, run.layer->kept_bytes(c.samples));
+        EXPECT_EQ(y.bytes(), run.layer->output_bytes(c.samples));
+        EXPECT_EQ(run.x.bytes(), run.layer->input_bytes(c.samples));
+        EXPECT_EQ(run.arena.live()[MemoryKind::Workspace], run.layer->workspace_bytes(c.samples));
+
+        const Tensor dy = run.output_like();
+        Tensor dx = run.input_gradient_like();
+        LayerCall call = run.call();
+        run.layer->backward_input(call, run.kept, run.x, dy, {}, dx);
+        EXPECT_EQ(run.arena.live()[MemoryKind::Stash] - before,
+                  run.layer->kept_bytes(c.samples) + run.layer->split_bytes(c.samples));
+    }
+}
+
+TEST(Embedding, RefusesATokenOutsideTheVocabularyNamingItsPlace) {
+    const SampleShape ids{.token_ids = true, .positions = 3, .width = 0};
+    LayerRun run(embedding_spec(7, 4, 3), ids, 2, DType::F32);
+    run.batch.tokens[4] = 7;
+    try {
+        run.forward();
+        FAIL() << "accepted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_STREQ(error.what(), "sample 1, position 1: token 7, expected 0 to 6");
+    }
+}
+
+TEST(CrossEntropy, RefusesATargetThatIsNoClassNamingItsPlace) {
+    LayerRun run(simple(LayerType::CrossEntropy), numbers(1, 10), 3, DType::F32);
+    run.batch.targets[2] = -1;
+    try {
+        run.forward();
+        FAIL() << "accepted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_STREQ(error.what(), "sample 2, position 0: target -1, expected 0 to 9");
+    }
+}
+
+TEST(CrossEntropy, IsExactForLogitsFarFromZero) {
+    LayerRun run(simple(LayerType::CrossEntropy), numbers(1, 2), 1, DType::F32);
+    run.batch.targets[0] = 0;
+    LayerRun::set(run.x, {1e30, -1e30});
+    run.forward();
+    EXPECT_EQ(run.loss, 0.0);
+}
+
+TEST(CrossEntropy, HandsOnWhatIsNotANumber) {
+    LayerRun run(simple(LayerType::CrossEntropy), numbers(1, 40), 1, DType::F32);
+    Numbers logits(40, 0.5);
+    logits[23] = std::nan("");
+    LayerRun::set(run.x, logits);
+    run.forward();
+    EXPECT_TRUE(std::isnan(run.loss));
+}
+
+TEST(Attention, DoesNotLookAhead) {
+    LayerRun run(attention_spec(2), numbers(70, 4), 1, DType::F32);
+    const Numbers before = numbers_of(run.forward());
+    Numbers x = numbers_of(run.x);
+    for (std::size_t i = x.size() - 4; i < x.size(); ++i) {
+        x[i] += 1;  // the last position
+    }
+    LayerRun::set(run.x, x);
+    const Numbers after = numbers_of(run.forward());
+    EXPECT_TRUE(std::equal(before.begin(), before.end() - 4, after.begin()));
+    EXPECT_FALSE(std::equal(before.begin(), before.end(), after.begin()));
+}
+
+TEST(Attention, InHalfPrecisionRoundsItsProbabilitiesAndItsResultsOnly) {
+    const AttentionShape shape{.samples = 2, .positions = 70, .heads = 2, .width = 16};
+    const Kernels& kernels = cpu_kernels();
+    // By the same operands, which both types can hold.
+    struct Found {
+        Numbers context;
+        Numbers gradients;
+    };
+    const auto found = [&](DType type) {
+        Arena arena;
+        const auto made = [&](std::int64_t rows, std::int64_t columns, std::uint64_t stream) {
+            Numbers numbers = random_numbers(static_cast<std::size_t>(rows * columns), stream);
+            Tensor half = arena.allocate(DType::BF16, rows, columns, MemoryKind::Stash);
+            LayerRun::set(half, numbers);
+            Tensor tensor = arena.allocate(type, rows, columns, MemoryKind::Stash);
+            LayerRun::set(tensor, numbers_of(half));
+            return tensor;
+        };
+        Tensor qkv = made(140, 48, 1);
+        const Tensor dcontext = made(140, 16, 2);
+        Tensor softmax = arena.allocate(type, 280, 70, MemoryKind::Stash);
+        Tensor context = arena.allocate(type, 140, 16, MemoryKind::Stash);
+        kernels.attention_forward(shape, qkv, softmax, context);
+        std::byte* const scratch = arena.workspace(attention_scratch(shape, type));
+        kernels.attention_backward(shape, softmax, context, dcontext, qkv, scratch);
+        return Found{numbers_of(context), numbers_of(qkv)};
+    };
+    const Found half = found(DType::BF16);
+    const Found exact = found(DType::F64);
+    EXPECT_TRUE(agree<double>(half.context, exact.context, 4e-3));
+    EXPECT_TRUE(agree<double>(half.gradients, exact.gradients, 6e-3));
+}
+
+}  // namespace
+}  // namespace pipetwin::exec

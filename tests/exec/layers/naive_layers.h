@@ -1,0 +1,162 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "tests/exec/layers/layer_run.h"
+
+/// The formulas of the layers in plain loops and double precision, with nothing shared with the
+/// code they check.
+namespace pipetwin::testing {
+
+struct NaiveInput {
+    int samples = 0;
+    int positions = 0;
+    int inputs = 0;   ///< width of x
+    int outputs = 0;  ///< width of y
+    int heads = 1;
+    Numbers x;  ///< (samples * positions, inputs)
+    std::vector<std::int32_t> tokens;
+    std::vector<std::int32_t> targets;
+    std::vector<Numbers> parameters;  ///< in the layer's order
+
+    int rows() const { return samples * positions; }
+};
+
+inline NaiveInput naive_input(LayerRun& run, const LayerSpec& spec) {
+    NaiveInput input{.samples = run.batch.samples,
+                     .positions = run.layer->input().positions,
+                     .inputs = run.layer->input().width,
+                     .outputs = run.layer->output().width,
+                     .heads = spec.heads,
+                     .x = {},
+                     .tokens = run.batch.tokens,
+                     .targets = run.batch.targets,
+                     .parameters = {}};
+    if (!run.layer->input().token_ids) {
+        input.x = numbers_of(run.x);
+    }
+    for (exec::Parameter* const parameter : run.layer->parameters()) {
+        input.parameters.push_back(numbers_of(parameter->value));
+    }
+    return input;
+}
+
+/// Element (row, column) of a matrix with so many columns.
+inline double at(const Numbers& matrix, int row, int columns, int column) {
+    return matrix[static_cast<std::size_t>(row) * static_cast<std::size_t>(columns) +
+                  static_cast<std::size_t>(column)];
+}
+
+inline Numbers naive_product(
+    const Numbers& x, int rows, int inner, const Numbers& w, const Numbers* b) {
+    const int columns = static_cast<int>(w.size()) / inner;
+    Numbers y;
+    for (int r = 0; r < rows; ++r) {
+        for (int j = 0; j < columns; ++j) {
+            double sum = b == nullptr ? 0 : (*b)[static_cast<std::size_t>(j)];
+            for (int k = 0; k < inner; ++k) {
+                sum += at(x, r, inner, k) * at(w, k, columns, j);
+            }
+            y.push_back(sum);
+        }
+    }
+    return y;
+}
+
+inline Numbers naive_embedding(const NaiveInput& in) {
+    Numbers y;
+    for (int r = 0; r < in.rows(); ++r) {
+        for (int j = 0; j < in.outputs; ++j) {
+            double sum =
+                at(in.parameters[0], in.tokens[static_cast<std::size_t>(r)], in.outputs, j);
+            if (in.parameters.size() > 1) {
+                sum += at(in.parameters[1], r % in.positions, in.outputs, j);
+            }
+            y.push_back(sum);
+        }
+    }
+    return y;
+}
+
+inline Numbers naive_layer_norm(const NaiveInput& in) {
+    Numbers y;
+    for (int r = 0; r < in.rows(); ++r) {
+        double mean = 0;
+        double variance = 0;
+        for (int j = 0; j < in.inputs; ++j) {
+            mean += at(in.x, r, in.inputs, j) / in.inputs;
+        }
+        for (int j = 0; j < in.inputs; ++j) {
+            variance += std::pow(at(in.x, r, in.inputs, j) - mean, 2) / in.inputs;
+        }
+        for (int j = 0; j < in.inputs; ++j) {
+            const auto column = static_cast<std::size_t>(j);
+            y.push_back(in.parameters[0][column] * (at(in.x, r, in.inputs, j) - mean) /
+                            std::sqrt(variance + 1e-5) +
+                        in.parameters[1][column]);
+        }
+    }
+    return y;
+}
+
+inline Numbers naive_linear(const NaiveInput& in) {
+    const Numbers* const bias = in.parameters.size() > 1 ? &in.parameters[1] : nullptr;
+    return naive_product(in.x, in.rows(), in.inputs, in.parameters[0], bias);
+}
+
+inline Numbers naive_gelu(const NaiveInput& in) {
+    Numbers y;
+    for (const double x : in.x) {
+        y.push_back(0.5 * x * (1 + std::erf(x / std::sqrt(2.0))));
+    }
+    return y;
+}
+
+inline Numbers naive_attention(const NaiveInput& in) {
+    const int width = in.inputs;
+    const int size = width / in.heads;
+    const Numbers qkv = naive_product(in.x, in.rows(), width, in.parameters[0], &in.parameters[1]);
+    Numbers context(static_cast<std::size_t>(in.rows() * width));
+    for (int s = 0; s < in.samples; ++s) {
+        for (int h = 0; h < in.heads; ++h) {
+            for (int t = 0; t < in.positions; ++t) {
+                const int row = s * in.positions + t;
+                Numbers weights;
+                double sum = 0;
+                for (int u = 0; u <= t; ++u) {
+                    double score = 0;
+                    for (int k = 0; k < size; ++k) {
+                        score += at(qkv, row, 3 * width, h * size + k) *
+                                 at(qkv, s * in.positions + u, 3 * width, width + h * size + k);
+                    }
+                    weights.push_back(std::exp(score / std::sqrt(size)));
+                    sum += weights.back();
+                }
+                for (int k = 0; k < size; ++k) {
+                    double value = 0;
+                    for (int u = 0; u <= t; ++u) {
+                        value += weights[static_cast<std::size_t>(u)] / sum *
+                                 at(qkv, s * in.positions + u, 3 * width, 2 * width + h * size + k);
+                    }
+                    context[static_cast<std::size_t>(row * width + h * size + k)] = value;
+                }
+            }
+        }
+    }
+    return naive_product(context, in.rows(), width, in.parameters[2], &in.parameters[3]);
+}
+
+inline Numbers naive_cross_entropy(const NaiveInput& in) {
+    double loss = 0;
+    for (int r = 0; r < in.rows(); ++r) {
+        double sum = 0;
+        for (int j = 0; j < in.inputs; ++j) {
+            sum += std::exp(at(in.x, r, in.inputs, j));
+        }
+        loss += std::log(sum) - at(in.x, r, in.inputs, in.targets[static_cast<std::size_t>(r)]);
+    }
+    return {loss / in.rows()};
+}
+
+}  // namespace pipetwin::testing

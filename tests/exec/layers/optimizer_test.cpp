@@ -1,0 +1,289 @@
+#include "exec/layers/optimizer.h"
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "exec/device/arena.h"
+#include "exec/device/device.h"
+#include "exec/device/kernels.h"
+#include "tests/exec/layers/layer_run.h"
+#include "tests/support/compare_tensors.h"
+
+namespace pipetwin::exec {
+namespace {
+
+using testing::agree;
+using testing::Numbers;
+using testing::numbers_of;
+using testing::random_numbers;
+
+/// One number under an optimizer, by the formula.
+struct Scalar {
+    double w = 0;
+    double first = 0;
+    double second = 0;
+};
+
+struct Case {
+    std::string name;
+    OptimizerKind kind;
+    int slots;
+    std::function<void(Scalar&, double gradient, int step)> formula;
+};
+
+constexpr double rate = 0.01;
+
+void adam_formula(Scalar& s, double g, int step) {
+    s.first = 0.9 * s.first + 0.1 * g;
+    s.second = 0.999 * s.second + 0.001 * g * g;
+    const double m = s.first / (1 - std::pow(0.9, step));
+    const double v = s.second / (1 - std::pow(0.999, step));
+    s.w -= rate * m / (std::sqrt(v) + 1e-8);
+}
+
+std::vector<Case> cases() {
+    return {
+        {"Sgd", OptimizerKind::Sgd, 0, [](Scalar& s, double g, int) { s.w -= rate * g; }},
+        {"Momentum",
+         OptimizerKind::Momentum,
+         1,
+         [](Scalar& s, double g, int) {
+             s.first = 0.9 * s.first + g;
+             s.w -= rate * s.first;
+         }},
+        {"RmsProp",
+         OptimizerKind::RmsProp,
+         1,
+         [](Scalar& s, double g, int) {
+             s.first = 0.9 * s.first + 0.1 * g * g;
+             s.w -= rate * g / (std::sqrt(s.first) + 1e-8);
+         }},
+        {"Adam", OptimizerKind::Adam, 2, adam_formula},
+        {"AdamW",
+         OptimizerKind::AdamW,
+         2,
+         [](Scalar& s, double g, int step) {
+             s.w -= rate * 0.01 * s.w;
+             adam_formula(s, g, step);
+         }},
+    };
+}
+
+class EveryOptimizer : public ::testing::TestWithParam<Case> {};
+
+INSTANTIATE_TEST_SUITE_P(Optimizers,
+                         EveryOptimizer,
+                         ::testing::ValuesIn(cases()),
+                         [](const auto& chosen) { return chosen.param.name; });
+
+constexpr std::int64_t size =
+    5000;  // more than one block of a fused pass, and a last one that is not full
+
+Parameter make_parameter(Arena& arena, DType type, int slots) {
+    const NumberFormat format(type);
+    const auto allocate = [&](MemoryKind kind) {
+        const bool value = kind == MemoryKind::Weights;
+        Tensor tensor = arena.allocate(value ? type : format.exact(), 1, size, kind);
+        cpu_kernels().fill_zero(tensor);
+        return tensor;
+    };
+    Parameter parameter;
+    parameter.value = allocate(MemoryKind::Weights);
+    if (format.has_master_weights()) {
+        parameter.master = allocate(MemoryKind::Optimizer);
+        cpu_kernels().upload(random_numbers(size, 1), parameter.master);
+    }
+    parameter.gradient = allocate(MemoryKind::Gradients);
+    if (slots > 0) {
+        parameter.first = allocate(MemoryKind::Optimizer);
+    }
+    if (slots > 1) {
+        parameter.second = allocate(MemoryKind::Optimizer);
+    }
+    cpu_kernels().upload(random_numbers(size, 1), parameter.value);
+    return parameter;
+}
+
+TEST_P(EveryOptimizer, FollowsItsFormulaOverSeveralSteps) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    OptimizerSettings settings;
+    settings.kind = GetParam().kind;
+    settings.learning_rate = rate;
+    for (const DType type : {DType::F64, DType::F32, DType::BF16}) {
+        Arena arena;
+        Parameter parameter = make_parameter(arena, type, GetParam().slots);
+        const Tensor& exact = parameter.master.empty() ? parameter.value : parameter.master;
+        std::vector<Scalar> scalars;
+        for (const double w : numbers_of(exact)) {
+            scalars.push_back({.w = w});
+        }
+        for (int step = 1; step <= 4; ++step) {
+            const Numbers gradient = random_numbers(size, static_cast<std::uint64_t>(10 + step));
+            cpu_kernels().upload(gradient, parameter.gradient);
+            const std::span<double> squares = device->results(1);
+            update(*device, std::array{&parameter}, settings, step, squares);
+            EXPECT_NEAR(std::sqrt(squares[0]), testing::norm(std::span(gradient)), 1e-5);
+            for (std::size_t i = 0; i < gradient.size(); ++i) {
+                GetParam().formula(scalars[i], gradient[i], step);
+            }
+        }
+        Numbers expected;
+        for (const Scalar& scalar : scalars) {
+            expected.push_back(scalar.w);
+        }
+        const double bound = type == DType::F64 ? 1e-14 : 1e-6;
+        EXPECT_TRUE(agree<double>(numbers_of(exact), expected, bound)) << to_string(type);
+        if (type == DType::BF16) {
+            Tensor rounded = arena.allocate(type, 1, size, MemoryKind::Workspace);
+            cpu_kernels().upload(numbers_of(exact), rounded);
+            EXPECT_EQ(numbers_of(parameter.value), numbers_of(rounded));
+        }
+    }
+}
+
+TEST_P(EveryOptimizer, HasTheStateThatThePlanCounts) {
+    EXPECT_EQ(optimizer_slots(GetParam().kind), GetParam().slots);
+}
+
+TEST_P(EveryOptimizer, RefusesAStepZero) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    Arena arena;
+    Parameter parameter = make_parameter(arena, DType::F32, GetParam().slots);
+    EXPECT_THROW(
+        update(*device, std::array{&parameter}, {.kind = GetParam().kind}, 0, device->results(1)),
+        InternalError);
+}
+
+TEST_P(EveryOptimizer, UpdatesWithTheScaledGradientAndSumsTheSquaresOfTheOther) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    const OptimizerSettings settings{.kind = GetParam().kind, .learning_rate = rate};
+    Arena arena;
+    Parameter scaled = make_parameter(arena, DType::F64, GetParam().slots);
+    Parameter plain = make_parameter(arena, DType::F64, GetParam().slots);
+    Numbers gradient = random_numbers(size, 11);
+    cpu_kernels().upload(gradient, scaled.gradient);
+    const double norm = testing::norm(std::span<const double>(gradient));
+    for (double& g : gradient) {
+        g *= 0.25;  // exact
+    }
+    cpu_kernels().upload(gradient, plain.gradient);
+    const std::span<double> squares = device->results(2);
+    update(*device, std::array{&scaled}, settings, 1, squares.first(1), 0.25);
+    update(*device, std::array{&plain}, settings, 1, squares.last(1));
+    EXPECT_EQ(numbers_of(scaled.value), numbers_of(plain.value));
+    EXPECT_NEAR(std::sqrt(squares[0]), norm, 1e-9);
+}
+
+TEST(SumOfSquares, IsThatOfTheUpdateBitForBitAndChangesNothing) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    for (const DType type : {DType::F64, DType::F32}) {
+        Arena arena;
+        Parameter parameter = make_parameter(arena, type, 2);
+        cpu_kernels().upload(random_numbers(size, 12), parameter.gradient);
+        const Numbers before = numbers_of(parameter.value);
+        const std::span<double> squares = device->results(2);
+        sum_squares(*device, std::array{&parameter}, squares.first(1));
+        EXPECT_EQ(numbers_of(parameter.value), before);
+        update(*device, std::array{&parameter}, {}, 1, squares.last(1));
+        EXPECT_EQ(squares[0], squares[1]);
+    }
+}
+
+/// From torch 1.13, in fp64:
+///
+///   def alone(make, n):
+///       w = torch.nn.Parameter(torch.zeros(1)); opt = torch.optim.SGD([w], lr=0.01)
+///       s = make(opt); out = []
+///       for _ in range(n): out.append(opt.param_groups[0]['lr']); opt.step(); s.step()
+///       return out
+///   alone(lambda o: LinearLR(o, start_factor=0.25, total_iters=3), 4)
+///   alone(lambda o: CosineAnnealingLR(o, T_max=8, eta_min=0.001), 9)
+///   alone(lambda o: LinearLR(o, start_factor=1.0, end_factor=0.1, total_iters=8), 9)
+TEST(LearningRate, IsThatOfTorchsSchedulers) {
+    OptimizerSettings settings{
+        .learning_rate = 0.01, .warmup_steps = 4, .final_learning_rate = 0.001, .steps = 12};
+    const Numbers warm_up{0.0025, 0.005, 0.0075, 0.01};
+    const Numbers cosine{0.01,
+                         0.009657457896300792,
+                         0.008681980515339464,
+                         0.007222075445642905,
+                         0.0055000000000000005,
+                         0.0037779245543570965,
+                         0.0023180194846605367,
+                         0.0013425421036992098,
+                         0.001};
+    const Numbers linear{
+        0.01, 0.008875, 0.00775, 0.006625, 0.0055, 0.004375, 0.00325, 0.002125, 0.001};
+    const auto expect_rates = [&](RateSchedule schedule, const Numbers& after) {
+        settings.schedule = schedule;
+        for (std::size_t step = 0; step < warm_up.size() + after.size(); ++step) {
+            const double expected =
+                step < warm_up.size() ? warm_up[step] : after[step - warm_up.size()];
+            EXPECT_NEAR(learning_rate(settings, static_cast<int>(step)), expected, 1e-17) << step;
+        }
+    };
+    expect_rates(RateSchedule::Constant, Numbers(9, 0.01));
+    expect_rates(RateSchedule::Cosine, cosine);
+    expect_rates(RateSchedule::Linear, linear);
+}
+
+TEST(LearningRate, StaysAtItsEndBehindTheLastStepAndInAWarmUpThatIsLongerThanTheRun) {
+    OptimizerSettings settings{.learning_rate = 1,
+                               .schedule = RateSchedule::Cosine,
+                               .final_learning_rate = 0.25,
+                               .steps = 3};
+    EXPECT_EQ(learning_rate(settings, 0), 1);
+    EXPECT_EQ(learning_rate(settings, 3), 0.25);
+    EXPECT_EQ(learning_rate(settings, 1000), 0.25);
+    settings.warmup_steps = 10;
+    EXPECT_EQ(learning_rate(settings, 4), 0.5);
+    EXPECT_EQ(learning_rate(settings, 9), 1);
+}
+
+TEST(LearningRate, IsWhatTheUpdateUses) {
+    const std::unique_ptr<Device> device = make_cpu_device();
+    Arena arena;
+    Parameter parameter = make_parameter(arena, DType::F64, 0);
+    const Numbers gradient = random_numbers(size, 13);
+    cpu_kernels().upload(gradient, parameter.gradient);
+    Numbers expected = numbers_of(parameter.value);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        expected[i] -= 0.005 * gradient[i];
+    }
+    const OptimizerSettings settings{
+        .kind = OptimizerKind::Sgd, .learning_rate = 0.01, .warmup_steps = 4};
+    update(*device, std::array{&parameter}, settings, 2, device->results(1));
+    EXPECT_EQ(numbers_of(parameter.value), expected);
+}
+
+/// torch.nn.utils.clip_grad_norm_ of gradients (3, 4) and (12) in fp64 with 6.5 makes 3 to
+/// 1.4999998846153937, with 13 to 2.9999997692307874, and leaves it with 14.
+TEST(ClipScale, IsThatOfTorch) {
+    const auto scale = [](double clip_norm) {
+        return clip_scale({.clip_norm = clip_norm}, std::sqrt(9 + 16 + 144));
+    };
+    EXPECT_DOUBLE_EQ(3 * scale(6.5), 1.4999998846153937);
+    EXPECT_DOUBLE_EQ(3 * scale(13), 2.9999997692307874);
+    EXPECT_EQ(scale(14), 1);
+    EXPECT_EQ(scale(0), 1);
+}
+
+TEST(OptimizerSettings, ComeFromTheScenario) {
+    Scenario scenario;
+    scenario.training.optimizer = OptimizerKind::Momentum;
+    scenario.training.learning_rate = 0.5;
+    const OptimizerSettings settings = optimizer_settings(scenario);
+    EXPECT_EQ(settings.kind, OptimizerKind::Momentum);
+    EXPECT_EQ(settings.learning_rate, 0.5);
+    EXPECT_EQ(settings.momentum, 0.9);
+}
+
+}  // namespace
+}  // namespace pipetwin::exec
