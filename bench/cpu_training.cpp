@@ -29,8 +29,8 @@
 #include <fmt/ranges.h>
 
 #include "core/base/median.h"
-#include "exec/executor/executor.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/small_training.h"
 

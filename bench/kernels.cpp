@@ -18,10 +18,10 @@
 
 #include <fmt/format.h>
 
+#include "exec/base/random.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"
 #include "exec/layers/optimizer.h"
-#include "exec/base/random.h"
 
 namespace pipetwin::exec {
 namespace {

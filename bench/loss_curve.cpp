@@ -10,10 +10,10 @@
 
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
-#include "exec/training/checkpoint.h"
 #include "exec/data/batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/profiler.h"
+#include "exec/training/checkpoint.h"
 
 /// The first steps of a GPT's training, for another program that repeats them:
 ///

@@ -8,9 +8,9 @@
 
 #include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
-#include "exec/executor/executor.h"
 #include "exec/base/quiet.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "tests/support/accuracy.h"
 
 /// How much faster two stages on two cores are than one stage on one core, M = 8, nothing
@@ -19,8 +19,8 @@
 ///     pipeline_speedup scenarios/gpt-text.toml [steps]
 ///
 /// The two take turns step by step, so that a slow minute slows both. Times are wall times of whole
-/// calls; the ratio is that of the quiet steps (exec/base/quiet.h), since a disturbance on either core
-/// delays the pipeline, and the ratio over all steps stands beside it.
+/// calls; the ratio is that of the quiet steps (exec/base/quiet.h), since a disturbance on either
+/// core delays the pipeline, and the ratio over all steps stands beside it.
 namespace {
 
 using namespace pipetwin;

@@ -21,8 +21,8 @@
 #include <fmt/format.h>
 
 #include "core/costs/estimate.h"
-#include "core/interop/hf_config.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/interop/hf_config.h"
 #include "sim/search/plan_search.h"
 #include "sim/search/trial.h"
 

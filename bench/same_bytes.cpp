@@ -18,9 +18,9 @@
 #include "core/base/error.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/engine/event_engine.h"
+#include "sim/simulate/simulate.h"
 #include "sim/variation/goodput.h"
 #include "sim/variation/jitter.h"
-#include "sim/simulate/simulate.h"
 
 namespace {
 

@@ -16,8 +16,8 @@
 
 #include <fmt/format.h>
 
-#include "core/schedule/lower.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/lower.h"
 #include "core/schedule/validate.h"
 
 namespace {

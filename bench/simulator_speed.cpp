@@ -21,10 +21,10 @@
 #include "core/schedule/generators/generate.h"
 #include "sim/engine/event_engine.h"
 #include "sim/engine/fixed_order.h"
-#include "sim/variation/jitter.h"
 #include "sim/explain/memory_track.h"
-#include "sim/simulate/simulate.h"
 #include "sim/explain/task_graph.h"
+#include "sim/simulate/simulate.h"
+#include "sim/variation/jitter.h"
 
 namespace {
 

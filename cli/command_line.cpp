@@ -3,9 +3,9 @@
 #include <exception>
 #include <variant>
 
-#include "cli/commands/commands.h"
 #include "cli/base/exit.h"
 #include "cli/base/options.h"
+#include "cli/commands/commands.h"
 
 namespace pipetwin::cli {
 

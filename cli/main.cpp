@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/command_line.h"
 #include "cli/base/exit.h"
+#include "cli/command_line.h"
 
 int main(int count, char** words) {
     const std::vector<std::string> args(words + (count > 0 ? 1 : 0), words + count);

@@ -19,10 +19,10 @@
 
 #include <fmt/format.h>
 
+#include "exec/cuda/device/products.h"
 #include "exec/cuda/kernels/attention.h"
 #include "exec/cuda/runtime/green_context.h"
 #include "exec/cuda/runtime/owned.h"
-#include "exec/cuda/device/products.h"
 
 namespace pipetwin::cuda {
 namespace {

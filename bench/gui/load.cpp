@@ -21,10 +21,10 @@
 #include <QImage>
 #include <fmt/format.h>
 
-#include "core/timeline/footprint.h"
 #include "core/artifacts/chrome_trace.h"
-#include "core/text/json_text.h"
 #include "core/schedule/generators/generate.h"
+#include "core/text/json_text.h"
+#include "core/timeline/footprint.h"
 #include "gui/timeline/timeline_painter.h"
 #include "sim/simulate/simulate.h"
 

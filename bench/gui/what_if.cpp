@@ -22,10 +22,10 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "gui/timeline/timeline_painter.h"
+#include "gui/view/analysis/step_analysis.h"
 #include "gui/view/what_if/heat_map.h"
 #include "gui/what_if/simulation_controller.h"
-#include "gui/view/analysis/step_analysis.h"
-#include "gui/timeline/timeline_painter.h"
 #include "sim/simulate/simulate.h"
 
 namespace {

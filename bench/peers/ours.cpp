@@ -33,9 +33,9 @@
 
 #include <fmt/format.h>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
 #include "core/plan/plan.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/schedule/schedule.h"
-#include "core/schedule/generators/generate.h"
 #include "core/base/suggest.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule.h"
 #include "sim/variation/jitter.h"
 
 namespace pipetwin::cli {

@@ -5,14 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
-#include "cli/text/json_output.h"
 #include "cli/predict/schedule_source.h"
-#include "cli/text/text_output.h"
 #include "cli/predict/unit_costs.h"
+#include "cli/text/json_output.h"
+#include "cli/text/text_output.h"
 #include "core/base/error.h"
-#include "core/timeline/footprint.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/validate.h"
+#include "core/timeline/footprint.h"
 
 namespace pipetwin::cli {
 

@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
-#include "cli/text/json_output.h"
 #include "cli/run_folder/run_folder.h"
+#include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
-#include "core/base/error.h"
 #include "core/artifacts/chrome_trace.h"
+#include "core/base/error.h"
 
 namespace pipetwin::cli {
 

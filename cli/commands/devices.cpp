@@ -12,10 +12,10 @@
 #include "cli/text/gpu_text.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
-#include "core/costs/device_profile.h"
-#include "core/costs/device_json.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/base/units.h"
+#include "core/costs/device_json.h"
+#include "core/costs/device_profile.h"
+#include "core/costs/shipped_profiles.h"
 #include "exec/gpu/cuda_module.h"
 
 namespace pipetwin::cli {

@@ -5,13 +5,13 @@
 
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
-#include "cli/interop/export_source.h"
 #include "cli/interop/export/exporters.h"
+#include "cli/interop/export_source.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
-#include "core/text/json_text.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/svg/svg.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 

@@ -3,14 +3,14 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/input.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/import/importers.h"
-#include "cli/base/input.h"
 #include "cli/predict/schedule_source.h"
 #include "core/base/error.h"
-#include "core/text/json_text.h"
 #include "core/schedule/schedule_csv.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 

@@ -19,10 +19,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/commands/commands.h"
 #include "cli/base/exit.h"
-#include "cli/processes/processes.h"
 #include "cli/base/stop_signal.h"
+#include "cli/commands/commands.h"
+#include "cli/processes/processes.h"
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
 #include "exec/transport/mpi_world.h"

@@ -4,23 +4,23 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/progress.h"
+#include "cli/base/stop_signal.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
+#include "cli/predict/prediction.h"
 #include "cli/text/heat_map.h"
 #include "cli/text/hybrid_text.h"
 #include "cli/text/largest_text.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
-#include "cli/predict/prediction.h"
-#include "cli/base/progress.h"
-#include "cli/base/stop_signal.h"
 #include "cli/text/text_output.h"
-#include "core/text/json_text.h"
 #include "core/costs/profile_json.h"
-#include "core/partition/layer_order.h"
 #include "core/costs/repeated_layers.h"
-#include "sim/search/largest_model.h"
+#include "core/partition/layer_order.h"
+#include "core/text/json_text.h"
 #include "sim/search/hybrid.h"
+#include "sim/search/largest_model.h"
 #include "sim/search/plan_search.h"
 
 namespace pipetwin::cli {

@@ -5,8 +5,8 @@
 #include "cli/text/text_output.h"
 #include "cli/training/training_run.h"
 #include "core/base/error.h"
-#include "core/text/json_text.h"
 #include "core/costs/profile_json.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 

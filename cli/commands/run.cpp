@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
+#include "cli/base/progress.h"
 #include "cli/commands/commands.h"
 #include "cli/run_folder/finished_run.h"
-#include "cli/text/gpu_text.h"
-#include "cli/base/progress.h"
 #include "cli/run_folder/run_folder.h"
+#include "cli/text/gpu_text.h"
 #include "cli/text/text_output.h"
 #include "cli/training/training_run.h"
 

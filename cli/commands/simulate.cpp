@@ -8,14 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
-#include "cli/text/json_output.h"
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/prediction.h"
 #include "cli/run_folder/run_folder.h"
+#include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "cli/text/uncertainty.h"
-#include "core/base/error.h"
 #include "core/artifacts/plan_json.h"
+#include "core/base/error.h"
 #include "core/costs/profile_json.h"
 #include "core/schedule/schedule_csv.h"
 #include "sim/explain/explanation.h"

@@ -2,10 +2,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.h"
+#include "cli/processes/processes.h"
 #include "cli/run_folder/finished_run.h"
 #include "cli/text/gpu_text.h"
 #include "cli/text/json_output.h"
-#include "cli/processes/processes.h"
 #include "cli/text/text_output.h"
 #include "cli/training/training_run.h"
 

@@ -10,8 +10,8 @@
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
-#include "core/text/json_text.h"
 #include "core/base/suggest.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 

@@ -6,16 +6,16 @@
 #include <fmt/format.h>
 
 #include "cli/predict/prediction.h"
-#include "cli/run_folder/run_folder.h"
 #include "cli/predict/schedule_source.h"
 #include "cli/predict/unit_costs.h"
-#include "core/base/error.h"
-#include "core/text/json_text.h"
+#include "cli/run_folder/run_folder.h"
 #include "core/artifacts/plan_json.h"
+#include "core/base/error.h"
 #include "core/interop/torchtitan.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 

@@ -9,8 +9,8 @@
 
 #include "cli/predict/schedule_source.h"
 #include "core/base/error.h"
-#include "core/schedule/generators/generate.h"
 #include "core/base/suggest.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 

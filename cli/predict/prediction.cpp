@@ -7,8 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
-#include "core/timeline/memory_limits.h"
 #include "core/plan/offload.h"
+#include "core/timeline/memory_limits.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/replay_error.h"
 #include "sim/simulate/simulate.h"

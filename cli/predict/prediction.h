@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "cli/base/console.h"
-#include "core/timeline/footprint.h"
 #include "core/artifacts/chrome_trace.h"
-#include "core/timeline/metrics.h"
-#include "core/plan/plan.h"
 #include "core/costs/profile.h"
+#include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
+#include "core/timeline/footprint.h"
+#include "core/timeline/metrics.h"
 #include "sim/explain/critical_path.h"
 
 namespace pipetwin::cli {

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/schedule/lower.h"
 #include "core/scenario/scenario.h"
+#include "core/schedule/lower.h"
 #include "core/schedule/schedule.h"
 
 /// Schedules without costs: from a file of cells, or from what a scenario says about its pipeline.

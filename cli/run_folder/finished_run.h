@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cli/predict/prediction.h"
-#include "core/timeline/compare.h"
 #include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
+#include "core/timeline/compare.h"
 #include "exec/training/trainer.h"
 
 namespace pipetwin::cli {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cli/text/json_output.h"
-#include "exec/gpu/cuda_module.h"
 #include "exec/executor/executor.h"
+#include "exec/gpu/cuda_module.h"
 
 /// What a GPU has to say of itself.
 namespace pipetwin::cli {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "cli/text/json_output.h"
-#include "core/svg/heat_map_svg.h"
 #include "core/scenario/scenario.h"
+#include "core/svg/heat_map_svg.h"
 #include "sim/search/plan_search.h"
 
 /// The best plan of every number of stages and of micro-batches.

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text/explanation_text.h"
-#include "core/timeline/footprint.h"
 #include "core/artifacts/plan_json.h"
+#include "core/timeline/footprint.h"
 
 namespace pipetwin::cli {
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "cli/predict/prediction.h"
-#include "core/timeline/compare.h"
 #include "core/schedule/validate.h"
+#include "core/timeline/compare.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/training/trainer.h"
 #include "sim/explain/explanation.h"

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/text/plan_text.h"
 #include "cli/base/progress.h"
-#include "cli/text/ranked_table.h"
 #include "cli/base/stop_signal.h"
+#include "cli/text/plan_text.h"
+#include "cli/text/ranked_table.h"
 #include "cli/text/text_output.h"
 #include "exec/base/cores.h"
 #include "exec/profiling/profiler.h"

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "cli/base/console.h"
-#include "core/model/model.h"
 #include "core/costs/profile.h"
+#include "core/model/model.h"
 #include "core/scenario/scenario.h"
 #include "sim/search/plan_search.h"
 

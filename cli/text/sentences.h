@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/schedule/action.h"
 #include "core/base/units.h"
+#include "core/schedule/action.h"
 
 /// What sentences about a step are put together from.
 namespace pipetwin::cli {

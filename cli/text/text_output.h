@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cli/base/console.h"
-#include "cli/text/json_output.h"
 #include "cli/predict/prediction.h"
+#include "cli/text/json_output.h"
 #include "core/timeline/compare.h"
 #include "exec/training/trainer.h"
 #include "sim/explain/explanation.h"

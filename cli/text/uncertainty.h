@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/text/json_output.h"
 #include "cli/base/options.h"
+#include "cli/text/json_output.h"
 #include "core/plan/plan.h"
 #include "sim/variation/goodput.h"
 #include "sim/variation/jitter.h"

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "cli/base/console.h"
-#include "cli/run_folder/finished_run.h"
 #include "cli/base/options.h"
 #include "cli/processes/processes.h"
+#include "cli/run_folder/finished_run.h"
 #include "core/scenario/scenario.h"
 #include "exec/training/trainer.h"
 

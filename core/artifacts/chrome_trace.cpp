@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "core/artifacts/chrome_trace_metadata.h"
 #include "core/artifacts/chrome_trace_stream.h"
 #include "core/artifacts/chrome_trace_words.h"
+#include "core/base/error.h"
 #include "core/text/file_blocks.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/compare.h"
 #include "core/schedule/schedule.h"
+#include "core/timeline/compare.h"
 #include "core/timeline/timeline.h"
 
 namespace pipetwin {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/schedule/action.h"
 #include "core/base/units.h"
+#include "core/schedule/action.h"
 
 /// One event of a Chrome trace, as simdjson has parsed it. None of these throws: what is not as our
 /// traces have it is false.

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "core/schedule/edge.h"
-#include "core/base/error.h"
 #include "core/artifacts/chrome_trace_words.h"
+#include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/schedule/edge.h"
-#include "core/base/error.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/artifacts/chrome_trace_words.h"
+#include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/schedule_csv.h"
 
 namespace pipetwin {

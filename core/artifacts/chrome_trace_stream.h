@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/error.h"
 #include "core/artifacts/chrome_trace.h"
+#include "core/base/error.h"
 
 namespace pipetwin {
 

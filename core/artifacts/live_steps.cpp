@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/text/json_object.h"
-#include "core/text/json_text.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
+#include "core/text/json_object.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin {
 

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/timeline/footprint.h"
 #include "core/schedule/validate.h"
+#include "core/timeline/footprint.h"
 
 namespace pipetwin {
 

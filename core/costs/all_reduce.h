@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-#include "core/costs/profile.h"
 #include "core/base/units.h"
+#include "core/costs/profile.h"
 
 namespace pipetwin {
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/costs/profile_json.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
-#include "core/costs/profile_json.h"
 
 namespace pipetwin {
 

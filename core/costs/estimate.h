@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "core/model/decoder_model.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/profile.h"
+#include "core/model/decoder_model.h"
 
 /// Costs of a model that nobody has measured yet. Formulas: docs/devices.md.
 namespace pipetwin {

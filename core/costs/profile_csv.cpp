@@ -12,8 +12,8 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
-#include "core/text/json_text.h"
 #include "core/base/suggest.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin {
 

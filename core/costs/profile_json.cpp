@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/costs/profile_csv.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
-#include "core/costs/profile_csv.h"
 
 namespace pipetwin {
 

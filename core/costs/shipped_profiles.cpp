@@ -10,9 +10,9 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/suggest.h"
 #include "core/costs/device_json.h"
 #include "core/text/json_text.h"
-#include "core/base/suggest.h"
 
 namespace pipetwin {
 

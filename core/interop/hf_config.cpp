@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/suggest.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
-#include "core/base/suggest.h"
 
 namespace pipetwin {
 

@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/interop/safetensors.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
-#include "core/interop/safetensors.h"
 
 namespace pipetwin {
 

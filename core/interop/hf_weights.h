@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "core/model/decoder_model.h"
 #include "core/base/units.h"
+#include "core/model/decoder_model.h"
 
 namespace pipetwin {
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/interop/torch_trace.h"
 #include "core/base/median.h"
+#include "core/interop/torch_trace.h"
 
 /// What the stages of a trace cost.
 namespace pipetwin {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/artifacts/chrome_trace.h"
+#include "core/base/units.h"
 #include "core/costs/profile.h"
 #include "core/timeline/timeline.h"
-#include "core/base/units.h"
 
 namespace pipetwin {
 

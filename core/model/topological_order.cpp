@@ -2,10 +2,10 @@
 
 #include <cstddef>
 #include <functional>
-#include <queue>
 
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/range/iterator_range.hpp>
+#include <queue>
 
 namespace pipetwin {
 
@@ -30,7 +30,8 @@ TopologicalOrder topological_order(const std::vector<std::vector<int>>& inputs) 
         const std::size_t next = ready.top();
         ready.pop();
         result.order.push_back(static_cast<int>(next));
-        for (const std::size_t reader : boost::make_iterator_range(adjacent_vertices(next, graph))) {
+        for (const std::size_t reader :
+             boost::make_iterator_range(adjacent_vertices(next, graph))) {
             if (--missing[reader] == 0) {
                 ready.push(reader);
             }

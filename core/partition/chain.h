@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/partition/partition.h"
 #include "core/base/units.h"
+#include "core/partition/partition.h"
 
 /// Exact partition of chains: with costs of the cuts, limits of memory, recompute where it is
 /// needed, and devices that differ.

@@ -34,10 +34,9 @@ class Crossing {
     Cost of(const InFront& in_front) const {
         Cost cost;
         for (std::size_t layer = 0; layer < readers_.size(); ++layer) {
-            const bool crosses = in_front(static_cast<int>(layer)) &&
-                                 std::ranges::any_of(readers_[layer], [&](int reader) {
-                                     return !in_front(reader);
-                                 });
+            const bool crosses =
+                in_front(static_cast<int>(layer)) &&
+                std::ranges::any_of(readers_[layer], [&](int reader) { return !in_front(reader); });
             if (crosses) {
                 cost.sender += costs_.sender.empty() ? Duration{} : costs_.sender[layer];
                 cost.receiver += costs_.receiver.empty() ? Duration{} : costs_.receiver[layer];

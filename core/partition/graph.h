@@ -2,9 +2,9 @@
 
 #include <vector>
 
+#include "core/base/units.h"
 #include "core/model/model.h"
 #include "core/partition/partition.h"
-#include "core/base/units.h"
 
 namespace pipetwin {
 

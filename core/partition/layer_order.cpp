@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/partition/partition.h"
 #include "core/partition/graph.h"
+#include "core/partition/partition.h"
 
 namespace pipetwin {
 

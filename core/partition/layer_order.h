@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/model/model.h"
 #include "core/costs/profile.h"
+#include "core/model/model.h"
 
 /// Another order of the layers of a model with branches, for the sake of its stages.
 namespace pipetwin {

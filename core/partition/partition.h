@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "core/costs/profile.h"
 #include "core/base/units.h"
+#include "core/costs/profile.h"
 
 namespace pipetwin {
 

@@ -3,8 +3,8 @@
 #include <functional>
 #include <vector>
 
-#include "core/partition/partition.h"
 #include "core/base/units.h"
+#include "core/partition/partition.h"
 
 namespace pipetwin {
 

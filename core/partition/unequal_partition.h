@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/partition/partition.h"
 #include "core/base/units.h"
+#include "core/partition/partition.h"
 
 namespace pipetwin {
 

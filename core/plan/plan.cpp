@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
 #include "core/plan/offload.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
 

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "core/base/units.h"
 #include "core/costs/contention.h"
-#include "core/schedule/lower.h"
+#include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/partition/partition.h"
-#include "core/costs/profile.h"
-#include "core/schedule/schedule.h"
 #include "core/schedule/generators/generate.h"
-#include "core/base/units.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin {
 
@@ -189,8 +189,8 @@ int optimizer_slots(std::string_view optimizer);
 
 /// From a scenario and the costs of its layers. `partition = "auto"` is the balanced partition of
 /// forward + recompute + backward at the scenario's micro-batch size. Does not look at the memory
-/// limit: that is `check_memory` of core/timeline/memory_limits.h. Throws Error(BadInput) if profile and
-/// model disagree (names both), Error(Infeasible) as Plan::make. `rows` as above.
+/// limit: that is `check_memory` of core/timeline/memory_limits.h. Throws Error(BadInput) if
+/// profile and model disagree (names both), Error(Infeasible) as Plan::make. `rows` as above.
 Plan make_plan(const Scenario& scenario,
                const Model& model,
                const Profile& profile,

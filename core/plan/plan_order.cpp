@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/schedule/defer.h"
 #include "core/base/error.h"
-#include "core/schedule/lower.h"
+#include "core/schedule/defer.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/lower.h"
 
 namespace pipetwin {
 

@@ -3,10 +3,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/partition/partition.h"
 #include "core/plan/plan.h"
-#include "core/costs/profile.h"
 
 /// From the costs of layers to those of stages: sums of times, and what a stage holds.
 namespace pipetwin {

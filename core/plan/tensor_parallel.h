@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/model/model.h"
 #include "core/costs/profile.h"
+#include "core/model/model.h"
 #include "core/plan/stage_costs.h"
 
 /// Ranks that are made of several devices, which compute every layer together: predicted and
@@ -17,9 +17,9 @@ struct TensorParallel {
 Bytes part_of(Bytes bytes, int devices);
 
 /// What a layer takes on each of T devices that share it. `samples` have the times of a T-th of the
-/// layer already, as a rank's speed says (core/scenario/rank_device.h); this adds the sums, and divides
-/// what can be divided. As in Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3): weights
-/// are cut so that each device has a part of every layer's result, and
+/// layer already, as a rank's speed says (core/scenario/rank_device.h); this adds the sums, and
+/// divides what can be divided. As in Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3):
+/// weights are cut so that each device has a part of every layer's result, and
 ///
 ///     forward         + all-reduce of the layer's output
 ///     backward_input  + all-reduce of the gradient of its input

@@ -3,9 +3,9 @@
 #include <compare>
 #include <vector>
 
+#include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
 
 namespace pipetwin {
@@ -22,8 +22,8 @@ namespace pipetwin {
 /// - Which layers take turns on a core: the fewer weights are used between two uses of a layer's
 ///   own, the more of them the caches still hold. With small micro-batches that is 10 %.
 ///
-/// Measured by exec/profiling/calibrate.h, with workers that each train alone, and with micro-batches of
-/// which no plan of the scenario has as many.
+/// Measured by exec/profiling/calibrate.h, with workers that each train alone, and with
+/// micro-batches of which no plan of the scenario has as many.
 struct CalibrationSetting {
     /// Consecutive layers of the model.
     struct Piece {

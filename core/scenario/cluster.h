@@ -7,10 +7,10 @@
 #include "core/costs/all_reduce.h"
 #include "core/costs/contention.h"
 #include "core/costs/profile.h"
+#include "core/plan/tensor_parallel.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/schedule.h"
-#include "core/plan/tensor_parallel.h"
 
 namespace pipetwin {
 

@@ -2,12 +2,12 @@
 
 #include <vector>
 
-#include "core/scenario/cluster.h"
 #include "core/partition/partition.h"
+#include "core/plan/stage_costs.h"
+#include "core/scenario/cluster.h"
 #include "core/scenario/rank_device.h"
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
-#include "core/plan/stage_costs.h"
 
 /// What every layer costs at every size of a micro-batch on every kind of device.
 namespace pipetwin {

@@ -5,16 +5,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/scenario/cluster.h"
-#include "core/scenario/cost_table.h"
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
+#include "core/plan/stage_costs.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/cost_table.h"
 #include "core/scenario/replan.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/generators.h"
-#include "core/plan/stage_costs.h"
 
 /// A plan from a scenario: layer costs at the sizes of its micro-batches, summed into stages.
 namespace pipetwin {

@@ -27,8 +27,8 @@ struct RankDevice {
 };
 
 /// One device for each of `ranks` ranks, or one for the T alike that share the work of a rank
-/// (core/plan/tensor_parallel.h), each of which takes a T-th of the time. Where a rank's device is not
-/// the one that the profile was made for, its costs are scaled as `cluster.scale_costs` says.
+/// (core/plan/tensor_parallel.h), each of which takes a T-th of the time. Where a rank's device is
+/// not the one that the profile was made for, its costs are scaled as `cluster.scale_costs` says.
 /// Throws Error(BadInput) naming both devices where it says nothing, and if a list of the scenario
 /// has not one entry per rank.
 std::vector<RankDevice> rank_devices(const Scenario& scenario, const Profile& profile, int ranks);

@@ -10,8 +10,8 @@ namespace pipetwin {
 /// those of another.
 bool rows_follow_costs(const Scenario& scenario);
 
-/// As `make_plan` of core/plan/plan.h, with the rows of a plan of a scenario that differs from this one
-/// in links alone, and whose rows do not follow costs.
+/// As `make_plan` of core/plan/plan.h, with the rows of a plan of a scenario that differs from this
+/// one in links alone, and whose rows do not follow costs.
 Plan make_plan_with_rows_of(const Plan& other,
                             const Scenario& scenario,
                             const Model& model,

@@ -8,10 +8,10 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
-#include "core/scenario/scenario_words.h"
-#include "core/schedule/schedule_csv.h"
 #include "core/costs/profile.h"
+#include "core/scenario/scenario_words.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 
 namespace pipetwin {

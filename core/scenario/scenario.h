@@ -8,16 +8,16 @@
 #include <variant>
 #include <vector>
 
+#include "core/base/units.h"
 #include "core/costs/all_reduce.h"
 #include "core/costs/contention.h"
 #include "core/costs/device_profile.h"
-#include "core/schedule/lower.h"
-#include "core/text/override.h"
 #include "core/model/model.h"
 #include "core/partition/partition.h"
-#include "core/schedule/schedule.h"
 #include "core/schedule/generators/generate.h"
-#include "core/base/units.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/schedule.h"
+#include "core/text/override.h"
 
 namespace pipetwin {
 

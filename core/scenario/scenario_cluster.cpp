@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
-#include "core/text/json_text.h"
+#include "core/base/suggest.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/base/suggest.h"
+#include "core/text/json_text.h"
 
 /// [cluster].
 namespace pipetwin {

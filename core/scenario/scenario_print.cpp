@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/scenario/scenario_words.h"
 #include "core/scenario/scenario.h"
+#include "core/scenario/scenario_words.h"
 
 /// Writing of scenarios: the same tables in the same order as the reader, every default written
 /// out.

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/text/toml_table.h"
 #include "core/scenario/scenario.h"
+#include "core/text/toml_table.h"
 
 /// The tables of a scenario, each with its reader. For the readers alone; others include
 /// core/scenario/scenario.h. All throw Error(BadInput) with the place in the file.

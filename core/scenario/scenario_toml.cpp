@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/text/json_text.h"
+#include "core/scenario/scenario.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
-#include "core/schedule/schedule_csv.h"
-#include "core/scenario/scenario.h"
-#include "core/schedule/schedule.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/text/json_text.h"
 
 /// Reading of scenarios. One function per table; docs/scenario.md describes every key.
 namespace pipetwin {

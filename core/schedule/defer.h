@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/schedule/schedule.h"
 #include "core/base/units.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin {
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <cstddef>
 
-#include "core/schedule/action.h"
 #include "core/base/error.h"
+#include "core/schedule/action.h"
 
 namespace pipetwin {
 

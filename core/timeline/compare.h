@@ -24,10 +24,11 @@ struct Noise {
 /// One side of a comparison: the timelines of one step or several of the same rows, and what only
 /// the plan's owner can know.
 struct TimelineSet {
-    std::vector<Timeline> steps;              ///< at least one
-    std::vector<Bytes> peak_bytes;            ///< per rank; empty if not known
-    std::optional<Breakdown> breakdown;       ///< of the median step
-    std::optional<Duration> replayed_step{};  ///< its own durations, simulated (sim/simulate/replay_error.h)
+    std::vector<Timeline> steps;         ///< at least one
+    std::vector<Bytes> peak_bytes;       ///< per rank; empty if not known
+    std::optional<Breakdown> breakdown;  ///< of the median step
+    std::optional<Duration>
+        replayed_step{};  ///< its own durations, simulated (sim/simulate/replay_error.h)
     Noise noise;
 };
 

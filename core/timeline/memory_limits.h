@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/timeline/footprint.h"
 #include "core/plan/plan.h"
+#include "core/timeline/footprint.h"
 
 /// Whether a plan fits, and the table that says where it does not.
 namespace pipetwin {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/timeline/footprint.h"
 #include "core/plan/plan.h"
+#include "core/timeline/footprint.h"
 #include "core/timeline/span_times.h"
 #include "core/timeline/timeline.h"
 

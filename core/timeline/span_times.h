@@ -20,7 +20,8 @@ class SpanTimes {
     /// So many, each of which is to be set before it is read.
     explicit SpanTimes(std::size_t size) : cells_(size) {}
 
-    /// Those of a row, as core/timeline/timeline.h has it: InternalError if they overlap or go backward.
+    /// Those of a row, as core/timeline/timeline.h has it: InternalError if they overlap or go
+    /// backward.
     explicit SpanTimes(std::span<const Span> row);
 
     int size() const { return static_cast<int>(cells_.size()); }

@@ -3,8 +3,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/schedule/action.h"
 #include "core/base/units.h"
+#include "core/schedule/action.h"
 
 namespace pipetwin {
 
@@ -45,10 +45,10 @@ struct Timeline {
     /// empty.
     std::vector<std::vector<Span>> links;
 
-    /// Copies of stashes between a rank and its host memory (core/plan/offload.h), in the order of their
-    /// beginnings: [2*r] out, where the action is the F that made it, [2*r + 1] in, where it is the
-    /// one that needs it. `ready`: the last byte is on the link, which is free for the next; `end`:
-    /// the copy is complete. Predicted timelines of plans that offload only; else empty.
+    /// Copies of stashes between a rank and its host memory (core/plan/offload.h), in the order of
+    /// their beginnings: [2*r] out, where the action is the F that made it, [2*r + 1] in, where it
+    /// is the one that needs it. `ready`: the last byte is on the link, which is free for the next;
+    /// `end`: the copy is complete. Predicted timelines of plans that offload only; else empty.
     std::vector<std::vector<Span>> host_copies;
 
     /// [replica - 1][rank]: rows of the plan's other replicas, alike. Measured timelines only; what

@@ -1,6 +1,6 @@
 #include "core/base/clones.h"
-#include "exec/cpu/loops.h"
 #include "exec/base/random.h"
+#include "exec/cpu/loops.h"
 
 // Two numbers share 64 random bits, which cost two multiplications.
 namespace pipetwin::exec {

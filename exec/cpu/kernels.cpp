@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "exec/base/random.h"
 #include "exec/cpu/bfloat16.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/products.h"
 #include "exec/device/device.h"
-#include "exec/base/random.h"
 
 namespace pipetwin::exec {
 namespace {

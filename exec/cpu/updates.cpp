@@ -7,9 +7,9 @@
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
-// The optimizers' formulas of exec/layers/optimizer.h. Parameters are far larger than any cache, so an
-// update lives off memory: each is one pass, block by block, and the sum of the gradient's squares
-// is taken while a block is near.
+// The optimizers' formulas of exec/layers/optimizer.h. Parameters are far larger than any cache, so
+// an update lives off memory: each is one pass, block by block, and the sum of the gradient's
+// squares is taken while a block is near.
 namespace pipetwin::exec {
 namespace {
 

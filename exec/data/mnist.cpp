@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "exec/data/sources.h"
 #include "exec/base/random.h"
+#include "exec/data/sources.h"
 
 // The IDX format: a big-endian header (0, 0, type, number of dimensions, then each dimension as 32
 // bits), then the elements, the last dimension fastest. Type 8 is unsigned bytes.

@@ -1,7 +1,7 @@
 #include "exec/data/random_batch.h"
 
-#include "exec/data/sources.h"
 #include "exec/base/random.h"
+#include "exec/data/sources.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "exec/data/sources.h"
 #include "exec/base/random.h"
+#include "exec/data/sources.h"
 
 namespace pipetwin::exec {
 namespace {

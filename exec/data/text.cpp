@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "exec/base/random.h"
 #include "exec/data/files.h"
 #include "exec/data/sources.h"
-#include "exec/base/random.h"
 
 namespace pipetwin::exec {
 namespace {

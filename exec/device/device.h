@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/schedule/action.h"
-#include "core/costs/profile.h"
 #include "core/base/units.h"
+#include "core/costs/profile.h"
+#include "core/schedule/action.h"
 #include "exec/device/memory.h"
 
 namespace pipetwin::exec {

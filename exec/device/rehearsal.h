@@ -6,8 +6,8 @@
 
 namespace pipetwin::exec {
 
-/// A boundary tensor on its way between two ranks: the index of its edge (core/schedule/edge.h) and its
-/// micro-batch.
+/// A boundary tensor on its way between two ranks: the index of its edge (core/schedule/edge.h) and
+/// its micro-batch.
 struct MessageName {
     int edge = 0;
     int micro_batch = 0;

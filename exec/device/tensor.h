@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "core/base/error.h"
-#include "core/timeline/footprint.h"
 #include "core/base/units.h"
+#include "core/timeline/footprint.h"
 #include "exec/base/number_range.h"
 
 namespace pipetwin::exec {

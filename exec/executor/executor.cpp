@@ -7,14 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "exec/base/cores.h"
+#include "exec/device/kernels.h"
+#include "exec/device/paced_device.h"
 #include "exec/executor/executor_impl.h"
 #include "exec/executor/flight_recorder.h"
 #include "exec/gpu/gpu_parts.h"
-#include "exec/device/kernels.h"
-#include "exec/device/paced_device.h"
 #include "exec/memory_plan/schedule_order.h"
 #include "exec/transport/monitor.h"
 #include "exec/transport/world.h"

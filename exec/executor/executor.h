@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/compare.h"
-#include "core/timeline/footprint.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
+#include "core/timeline/compare.h"
+#include "core/timeline/footprint.h"
 #include "core/timeline/timeline.h"
 #include "exec/data/batch.h"
 #include "exec/executor/executor_options.h"
-#include "exec/stage/stage.h"
 #include "exec/executor/trained_parameters.h"
+#include "exec/stage/stage.h"
 
 namespace pipetwin::exec {
 
@@ -49,21 +49,23 @@ std::string place_of(const Failure& failure);
 /// its own device and arena, channels between them. A worker never decides an order. The threads
 /// live as long as the executor.
 ///
-/// The first error in schedule order wins (C31; the order is exec/memory_plan/schedule_order.h's): the other
-/// workers go on with what comes before it in that order and stop there, all come back, and
-/// run_step throws the original exception - an Error with rank, step and action put before its
+/// The first error in schedule order wins (C31; the order is exec/memory_plan/schedule_order.h's):
+/// the other workers go on with what comes before it in that order and stop there, all come back,
+/// and run_step throws the original exception - an Error with rank, step and action put before its
 /// place, any other type untouched (C30); last_failure() tells where it was. After a failure the
 /// gradients are cleared, the stashes freed, and the next run_step works (C32). After a failure in
 /// the forward part all weights are as before; later, stages that had ended their backward part may
 /// have been updated.
 ///
-/// A rank that hangs (exec/executor/watchdog.h) stops the others, too: run_step throws Error(Hang) with
-/// where every rank was. A worker may come back late - the next run_step waits for it, and refuses
-/// with Error(Hang) where it does not - or never: the executor then leaves its thread, and all that
-/// this may still use, to themselves when it is destroyed, and a program should end at once.
+/// A rank that hangs (exec/executor/watchdog.h) stops the others, too: run_step throws Error(Hang)
+/// with where every rank was. A worker may come back late - the next run_step waits for it, and
+/// refuses with Error(Hang) where it does not - or never: the executor then leaves its thread, and
+/// all that this may still use, to themselves when it is destroyed, and a program should end at
+/// once.
 ///
-/// A GPU that fails for good fails for all its ranks (exec/device/device_failure.h): told is the first in
-/// schedule order of those that had work on it, with the others', and every later run_step throws.
+/// A GPU that fails for good fails for all its ranks (exec/device/device_failure.h): told is the
+/// first in schedule order of those that had work on it, with the others', and every later run_step
+/// throws.
 ///
 /// Where there are as many cores as ranks, each worker is bound to its own.
 ///

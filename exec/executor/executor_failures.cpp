@@ -9,8 +9,8 @@
 
 #include "core/base/error.h"
 #include "exec/device/device_failure.h"
-#include "exec/executor/executor_impl.h"
 #include "exec/device/kernels.h"
+#include "exec/executor/executor_impl.h"
 
 namespace pipetwin::exec {
 namespace {

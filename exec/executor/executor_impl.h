@@ -11,11 +11,11 @@
 #include "exec/base/crew.h"
 #include "exec/executor/executor.h"
 #include "exec/executor/step_failures.h"
+#include "exec/executor/worker.h"
 #include "exec/memory_plan/step_layout.h"
 #include "exec/transport/common_clock.h"
 #include "exec/transport/monitor.h"
 #include "exec/transport/remote_sum.h"
-#include "exec/executor/worker.h"
 
 /// Inside of the executor: setting up and walking rows (executor.cpp), where every tensor of a step
 /// lies (executor_memory.cpp), and what follows a failure (executor_failures.cpp).

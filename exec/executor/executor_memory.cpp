@@ -2,8 +2,8 @@
 #include <map>
 #include <utility>
 
-#include "exec/executor/executor_impl.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor_impl.h"
 
 namespace pipetwin::exec {
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "core/scenario/scenario.h"
-#include "exec/transport/channel.h"
+#include "exec/executor/watchdog.h"
 #include "exec/layers/optimizer.h"
 #include "exec/stage/stage.h"
-#include "exec/executor/watchdog.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "exec/transport/channel.h"
 #include "exec/base/spin.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 

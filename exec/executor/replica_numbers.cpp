@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "exec/device/kernels.h"
 #include "exec/base/number_range.h"
+#include "exec/device/kernels.h"
 #include "exec/device/tensor.h"
 #include "exec/transport/remote_sum.h"
 

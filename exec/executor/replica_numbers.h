@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "exec/transport/channel.h"
 #include "exec/device/device.h"
 #include "exec/layers/optimizer.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 
@@ -40,8 +40,8 @@ struct ReplicaMember {
     }
 };
 
-/// How the numbers of a stage's parameters get from replica to replica; see exec/executor/replica_sum.h. A
-/// wait throws ChannelClosed where another replica fails.
+/// How the numbers of a stage's parameters get from replica to replica; see
+/// exec/executor/replica_sum.h. A wait throws ChannelClosed where another replica fails.
 class ReplicaNumbers {
   public:
     ReplicaNumbers() = default;

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "core/schedule/edge.h"
 #include "core/plan/offload.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
-#include "exec/memory_plan/awaited.h"
 #include "exec/device/device.h"
+#include "exec/memory_plan/awaited.h"
 
 namespace pipetwin::exec {
 

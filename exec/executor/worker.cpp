@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "exec/base/cores.h"
 #include "exec/transport/world.h"
 

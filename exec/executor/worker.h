@@ -7,16 +7,16 @@
 
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "exec/transport/channel.h"
 #include "exec/device/copy_engine.h"
+#include "exec/device/rehearsal.h"
 #include "exec/executor/executor_options.h"
 #include "exec/executor/gradient_norm.h"
-#include "exec/memory_plan/message_room.h"
 #include "exec/executor/recorder.h"
-#include "exec/device/rehearsal.h"
 #include "exec/executor/replica_sum.h"
+#include "exec/memory_plan/message_room.h"
 #include "exec/stage/stage.h"
 #include "exec/stage/stash_offload.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 

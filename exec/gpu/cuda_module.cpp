@@ -15,9 +15,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "exec/base/run_time_module.h"
 #include "exec/cuda/module/module.h"
 #include "exec/device/device_failure.h"
-#include "exec/base/run_time_module.h"
 #include "exec/transport/launch_environment.h"
 
 namespace pipetwin::exec {

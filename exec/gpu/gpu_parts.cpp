@@ -17,7 +17,8 @@ constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 /// What the pool is larger than the plan's peak, per rank: for what kernels work in, and for blocks
 /// that wait for a tensor of their size.
 constexpr Bytes beside_in_pool{64 * mebibyte};
-/// Of what a step needs, at most such a part is lost between tensors (exec/memory_plan/arena_layout.h).
+/// Of what a step needs, at most such a part is lost between tensors
+/// (exec/memory_plan/arena_layout.h).
 constexpr std::int64_t lost_share = 10;
 /// What a rank has beside the pool: cuBLAS's workspace, its stream, its green context.
 constexpr Bytes beside_pool{64 * mebibyte};
@@ -158,7 +159,10 @@ void check_memory(const Plan& plan, const std::vector<Group>& groups, const std:
     }
 }
 
-void check_memory(const Scenario& scenario, const PlanOf& plan_of, const auto& groups_of, int gpus) {
+void check_memory(const Scenario& scenario,
+                  const PlanOf& plan_of,
+                  const auto& groups_of,
+                  int gpus) {
     if (scenario.pipeline.offload != Offload::None) {
         return;  // what is needed depends on times, and so on what is not measured yet
     }

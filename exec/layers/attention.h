@@ -21,8 +21,9 @@ namespace pipetwin::exec {
 /// With a dropout at its end y = skip + mask (c w_out + b_out) / (1 - p); probabilities are not
 /// dropped.
 ///
-/// Keeps its input, Q | K | V, c, and P or what it can be found from (exec/device/number_format.h). The
-/// backward puts dQ | dK | dV into the place of Q | K | V, where the gradient of w_qkv finds them.
+/// Keeps its input, Q | K | V, c, and P or what it can be found from (exec/device/number_format.h).
+/// The backward puts dQ | dK | dV into the place of Q | K | V, where the gradient of w_qkv finds
+/// them.
 class Attention final : public ExecutableLayer {
   public:
     Attention(const SampleShape& input, int heads, double dropout, NumberFormat format);

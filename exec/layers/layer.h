@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "core/model/model.h"
-#include "exec/device/arena.h"
-#include "exec/data/batch.h"
-#include "exec/device/kernels.h"
-#include "exec/layers/layers.h"
-#include "exec/device/number_format.h"
-#include "exec/layers/optimizer.h"
 #include "exec/base/random.h"
+#include "exec/data/batch.h"
+#include "exec/device/arena.h"
+#include "exec/device/kernels.h"
+#include "exec/device/number_format.h"
 #include "exec/device/tensor.h"
+#include "exec/layers/layers.h"
+#include "exec/layers/optimizer.h"
 
 namespace pipetwin::exec {
 

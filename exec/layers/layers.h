@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/schedule/action.h"
+#include "core/base/units.h"
 #include "core/model/model.h"
 #include "core/scenario/scenario.h"
-#include "core/base/units.h"
+#include "core/schedule/action.h"
 #include "exec/device/number_format.h"
 
 namespace pipetwin::exec {

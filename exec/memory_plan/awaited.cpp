@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "exec/memory_plan/arena_layout.h"
 #include "exec/memory_plan/awaited.h"
 #include "exec/memory_plan/schedule_order.h"

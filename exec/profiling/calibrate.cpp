@@ -11,10 +11,10 @@
 
 #include "core/base/error.h"
 #include "core/plan/plan.h"
-#include "exec/transport/channel.h"
 #include "exec/base/cores.h"
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/profiling/profiler.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 namespace {

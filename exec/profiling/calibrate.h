@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/scenario/calibration.h"
 #include "core/model/model.h"
+#include "core/scenario/calibration.h"
 #include "core/scenario/scenario.h"
 
 namespace pipetwin::exec {

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/schedule/action.h"
 #include "core/plan/plan.h"
+#include "core/schedule/action.h"
 #include "exec/device/device.h"
 
 namespace pipetwin::exec {

@@ -6,10 +6,10 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
+#include "exec/base/quiet.h"
 #include "exec/data/batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/layer_clock.h"
-#include "exec/base/quiet.h"
 
 /// A pipeline under the clock: what the profiler and the calibration measure layers in.
 namespace pipetwin::exec {

@@ -12,10 +12,10 @@
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
-#include "exec/transport/channel.h"
 #include "exec/base/cores.h"
-#include "exec/profiling/measured_pipeline.h"
 #include "exec/base/quiet.h"
+#include "exec/profiling/measured_pipeline.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 namespace {

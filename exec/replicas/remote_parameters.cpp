@@ -3,8 +3,8 @@
 #include <exception>
 
 #include "core/base/error.h"
-#include "exec/transport/byte_message.h"
 #include "exec/replicas/whole_model.h"
+#include "exec/transport/byte_message.h"
 
 namespace pipetwin::exec {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "exec/executor/trained_parameters.h"
 #include "exec/executor/executor.h"
+#include "exec/executor/trained_parameters.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {

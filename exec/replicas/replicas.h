@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/transport/channel.h"
 #include "exec/base/crew.h"
 #include "exec/executor/executor.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 

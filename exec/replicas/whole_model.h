@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "exec/executor/trained_parameters.h"
-#include "exec/executor/executor.h"
 #include "exec/base/number_range.h"
+#include "exec/executor/executor.h"
+#include "exec/executor/trained_parameters.h"
 #include "exec/transport/byte_message.h"
 
 namespace pipetwin::exec {

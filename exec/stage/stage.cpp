@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "exec/layers/layer.h"
 #include "exec/device/silent_kernels.h"
+#include "exec/layers/layer.h"
 
 namespace pipetwin::exec {
 namespace {

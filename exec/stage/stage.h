@@ -7,21 +7,21 @@
 
 #include "core/model/model.h"
 #include "core/scenario/scenario.h"
+#include "exec/data/batch.h"
 #include "exec/device/arena.h"
 #include "exec/device/copy_engine.h"
-#include "exec/data/batch.h"
 #include "exec/device/device.h"
+#include "exec/device/tensor.h"
 #include "exec/layers/layers.h"
 #include "exec/layers/optimizer.h"
-#include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
 
 class ExecutableLayer;
 
 /// A contiguous part of the model with its weights, gradients and stashes; everything lives in
-/// `arena`. Used by one thread at a time. Its bytes follow `memory_change` of core/timeline/footprint.h
-/// exactly.
+/// `arena`. Used by one thread at a time. Its bytes follow `memory_change` of
+/// core/timeline/footprint.h exactly.
 class Stage {
   public:
     struct Place {

@@ -13,8 +13,8 @@
 
 namespace pipetwin::exec {
 
-/// The stashes of one rank on their way to host memory and back, as core/plan/offload.h lists them and
-/// docs/simulation.md times them. Used by the rank's thread.
+/// The stashes of one rank on their way to host memory and back, as core/plan/offload.h lists them
+/// and docs/simulation.md times them. Used by the rank's thread.
 ///
 ///     row     0F1 ............... X  0B1
 ///     out        |--copy--|                     send_out(0F1); its device memory goes at the next

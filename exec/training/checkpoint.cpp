@@ -11,8 +11,8 @@
 
 #include "core/base/content_hash.h"
 #include "core/base/error.h"
-#include "core/text/json_text.h"
 #include "core/interop/safetensors.h"
+#include "core/text/json_text.h"
 #include "exec/base/durable_file.h"
 
 namespace pipetwin::exec {

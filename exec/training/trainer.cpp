@@ -10,8 +10,8 @@
 #include "core/base/error.h"
 #include "core/timeline/timeline.h"
 #include "exec/data/batch.h"
-#include "exec/training/noise_gate.h"
 #include "exec/replicas/remote_parameters.h"
+#include "exec/training/noise_gate.h"
 #include "exec/training/slow_stages.h"
 #include "exec/transport/byte_message.h"
 

@@ -5,12 +5,12 @@
 #include <optional>
 #include <vector>
 
-#include "core/timeline/compare.h"
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
-#include "exec/training/checkpoint.h"
+#include "core/timeline/compare.h"
 #include "exec/executor/executor.h"
 #include "exec/replicas/replicas.h"
+#include "exec/training/checkpoint.h"
 
 namespace pipetwin::exec {
 
@@ -77,8 +77,8 @@ struct TrainingOptions {
 /// Throws Error(BadInput) where a checkpoint is one of other steps: seed, batch, optimizer or
 /// precision differ.
 ///
-/// What is measured goes through exec/training/noise_gate.h: where no step passes it, `measured` holds the
-/// step nearest the median of all, and noise.steps is 0.
+/// What is measured goes through exec/training/noise_gate.h: where no step passes it, `measured`
+/// holds the step nearest the median of all, and noise.steps is 0.
 TrainingResult train(const Scenario& scenario,
                      const Model& model,
                      const Plan& plan,

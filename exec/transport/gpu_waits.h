@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "exec/base/spin.h"
 #include "exec/device/device_failure.h"
 #include "exec/transport/gpu_link.h"
-#include "exec/base/spin.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec {

@@ -7,8 +7,8 @@
 namespace pipetwin::exec {
 
 /// Joins the processes that mpirun or srun started, by the module `pipetwin_mpi.so`
-/// (exec/base/run_time_module.h). Once in a program. Throws Error(Unavailable), naming the package to
-/// install, where the module or MPI's library is missing.
+/// (exec/base/run_time_module.h). Once in a program. Throws Error(Unavailable), naming the package
+/// to install, where the module or MPI's library is missing.
 std::unique_ptr<World> join_mpi();
 
 /// Throws what `join_mpi` would, without joining.

@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "exec/device/memory.h"
 #include "exec/base/spin.h"
+#include "exec/device/memory.h"
 
 namespace pipetwin::exec {
 namespace {

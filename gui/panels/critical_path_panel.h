@@ -8,9 +8,9 @@
 #include <QWidget>
 
 #include "gui/base/palette.h"
-#include "gui/view/analysis/path_shares.h"
-#include "gui/timeline/selection.h"
 #include "gui/base/text_table.h"
+#include "gui/timeline/selection.h"
+#include "gui/view/analysis/path_shares.h"
 
 class QLabel;
 class QSplitter;

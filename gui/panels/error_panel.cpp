@@ -10,9 +10,9 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
-#include "gui/view/analysis/action_details.h"
 #include "gui/base/sentence.h"
 #include "gui/base/workers.h"
+#include "gui/view/analysis/action_details.h"
 
 namespace pipetwin::gui {
 

@@ -5,10 +5,10 @@
 #include <QFutureWatcher>
 #include <QWidget>
 
-#include "gui/view/analysis/error_summary.h"
 #include "gui/base/palette.h"
-#include "gui/timeline/selection.h"
 #include "gui/base/text_table.h"
+#include "gui/timeline/selection.h"
+#include "gui/view/analysis/error_summary.h"
 
 class QLabel;
 class QSplitter;

@@ -13,8 +13,8 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
-#include "gui/view/analysis/action_details.h"
 #include "gui/base/workers.h"
+#include "gui/view/analysis/action_details.h"
 
 namespace pipetwin::gui {
 

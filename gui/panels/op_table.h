@@ -8,9 +8,9 @@
 #include <QFutureWatcher>
 #include <QWidget>
 
-#include "gui/view/analysis/op_rows.h"
 #include "gui/base/palette.h"
 #include "gui/timeline/selection.h"
+#include "gui/view/analysis/op_rows.h"
 
 class QLabel;
 class QLineEdit;

@@ -6,8 +6,8 @@
 #include <QAbstractTableModel>
 #include <QWidget>
 
-#include "gui/panels/analysis_loader.h"
 #include "gui/base/palette.h"
+#include "gui/panels/analysis_loader.h"
 #include "gui/timeline/selection.h"
 
 class QLabel;

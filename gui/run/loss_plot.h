@@ -4,8 +4,8 @@
 
 #include <QWidget>
 
-#include "gui/view/run/live_follower.h"
 #include "gui/base/palette.h"
+#include "gui/view/run/live_follower.h"
 
 namespace pipetwin::gui {
 

@@ -5,8 +5,8 @@
 #include <QProcess>
 #include <QWidget>
 
-#include "gui/run/live_feed.h"
 #include "gui/base/palette.h"
+#include "gui/run/live_feed.h"
 
 class QLabel;
 class QLineEdit;

@@ -6,8 +6,8 @@
 #include <QPainter>
 
 #include "gui/base/pixel_canvas.h"
-#include "gui/view/timeline/row_boxes.h"
 #include "gui/timeline/timeline_scene.h"
+#include "gui/view/timeline/row_boxes.h"
 
 namespace pipetwin::gui {
 

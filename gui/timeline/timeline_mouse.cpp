@@ -9,8 +9,8 @@
 #include <QToolTip>
 #include <QWheelEvent>
 
-#include "gui/view/analysis/action_details.h"
 #include "gui/timeline/timeline_view.h"
+#include "gui/view/analysis/action_details.h"
 
 /// What the mouse does in the timeline.
 namespace pipetwin::gui {

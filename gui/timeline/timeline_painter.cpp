@@ -5,10 +5,10 @@
 
 #include <QFontMetrics>
 
-#include "gui/view/analysis/action_details.h"
 #include "gui/base/label_text.h"
 #include "gui/timeline/overlay_painter.h"
 #include "gui/timeline/row_painter.h"
+#include "gui/view/analysis/action_details.h"
 
 namespace pipetwin::gui {
 

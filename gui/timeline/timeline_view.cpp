@@ -8,8 +8,8 @@
 #include <QScrollBar>
 #include <QStyle>
 
-#include "gui/view/analysis/action_details.h"
 #include "gui/timeline/timeline_accessible.h"
+#include "gui/view/analysis/action_details.h"
 
 namespace pipetwin::gui {
 

@@ -7,9 +7,9 @@
 #include <QFutureWatcher>
 #include <QWidget>
 
-#include "gui/view/what_if/heat_map.h"
 #include "gui/base/palette.h"
 #include "gui/timeline/selection.h"
+#include "gui/view/what_if/heat_map.h"
 
 class QComboBox;
 class QLabel;

@@ -4,10 +4,10 @@
 #include <QApplication>
 #include <QSettings>
 
-#include "gui/window/main_window.h"
 #include "gui/base/options.h"
-#include "gui/timeline/timeline_view.h"
 #include "gui/base/widget_style.h"
+#include "gui/timeline/timeline_view.h"
+#include "gui/window/main_window.h"
 
 namespace {
 

@@ -21,26 +21,26 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
-#include "gui/view/analysis/action_details.h"
+#include "gui/base/finder.h"
+#include "gui/base/workers.h"
 #include "gui/panels/critical_path_panel.h"
 #include "gui/panels/details_panel.h"
 #include "gui/panels/error_panel.h"
-#include "gui/timeline/export_view.h"
-#include "gui/base/finder.h"
-#include "gui/what_if/heat_map_panel.h"
-#include "gui/timeline/legend.h"
-#include "gui/timeline/minimap_view.h"
 #include "gui/panels/op_table.h"
-#include "gui/view/timeline/overview.h"
+#include "gui/panels/why_panel.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
-#include "gui/view/timeline/search.h"
+#include "gui/timeline/export_view.h"
+#include "gui/timeline/legend.h"
+#include "gui/timeline/minimap_view.h"
 #include "gui/timeline/selection.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/timeline/track_panel.h"
+#include "gui/view/analysis/action_details.h"
+#include "gui/view/timeline/overview.h"
+#include "gui/view/timeline/search.h"
+#include "gui/what_if/heat_map_panel.h"
 #include "gui/what_if/what_if_panel.h"
-#include "gui/panels/why_panel.h"
-#include "gui/base/workers.h"
 
 namespace pipetwin::gui {
 

@@ -18,12 +18,12 @@
 
 #include "gui/base/finder.h"
 #include "gui/base/glossary.h"
-#include "gui/window/main_window.h"
+#include "gui/panels/why_panel.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/what_if/what_if_panel.h"
-#include "gui/panels/why_panel.h"
+#include "gui/window/main_window.h"
 
 namespace pipetwin::gui {
 

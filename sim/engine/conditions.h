@@ -62,8 +62,8 @@ Duration times(Duration time, double factor);
 /// once.
 Duration occupation(const LinkCost& link, Bytes message);
 
-/// What travels over an edge (core/schedule/edge.h): the output of the stage before a boundary, or the
-/// gradient of the input of the stage behind it.
+/// What travels over an edge (core/schedule/edge.h): the output of the stage before a boundary, or
+/// the gradient of the input of the stage behind it.
 Bytes message_bytes(const Plan& plan, int edge, int micro_batch);
 
 }  // namespace pipetwin::sim

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "sim/engine/event_queue.h"
-#include "sim/stats/fifo.h"
 #include "sim/engine/host_copies.h"
 #include "sim/engine/shared_cores.h"
 #include "sim/engine/shared_links.h"
 #include "sim/engine/step_costs.h"
 #include "sim/engine/write_soon.h"
+#include "sim/stats/fifo.h"
 
 namespace pipetwin::sim {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "core/schedule/lower.h"
-#include "sim/stats/fifo.h"
 #include "sim/engine/host_copies.h"
 #include "sim/engine/row_walk.h"
 #include "sim/engine/step_costs.h"
 #include "sim/engine/write_soon.h"
+#include "sim/stats/fifo.h"
 
 namespace pipetwin::sim {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin::sim {

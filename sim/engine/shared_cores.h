@@ -4,14 +4,15 @@
 #include <span>
 #include <vector>
 
-#include "core/costs/contention.h"
 #include "core/base/units.h"
+#include "core/costs/contention.h"
 #include "sim/engine/shared_work.h"
 
 namespace pipetwin::sim {
 
-/// Ranks that share processors, or disturb each other. The rates are those of sim/engine/fair_work.h for
-/// one resource that all use, at a cost that grows with the busy ranks alone.
+/// Ranks that share processors, or disturb each other. The rates are those of
+/// sim/engine/fair_work.h for one resource that all use, at a cost that grows with the busy ranks
+/// alone.
 class SharedCores : public SharedWork {
   public:
     SharedCores(const Contention& contention, std::size_t ranks);

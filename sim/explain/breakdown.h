@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/timeline/metrics.h"
 #include "core/plan/plan.h"
+#include "core/timeline/metrics.h"
 #include "core/timeline/timeline.h"
 
 namespace pipetwin::sim {

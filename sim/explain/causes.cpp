@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 
 namespace pipetwin::sim {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/schedule/edge.h"
-#include "sim/explain/breakdown.h"
 #include "sim/engine/conditions.h"
+#include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "core/timeline/footprint.h"
 #include "core/plan/plan.h"
+#include "core/timeline/footprint.h"
 #include "sim/explain/task_graph.h"
 
 namespace pipetwin::sim {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/plan/offload.h"
-#include "sim/stats/fifo.h"
 #include "sim/engine/row_walk.h"
 #include "sim/engine/step_costs.h"
+#include "sim/stats/fifo.h"
 
 namespace pipetwin::sim {
 

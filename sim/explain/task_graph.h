@@ -53,8 +53,8 @@ class TaskGraph {
     std::span<const Task> tasks() const { return tasks_; }
     std::span<const TaskPlace> places() const { return places_; }
 
-    /// The plan's own costs, those of a table of actions and messages (sim/engine/step_costs.h): entries
-    /// may be changed, and the tasks evaluated again.
+    /// The plan's own costs, those of a table of actions and messages (sim/engine/step_costs.h):
+    /// entries may be changed, and the tasks evaluated again.
     const std::vector<Duration>& costs() const { return costs_; }
     const std::vector<Duration>& lags() const { return lags_; }
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "core/schedule/lower.h"
 #include "core/model/model.h"
 #include "core/scenario/scenario.h"
+#include "core/schedule/lower.h"
 
 /// What a plan search chooses from: every value of every key of a scenario that is "auto".
 namespace pipetwin::sim {

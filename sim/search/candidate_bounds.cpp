@@ -4,10 +4,10 @@
 #include <span>
 #include <string_view>
 
-#include "core/scenario/cluster.h"
 #include "core/base/error.h"
-#include "core/partition/partition.h"
 #include "core/partition/feasible_splits.h"
+#include "core/partition/partition.h"
+#include "core/scenario/cluster.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/engine/conditions.h"
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/model.h"
-#include "core/costs/profile.h"
-#include "core/scenario/scenario.h"
 #include "core/base/units.h"
+#include "core/costs/profile.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
 #include "sim/search/candidate.h"
 #include "sim/search/layer_sums.h"
 #include "sim/search/step_bound.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/schedule/recompute.h"
-#include "core/scenario/scenario.h"
 #include "core/base/units.h"
+#include "core/scenario/scenario.h"
+#include "core/schedule/recompute.h"
 #include "sim/search/candidate.h"
 
 /// What a plan search finds.

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/error.h"
 #include "core/costs/all_reduce.h"
+#include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
-#include "core/base/error.h"
-#include "core/plan/stage_costs.h"
 #include "sim/engine/conditions.h"
 
 namespace pipetwin::sim {

@@ -2,11 +2,11 @@
 
 #include <vector>
 
+#include "core/base/units.h"
+#include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/partition/replicated.h"
-#include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
-#include "core/base/units.h"
 #include "sim/search/found_plan.h"
 
 namespace pipetwin::sim {

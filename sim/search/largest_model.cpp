@@ -9,12 +9,12 @@
 #include <numeric>
 #include <utility>
 
-#include "core/scenario/cluster.h"
-#include "core/scenario/cost_table.h"
 #include "core/base/error.h"
 #include "core/partition/partition.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/cost_table.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/footprint.h"
 #include "core/costs/profile.h"
 #include "core/costs/repeated_layers.h"
 #include "core/scenario/scenario.h"
+#include "core/timeline/footprint.h"
 #include "sim/search/candidate.h"
 #include "sim/search/found_plan.h"
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/scenario/cost_table.h"
 #include "core/partition/partition.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/cost_table.h"
 
 namespace pipetwin::sim {
 

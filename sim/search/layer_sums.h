@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "core/scenario/cluster.h"
-#include "core/model/model.h"
-#include "core/costs/profile.h"
-#include "core/scenario/scenario.h"
 #include "core/base/units.h"
+#include "core/costs/profile.h"
+#include "core/model/model.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/scenario.h"
 
 namespace pipetwin::sim {
 

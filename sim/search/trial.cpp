@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
-#include "core/plan/plan.h"
 #include "sim/explain/explanation.h"
 #include "sim/simulate/simulate.h"
 

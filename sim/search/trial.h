@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/model.h"
-#include "core/costs/profile.h"
-#include "core/scenario/scenario.h"
 #include "core/base/units.h"
+#include "core/costs/profile.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
 #include "sim/search/candidate.h"
 #include "sim/search/found_plan.h"
 

@@ -17,9 +17,9 @@ namespace pipetwin::sim {
 /// until the receive begins). Two actions that are issued together run one after the other here. A
 /// validated plan always finishes; InternalError otherwise.
 ///
-/// Where nothing is shared, times follow from the rows alone and sim/engine/fixed_order.h finds them;
-/// where ranks or messages contend, sim/engine/event_engine.h. Where both can be asked they agree to the
-/// nanosecond.
+/// Where nothing is shared, times follow from the rows alone and sim/engine/fixed_order.h finds
+/// them; where ranks or messages contend, sim/engine/event_engine.h. Where both can be asked they
+/// agree to the nanosecond.
 ///
 /// `recycled` is an older timeline whose memory is used again: touching new memory takes longer
 /// than the simulation.

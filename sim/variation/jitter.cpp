@@ -8,12 +8,12 @@
 #include <fmt/format.h>
 
 #include "core/base/clones.h"
-#include "core/schedule/edge.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
+#include "sim/explain/task_graph.h"
+#include "sim/simulate/simulate.h"
 #include "sim/stats/draws.h"
 #include "sim/stats/log_normal.h"
-#include "sim/simulate/simulate.h"
-#include "sim/explain/task_graph.h"
 
 namespace pipetwin::sim {
 

@@ -223,11 +223,15 @@ TEST(IncludeDirection, EveryFolderKnowsOnlyWhatThePictureAllows) {
 // The checker itself: one example of each kind of violation, and its nearest allowed neighbour.
 
 TEST(IncludeDirection, TellsAWrongArrow) {
-    EXPECT_EQ(violation("core/plan/plan.h", "#include \"sim/simulate/simulate.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("core/plan/plan.h", "#include \"sim/simulate/simulate.h\""),
+              "a wrong arrow");
     EXPECT_EQ(violation("core/plan/plan.h", "#include \"exec/stage/stage.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("sim/simulate/simulate.cpp", "#include \"exec/executor/executor.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("exec/executor/executor.cpp", "#include \"sim/simulate/simulate.h\""), "a wrong arrow");
-    EXPECT_EQ(violation("gui/window/main.cpp", "#include \"exec/training/trainer.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("sim/simulate/simulate.cpp", "#include \"exec/executor/executor.h\""),
+              "a wrong arrow");
+    EXPECT_EQ(violation("exec/executor/executor.cpp", "#include \"sim/simulate/simulate.h\""),
+              "a wrong arrow");
+    EXPECT_EQ(violation("gui/window/main.cpp", "#include \"exec/training/trainer.h\""),
+              "a wrong arrow");
     EXPECT_EQ(violation("gui/window/main.cpp", "#include \"cli/base/options.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"gui/base/palette.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"tests/support/builders.h\""), "a wrong arrow");
@@ -245,8 +249,7 @@ TEST(IncludeDirection, TellsAnIncludeThatIsNotWrittenFromTheRoot) {
 
 TEST(IncludeDirection, TellsQtOutsideTheGui) {
     EXPECT_EQ(violation("cli/main.cpp", "#include <QString>"), "Qt outside gui/");
-    EXPECT_EQ(violation("core/svg/svg.cpp", "#include <QtSvg/QSvgRenderer>"),
-              "Qt outside gui/");
+    EXPECT_EQ(violation("core/svg/svg.cpp", "#include <QtSvg/QSvgRenderer>"), "Qt outside gui/");
     EXPECT_EQ(violation("tests/core/plan/plan_test.cpp", "#include <QTest>"), "Qt outside gui/");
     EXPECT_EQ(violation("gui/window/main.cpp", "#include <QApplication>"), "");
     EXPECT_EQ(violation("tests/gui/layout_test.cpp", "#include <QTest>"), "");
@@ -255,18 +258,23 @@ TEST(IncludeDirection, TellsQtOutsideTheGui) {
 TEST(IncludeDirection, TellsCudaOutsideItsFolder) {
     EXPECT_EQ(violation("exec/stage/stage.cpp", "#include <cuda_runtime_api.h>"),
               "CUDA outside exec/cuda/");
-    EXPECT_EQ(violation("exec/stage/stage.cpp", "#include <cublasLt.h>"), "CUDA outside exec/cuda/");
-    EXPECT_EQ(violation("exec/transport/channel.cpp", "#include <nccl.h>"), "CUDA outside exec/cuda/");
-    EXPECT_EQ(violation("exec/transport/channel.cpp", "#include <mpi.h>"), "MPI outside exec/transport/mpi/");
+    EXPECT_EQ(violation("exec/stage/stage.cpp", "#include <cublasLt.h>"),
+              "CUDA outside exec/cuda/");
+    EXPECT_EQ(violation("exec/transport/channel.cpp", "#include <nccl.h>"),
+              "CUDA outside exec/cuda/");
+    EXPECT_EQ(violation("exec/transport/channel.cpp", "#include <mpi.h>"),
+              "MPI outside exec/transport/mpi/");
     EXPECT_EQ(violation("exec/transport/mpi/mpi_channel.cpp", "#include <mpi.h>"), "");
     EXPECT_EQ(violation("exec/stage/stage.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
               "CUDA outside exec/cuda/");
     EXPECT_EQ(violation("exec/gpu/cuda_module.cpp", "#include \"exec/cuda/module/module.h\""), "");
     EXPECT_EQ(violation("exec/cuda/module/self_test.cpp", "#include <cublasLt.h>"), "");
-    EXPECT_EQ(violation("tests/exec/stage/stage_test.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
-              "CUDA outside exec/cuda/");
-    EXPECT_EQ(violation("tests/exec/cuda/kernels_test.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
-              "");
+    EXPECT_EQ(
+        violation("tests/exec/stage/stage_test.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
+        "CUDA outside exec/cuda/");
+    EXPECT_EQ(
+        violation("tests/exec/cuda/kernels_test.cpp", "#include \"exec/cuda/kernels/kernels.h\""),
+        "");
 }
 
 TEST(IncludeDirection, TellsThreadsClocksAndRandomNumbersInCoreAndSim) {

@@ -7,8 +7,8 @@
 
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
-#include "exec/executor/executor.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "exec/executor/reference.h"
 #include "tests/support/small_training.h"
 #include "tests/support/training_step.h"

@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "core/schedule/generators/generate.h"
-#include "exec/training/checkpoint.h"
-#include "exec/executor/executor.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "exec/executor/reference.h"
+#include "exec/training/checkpoint.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"
 #include "tests/support/soak.h"

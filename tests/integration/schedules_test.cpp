@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "core/timeline/footprint.h"
 #include "core/schedule/generators/generate.h"
-#include "exec/executor/executor.h"
+#include "core/timeline/footprint.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "tests/support/error_of.h"
 #include "tests/support/small_training.h"
 #include "tests/support/training_step.h"

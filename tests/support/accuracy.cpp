@@ -1,9 +1,9 @@
 #include "tests/support/accuracy.h"
 
-#include "exec/executor/executor.h"
-#include "exec/training/noise_gate.h"
-#include "exec/profiling/profiler.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
+#include "exec/profiling/profiler.h"
+#include "exec/training/noise_gate.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::test {

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "core/timeline/compare.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
+#include "core/timeline/compare.h"
 
 namespace pipetwin::test {
 

@@ -12,8 +12,8 @@
 
 #include "core/base/error.h"
 #include "core/plan/plan.h"
-#include "exec/profiling/profiler.h"
 #include "exec/base/quiet.h"
+#include "exec/profiling/profiler.h"
 
 namespace pipetwin::test {
 

@@ -8,9 +8,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/timeline/compare.h"
 #include "core/model/model.h"
 #include "core/scenario/scenario.h"
+#include "core/timeline/compare.h"
 
 /// A grid of plans of one model, each predicted from a calibration whose pipelines are none of the
 /// grid's (other numbers of micro-batches, another partition), so that every cell is held out.

@@ -7,17 +7,17 @@
 
 #include <fmt/format.h>
 
+#include "core/base/median.h"
 #include "core/timeline/compare.h"
 #include "core/timeline/footprint.h"
-#include "core/base/median.h"
 #include "core/timeline/metrics.h"
-#include "exec/profiling/calibrate.h"
 #include "exec/base/cores.h"
-#include "exec/executor/executor.h"
-#include "exec/profiling/measured_pipeline.h"
-#include "exec/profiling/profiler.h"
 #include "exec/base/quiet.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
+#include "exec/profiling/calibrate.h"
+#include "exec/profiling/measured_pipeline.h"
+#include "exec/profiling/profiler.h"
 #include "sim/simulate/replay_error.h"
 #include "sim/simulate/simulate.h"
 

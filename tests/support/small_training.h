@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
 #include "exec/executor/executor.h"
 

@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "core/timeline/footprint.h"
 #include "core/schedule/generators/generate.h"
-#include "exec/executor/executor.h"
+#include "core/timeline/footprint.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "exec/executor/reference.h"
 
 namespace pipetwin::test {

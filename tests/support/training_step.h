@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/schedule/schedule.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule.h"
 #include "tests/support/small_training.h"
 
 /// One step of a small model, with and without a pipeline, and how to compare the two.

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "cli/base/console.h"
+#include "cli/base/options.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/export_source.h"
-#include "cli/base/options.h"
 
 /// The formats that `export` writes for other systems, one file each.
 namespace pipetwin::cli {

@@ -1,8 +1,8 @@
-#include "cli/interop/import/importers.h"
 #include "cli/base/input.h"
-#include "core/text/json_text.h"
+#include "cli/interop/import/importers.h"
 #include "core/costs/profile_csv.h"
 #include "core/costs/profile_json.h"
+#include "core/text/json_text.h"
 
 namespace pipetwin::cli {
 

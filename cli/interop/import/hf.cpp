@@ -4,19 +4,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/interop/import/importers.h"
 #include "cli/base/input.h"
-#include "core/costs/device_profile.h"
+#include "cli/interop/import/importers.h"
 #include "core/base/error.h"
-#include "core/costs/estimate.h"
+#include "core/base/suggest.h"
 #include "core/costs/calibration_json.h"
+#include "core/costs/device_profile.h"
+#include "core/costs/estimate.h"
+#include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/whole_blocks.h"
 #include "core/interop/hf_config.h"
 #include "core/interop/hf_weights.h"
 #include "core/text/json_text.h"
-#include "core/costs/profile_json.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/base/suggest.h"
-#include "core/costs/whole_blocks.h"
 
 namespace pipetwin::cli {
 

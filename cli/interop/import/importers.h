@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/interop/exchange.h"
 #include "cli/base/options.h"
+#include "cli/interop/exchange.h"
 
 /// The formats that `import` reads, one file each.
 namespace pipetwin::cli {

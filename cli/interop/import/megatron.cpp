@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/interop/import/importers.h"
 #include "cli/base/input.h"
+#include "cli/interop/import/importers.h"
 #include "core/base/error.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"

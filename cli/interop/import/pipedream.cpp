@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/interop/import/importers.h"
 #include "cli/base/input.h"
+#include "cli/interop/import/importers.h"
 #include "cli/text/text_output.h"
-#include "core/interop/pipedream_graph.h"
 #include "core/costs/profile_json.h"
+#include "core/interop/pipedream_graph.h"
 
 namespace pipetwin::cli {
 

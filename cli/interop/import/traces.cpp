@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "cli/interop/import/importers.h"
-#include "core/base/error.h"
 #include "core/artifacts/chrome_trace.h"
+#include "core/base/error.h"
 #include "core/costs/profile_json.h"
 #include "core/interop/torch_trace.h"
 

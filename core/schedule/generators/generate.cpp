@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/schedule/generators/generators.h"
 #include "core/base/suggest.h"
+#include "core/schedule/generators/generators.h"
 
 namespace pipetwin {
 

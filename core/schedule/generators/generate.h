@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/schedule/schedule.h"
 #include "core/base/units.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin {
 

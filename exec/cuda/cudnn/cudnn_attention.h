@@ -13,8 +13,8 @@
 /// own. cuDNN is looked for at run time; where it is missing, or knows no plan that repeats its
 /// bits, our own kernels are taken and `describe` says why.
 ///
-/// Nothing here needs cuDNN's headers: without them exec/cuda/cudnn/cudnn_absent.cpp takes the places of
-/// the files that do.
+/// Nothing here needs cuDNN's headers: without them exec/cuda/cudnn/cudnn_absent.cpp takes the
+/// places of the files that do.
 namespace pipetwin::cuda {
 
 struct CudnnFunctions;  // exec/cuda/cudnn/cudnn_library.h

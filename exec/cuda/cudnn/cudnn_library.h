@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "exec/cuda/runtime/check.h"
 #include "exec/cuda/cudnn/cudnn_attention.h"
+#include "exec/cuda/runtime/check.h"
 
 /// cuDNN 9 without linking it: its graph interface by pointers, found when the module first wants
 /// it. Source: cuDNN's "Graph API" and cudnn_graph.h.

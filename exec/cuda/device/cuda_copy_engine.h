@@ -4,9 +4,9 @@
 #include <chrono>
 #include <deque>
 
-#include "exec/device/copy_engine.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/cuda/runtime/owned.h"
+#include "exec/device/copy_engine.h"
 
 namespace pipetwin::cuda {
 

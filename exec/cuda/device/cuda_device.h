@@ -6,9 +6,9 @@
 #include <string>
 
 #include "exec/cuda/device/cuda_kernels.h"
+#include "exec/cuda/device/lane.h"
 #include "exec/cuda/runtime/device_memory.h"
 #include "exec/cuda/runtime/green_context.h"
-#include "exec/cuda/device/lane.h"
 #include "exec/device/device.h"
 
 namespace pipetwin::cuda {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/cuda/device/update_table.h"
+#include "exec/cuda/kernels/kernels.h"
 #include "exec/device/kernels.h"
 
 namespace pipetwin::cuda {

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "exec/cuda/runtime/command_queue.h"
 #include "exec/cuda/cudnn/cudnn_attention.h"
+#include "exec/cuda/device/products.h"
+#include "exec/cuda/runtime/command_queue.h"
 #include "exec/cuda/runtime/device_memory.h"
 #include "exec/cuda/runtime/green_context.h"
 #include "exec/cuda/runtime/owned.h"
-#include "exec/cuda/device/products.h"
 
 namespace pipetwin::cuda {
 

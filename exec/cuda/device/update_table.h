@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/device/lane.h"
+#include "exec/cuda/kernels/kernels.h"
 
 namespace pipetwin::cuda {
 

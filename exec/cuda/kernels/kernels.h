@@ -8,11 +8,11 @@
 /// The kernels, the only code that nvcc compiles, behind pointers, sizes and a stream. A launch
 /// returns at once; the result says whether the launch itself was accepted.
 ///
-/// Names as in exec/device/kernels.h: x input, y output, dx the gradient of the loss by x; matrices are
-/// row-major without gaps. All pointers are the device's. `void` pointers lead to numbers of the
-/// type that the first argument names: activations, and parameters as layers read them. Sums and
-/// gradients of parameters are fp32, or double where it is said. Gradients of parameters are added
-/// to.
+/// Names as in exec/device/kernels.h: x input, y output, dx the gradient of the loss by x; matrices
+/// are row-major without gaps. All pointers are the device's. `void` pointers lead to numbers of
+/// the type that the first argument names: activations, and parameters as layers read them. Sums
+/// and gradients of parameters are fp32, or double where it is said. Gradients of parameters are
+/// added to.
 ///
 /// No atomics, and every sum in an order that the shape alone decides: results depend on shapes and
 /// values. Where all addresses are multiples of 16 bytes, as an arena's are, accesses are 16 bytes

@@ -7,11 +7,11 @@
 #include <optional>
 #include <vector>
 
-#include "exec/cuda/kernels/attention.h"
-#include "exec/cuda/runtime/check.h"
 #include "exec/cuda/cudnn/cudnn_attention.h"
-#include "exec/cuda/runtime/owned.h"
+#include "exec/cuda/kernels/attention.h"
 #include "exec/cuda/module/self_test.h"
+#include "exec/cuda/runtime/check.h"
+#include "exec/cuda/runtime/owned.h"
 
 namespace pipetwin::cuda {
 namespace {

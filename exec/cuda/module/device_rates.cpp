@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/cuda/runtime/owned.h"
 #include "exec/cuda/device/products.h"
+#include "exec/cuda/runtime/owned.h"
 
 namespace pipetwin::cuda {
 namespace {

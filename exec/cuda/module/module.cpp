@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "exec/cuda/runtime/context_memory.h"
 #include "exec/cuda/device/cuda_device.h"
 #include "exec/cuda/module/device_rates.h"
+#include "exec/cuda/module/self_test.h"
 #include "exec/cuda/nccl/nccl_communicator.h"
 #include "exec/cuda/nccl/nccl_link.h"
 #include "exec/cuda/nccl/nccl_sum.h"
-#include "exec/cuda/module/self_test.h"
+#include "exec/cuda/runtime/context_memory.h"
 
 namespace {
 

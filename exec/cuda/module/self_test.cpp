@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "exec/cuda/runtime/check_libraries.h"
 #include "exec/cuda/kernels/kernels.h"
+#include "exec/cuda/runtime/check_libraries.h"
 #include "exec/cuda/runtime/owned.h"
 
 namespace pipetwin::cuda {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "exec/base/number_range.h"
 #include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/nccl/nccl_communicator.h"
-#include "exec/base/number_range.h"
 
 namespace pipetwin::cuda {
 namespace {

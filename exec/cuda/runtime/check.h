@@ -7,9 +7,9 @@
 
 #include "exec/device/device_failure.h"
 
-/// Checks of the runtime's calls; exec/cuda/runtime/check_libraries.h has those of cuBLAS and NCCL. Each
-/// throws CudaFailure with the name of the call, the library's text for the error and its number.
-/// Not for destructors: those call the library directly and drop the result.
+/// Checks of the runtime's calls; exec/cuda/runtime/check_libraries.h has those of cuBLAS and NCCL.
+/// Each throws CudaFailure with the name of the call, the library's text for the error and its
+/// number. Not for destructors: those call the library directly and drop the result.
 namespace pipetwin::cuda {
 
 class CudaFailure : public exec::DeviceFailure {

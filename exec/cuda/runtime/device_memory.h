@@ -4,17 +4,17 @@
 #include <mutex>
 #include <vector>
 
-#include "exec/memory_plan/block_heap.h"
 #include "exec/cuda/runtime/owned.h"
 #include "exec/device/memory.h"
+#include "exec/memory_plan/block_heap.h"
 
 namespace pipetwin::cuda {
 
 /// The memory of all ranks of one GPU: one cudaMalloc, shared out by a BlockHeap; what does not fit
 /// there any more gets another. Blocks begin at multiples of 256 bytes, as those of cudaMalloc do.
-/// Ranks keep the blocks that they have freed (exec/device/arena.h), and what one rank gives back to here
-/// is used by another only after both have finished; so no block is written while the GPU still
-/// reads it.
+/// Ranks keep the blocks that they have freed (exec/device/arena.h), and what one rank gives back
+/// to here is used by another only after both have finished; so no block is written while the GPU
+/// still reads it.
 class DeviceMemory final : public exec::Memory {
   public:
     /// Throws Error(Infeasible), naming what there is, if the device has not so many bytes left.

@@ -4,8 +4,8 @@
 
 #include <atomic>
 
-#include "exec/transport/channel.h"
 #include "exec/base/spin.h"
+#include "exec/transport/channel.h"
 #include "exec/transport/world.h"
 
 namespace pipetwin::exec::mpi {

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <string>
 
-#include "exec/transport/mpi_module.h"
 #include "exec/transport/mpi/mpi_channel.h"
 #include "exec/transport/mpi/mpi_check.h"
+#include "exec/transport/mpi_module.h"
 #include "exec/transport/remote_sum.h"
 #include "exec/transport/world.h"
 

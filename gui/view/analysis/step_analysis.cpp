@@ -10,8 +10,8 @@
 #include "core/base/error.h"
 #include "sim/explain/critical_path.h"
 #include "sim/explain/sensitivity.h"
-#include "sim/simulate/simulate.h"
 #include "sim/explain/waits.h"
+#include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
 

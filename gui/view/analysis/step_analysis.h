@@ -75,10 +75,11 @@ struct PathPiece {
 /// action is all the time since the one before it in its row that is no message, or since the start
 /// of the step, until it is ready; so the waits of a rank and its actions fill the step.
 ///
-/// What was waited for follows from the rules of the simulator (sim/explain/causes.h). A predicted step is
-/// simulated again. A measured one is replayed with the durations it had, and so is a predicted one
-/// that the plan does not give; what such a replay waits less than the step did is unexplained. A
-/// run without a plan knows how long an action waited and whom its message came from, no more.
+/// What was waited for follows from the rules of the simulator (sim/explain/causes.h). A predicted
+/// step is simulated again. A measured one is replayed with the durations it had, and so is a
+/// predicted one that the plan does not give; what such a replay waits less than the step did is
+/// unexplained. A run without a plan knows how long an action waited and whom its message came
+/// from, no more.
 ///
 /// Never throws for what a run holds.
 class StepAnalysis {

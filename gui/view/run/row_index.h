@@ -91,8 +91,8 @@ class RowIndex {
   public:
     RowIndex() = default;
 
-    /// Spans follow each other and do not overlap, as core/timeline/timeline.h says; their times are taken
-    /// from `zero` on.
+    /// Spans follow each other and do not overlap, as core/timeline/timeline.h says; their times
+    /// are taken from `zero` on.
     explicit RowIndex(std::span<const Span> row, Duration zero = Duration{0});
 
     /// Times of those actions.

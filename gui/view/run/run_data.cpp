@@ -10,11 +10,11 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/artifacts/chrome_trace.h"
+#include "core/base/error.h"
 #include "core/costs/profile_json.h"
-#include "core/schedule/schedule_csv.h"
 #include "core/interop/torch_timeline.h"
+#include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/compare.h"
+#include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
+#include "core/timeline/compare.h"
 #include "gui/view/run/memory_row.h"
 #include "gui/view/run/twin.h"
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "gui/view/timeline/step_places.h"
 #include "gui/view/run/twin.h"
+#include "gui/view/timeline/step_places.h"
 
 namespace pipetwin::gui {
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "gui/view/timeline/timeline_layout.h"
 #include "gui/view/run/twin.h"
+#include "gui/view/timeline/timeline_layout.h"
 
 /// Where the steps of a run stand on its time axis.
 namespace pipetwin::gui {

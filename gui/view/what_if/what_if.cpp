@@ -7,13 +7,13 @@
 
 #include <fmt/format.h>
 
-#include "core/scenario/cost_table.h"
 #include "core/base/error.h"
-#include "core/timeline/footprint.h"
-#include "core/interop/torch_trace.h"
 #include "core/base/median.h"
+#include "core/interop/torch_trace.h"
+#include "core/scenario/cost_table.h"
 #include "core/scenario/replan.h"
 #include "core/schedule/generators/generate.h"
+#include "core/timeline/footprint.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"
 

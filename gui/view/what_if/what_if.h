@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/metrics.h"
 #include "core/plan/plan.h"
 #include "core/schedule/recompute.h"
+#include "core/timeline/metrics.h"
 #include "gui/view/run/run_data.h"
 #include "sim/simulate/simulate.h"
 

@@ -1,3 +1,5 @@
+#include "cli/base/exit.h"
+
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
@@ -6,7 +8,6 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/base/exit.h"
 #include "core/base/error.h"
 #include "tests/cli/support.h"
 

@@ -7,10 +7,10 @@
 #include "cli/base/options.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile_json.h"
-#include "core/schedule/schedule_csv.h"
-#include "core/schedule/lower.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/schedule_csv.h"
 #include "tests/cli/support.h"
 #include "tests/support/builders.h"
 

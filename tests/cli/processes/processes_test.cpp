@@ -12,11 +12,11 @@
 #include <gmock/gmock.h>
 
 #include "cli/run_folder/run_folder.h"
-#include "core/schedule/edge.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile_json.h"
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
+#include "core/schedule/edge.h"
 #include "tests/cli/processes/several_processes.h"
 #include "tests/cli/support.h"
 

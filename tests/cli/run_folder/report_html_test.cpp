@@ -1,8 +1,8 @@
-#include "cli/run_folder/finished_run.h"
 #include "cli/run_folder/report_html.h"
 
 #include <gmock/gmock.h>
 
+#include "cli/run_folder/finished_run.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/builders.h"
 

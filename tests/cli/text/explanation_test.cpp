@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
-#include "cli/text/explanation_text.h"
 #include "cli/predict/prediction.h"
+#include "cli/text/explanation_text.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"

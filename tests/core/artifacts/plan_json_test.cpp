@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/timeline/footprint.h"
 #include "core/schedule/generators/generate.h"
+#include "core/timeline/footprint.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/costs/calibration_json.h"
-#include "core/interop/hf_config.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/interop/hf_config.h"
 #include "tests/support/error_of.h"
 #include "tests/support/hf_texts.h"
 

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "core/text/json_text.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/text/json_text.h"
 #include "tests/support/error_of.h"
 #include "tests/support/hf_texts.h"
 #include "tests/support/mutate.h"

@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "core/partition/unequal_partition.h"
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
+#include "core/schedule/generators/generate.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nanoseconds.h"
 

@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "core/timeline/memory_limits.h"
 #include "core/plan/plan_order.h"
 #include "core/schedule/generators/generate.h"
+#include "core/timeline/memory_limits.h"
 #include "tests/support/builders.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scenario_plans.h"

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
-#include "core/schedule/lower.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/lower.h"
 #include "core/schedule/validate.h"
 #include "tests/support/builders.h"
 #include "tests/support/error_of.h"

@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
 
 #include <algorithm>
@@ -6,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 #include "tests/support/builders.h"
 

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "core/timeline/memory_limits.h"
 #include "core/schedule/generators/generate.h"
+#include "core/timeline/memory_limits.h"
 #include "tests/support/error_of.h"
 #include "tests/support/plain_plan.h"
 

@@ -1,14 +1,13 @@
-#include "core/schedule/render_schedule.h"
-#include "core/timeline/render_timeline.h"
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include <gtest/gtest.h>
 
-#include "core/schedule/lower.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/render_schedule.h"
+#include "core/timeline/render_timeline.h"
 #include "tests/support/builders.h"
 
 namespace pipetwin {

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "exec/device/arena.h"
 #include "exec/cpu/onednn_products.h"
+#include "exec/device/arena.h"
 #include "exec/device/kernels.h"
 #include "tests/exec/layers/layer_run.h"
 #include "tests/support/compare_tensors.h"

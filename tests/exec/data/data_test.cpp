@@ -13,9 +13,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "exec/base/random.h"
 #include "exec/data/batch.h"
 #include "exec/data/shuffle.h"
-#include "exec/base/random.h"
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin::exec {

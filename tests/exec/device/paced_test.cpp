@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "exec/executor/executor.h"
-#include "exec/device/paced_device.h"
 #include "exec/data/random_batch.h"
+#include "exec/device/paced_device.h"
+#include "exec/executor/executor.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

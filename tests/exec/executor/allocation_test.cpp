@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "exec/executor/executor.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "tests/support/small_training.h"
 
 /// This program's malloc and its relatives, which `operator new` and the libraries use, too: they

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "exec/data/random_batch.h"
+#include "exec/device/paced_copy_engine.h"
 #include "exec/executor/executor.h"
 #include "exec/memory_plan/message_room.h"
-#include "exec/device/paced_copy_engine.h"
-#include "exec/data/random_batch.h"
 #include "tests/support/small_training.h"
 
 /// Ranks whose devices have memories of their own, as GPUs have: messages are copied, by a thread

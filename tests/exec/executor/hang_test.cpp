@@ -6,9 +6,9 @@
 
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
-#include "exec/executor/executor.h"
-#include "exec/device/paced_copy_engine.h"
 #include "exec/data/random_batch.h"
+#include "exec/device/paced_copy_engine.h"
+#include "exec/executor/executor.h"
 #include "exec/training/trainer.h"
 #include "tests/support/error_of.h"
 #include "tests/support/small_training.h"

@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "exec/executor/reference.h"
 
 #include <cmath>
@@ -8,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/base/random.h"
 #include "exec/stage/stage.h"
 #include "tests/exec/layers/layer_run.h"

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "exec/base/cores.h"
-#include "exec/executor/executor.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "tests/support/small_training.h"
 
 /// What the threads of an executor are set to while they walk their rows.

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "core/model/model.h"
+#include "exec/base/random.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"
 #include "exec/layers/layer.h"
-#include "exec/base/random.h"
 
 namespace pipetwin::testing {
 

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "core/timeline/footprint.h"
-#include "exec/executor/executor.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "exec/executor/executor.h"
 #include "exec/base/random.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "tests/support/small_training.h"
 
 /// Numbers do not depend on when who does what. Every worker sleeps for a random time before every

@@ -5,8 +5,8 @@
 
 #include "core/plan/plan.h"
 #include "exec/base/cores.h"
-#include "exec/executor/executor.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {

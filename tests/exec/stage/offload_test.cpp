@@ -5,8 +5,8 @@
 
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
-#include "exec/executor/executor.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "exec/stage/stash_offload.h"
 #include "tests/support/small_training.h"
 

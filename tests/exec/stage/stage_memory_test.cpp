@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/timeline/footprint.h"
 #include "core/plan/plan.h"
+#include "core/timeline/footprint.h"
 #include "exec/layers/layer.h"
 #include "exec/stage/stage.h"
 #include "tests/exec/stage/stage_pipeline.h"

@@ -11,8 +11,8 @@
 
 #include "core/base/error.h"
 #include "core/text/json_text.h"
-#include "exec/executor/executor.h"
 #include "exec/data/random_batch.h"
+#include "exec/executor/executor.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"

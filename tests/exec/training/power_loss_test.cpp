@@ -16,8 +16,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "exec/training/checkpoint.h"
 #include "exec/executor/executor.h"
+#include "exec/training/checkpoint.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"
 #include "tests/support/soak.h"

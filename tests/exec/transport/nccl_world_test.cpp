@@ -18,8 +18,8 @@
 #include "exec/device/memory.h"
 #include "exec/transport/byte_message.h"
 
-/// Processes as threads of one, over links that keep the promises of exec/transport/gpu_link.h and no more: a
-/// message is complete once both ends have begun it.
+/// Processes as threads of one, over links that keep the promises of exec/transport/gpu_link.h and
+/// no more: a message is complete once both ends have begun it.
 namespace pipetwin::exec {
 namespace {
 

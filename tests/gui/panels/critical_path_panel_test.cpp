@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "gui/panels/critical_path_panel.h"
 
 #include <random>
@@ -11,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/panels.h"
 #include "tests/gui/planned.h"

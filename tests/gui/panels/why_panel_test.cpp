@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "gui/panels/why_panel.h"
 
 #include <random>
@@ -12,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "gui/view/analysis/wait_words.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"

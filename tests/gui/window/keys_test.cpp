@@ -24,10 +24,10 @@
 
 #include "core/artifacts/chrome_trace.h"
 #include "gui/base/finder.h"
-#include "gui/window/main_window.h"
 #include "gui/run/run_list.h"
 #include "gui/timeline/selection.h"
 #include "gui/timeline/timeline_view.h"
+#include "gui/window/main_window.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/what_if_runs.h"
 #include "tests/support/places.h"

@@ -30,9 +30,9 @@
 #include <gtest/gtest.h>
 
 #include "core/artifacts/chrome_trace.h"
-#include "gui/panels/details_panel.h"
 #include "gui/base/finder.h"
 #include "gui/base/options.h"
+#include "gui/panels/details_panel.h"
 #include "gui/run/run_panel.h"
 #include "gui/timeline/selection.h"
 #include "gui/timeline/timeline_view.h"

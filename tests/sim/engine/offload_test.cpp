@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
-#include "core/schedule/generators/generate.h"
 #include "sim/engine/event_engine.h"
 #include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"

@@ -1,10 +1,10 @@
-#include "core/schedule/generators/generate.h"
 #include "sim/explain/critical_path.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"

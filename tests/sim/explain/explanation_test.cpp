@@ -1,8 +1,8 @@
-#include "core/schedule/generators/generate.h"
 #include "sim/explain/explanation.h"
 
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"

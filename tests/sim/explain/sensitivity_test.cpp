@@ -1,10 +1,10 @@
-#include "core/schedule/generators/generate.h"
 #include "sim/explain/sensitivity.h"
 
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
 #include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"

@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "sim/explain/waits.h"
 
 #include <algorithm>
@@ -7,8 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "core/schedule/edge.h"
-#include "core/timeline/metrics.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
+#include "core/timeline/metrics.h"
 #include "sim/explain/critical_path.h"
 #include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
@@ -153,8 +153,8 @@ TEST(Waits, GoOverTheMessagesOfOtherEdgesOnASharedLink) {
 
 constexpr int cases = 200;  // per relation
 
-/// The work of a rank, and all waits of it, fill the step; what is idle by core/timeline/metrics.h is the
-/// same time.
+/// The work of a rank, and all waits of it, fill the step; what is idle by core/timeline/metrics.h
+/// is the same time.
 void expect_to_fill_the_step(const Plan& plan,
                              const Timeline& timeline,
                              const std::vector<Wait>& waits) {

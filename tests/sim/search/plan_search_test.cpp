@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "sim/search/plan_search.h"
 
 #include <oneapi/tbb/global_control.h>
@@ -13,11 +12,12 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
-#include "core/scenario/cluster.h"
 #include "core/base/error.h"
+#include "core/scenario/cluster.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/memory_limits.h"
-#include "core/schedule/schedule.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/step_bound.h"
 #include "sim/simulate/simulate.h"

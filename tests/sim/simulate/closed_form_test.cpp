@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/timeline/metrics.h"
 #include "core/schedule/generators/generate.h"
+#include "core/timeline/metrics.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"

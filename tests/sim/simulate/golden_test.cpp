@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "core/timeline/metrics.h"
 #include "core/timeline/render_timeline.h"
-#include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/places.h"
 #include "tests/support/plain_plan.h"

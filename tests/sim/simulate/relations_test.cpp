@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "core/timeline/metrics.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
+#include "core/timeline/metrics.h"
 #include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"

@@ -1,10 +1,10 @@
-#include "core/schedule/generators/generate.h"
 #include "sim/simulate/replay_error.h"
 
 #include <random>
 
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"

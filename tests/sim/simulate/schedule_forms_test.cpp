@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
-#include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/spans.h"

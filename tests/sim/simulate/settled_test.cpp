@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "core/schedule/edge.h"
-#include "core/timeline/footprint.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
+#include "core/timeline/footprint.h"
 #include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/relation.h"

@@ -1,9 +1,9 @@
-#include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/critical_path.h"

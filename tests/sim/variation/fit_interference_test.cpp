@@ -1,8 +1,8 @@
-#include "core/schedule/generators/generate.h"
 #include "sim/variation/fit_interference.h"
 
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"
 

@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "sim/variation/jitter.h"
 
 #include <cmath>
@@ -8,10 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
+#include "sim/simulate/simulate.h"
 #include "sim/stats/log_normal.h"
 #include "sim/stats/portable_math.h"
-#include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/error_of.h"
 #include "tests/support/plain_plan.h"

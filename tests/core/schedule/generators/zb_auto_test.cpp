@@ -4,10 +4,10 @@
 
 #include <gmock/gmock.h>
 
-#include "core/schedule/lower.h"
-#include "core/schedule/schedule.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/zb_auto_search.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/schedule.h"
 #include "core/schedule/validate.h"
 #include "tests/support/error_of.h"
 

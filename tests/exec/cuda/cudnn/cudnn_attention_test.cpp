@@ -14,8 +14,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exec/cuda/runtime/check.h"
 #include "exec/cuda/cudnn/cudnn_graph.h"
+#include "exec/cuda/runtime/check.h"
 #include "tests/exec/cuda/cudnn/fake_cudnn.h"
 
 /// Which attention is taken, and what cuDNN is told, against a cuDNN that only remembers.

@@ -1,8 +1,8 @@
 #include <optional>
 
+#include "exec/cuda/device/products.h"
 #include "exec/cuda/runtime/green_context.h"
 #include "exec/cuda/runtime/owned.h"
-#include "exec/cuda/device/products.h"
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {

@@ -12,10 +12,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "exec/base/random.h"
 #include "exec/cuda/kernels/device_math.h"
 #include "exec/cuda/kernels/launch.h"
 #include "exec/cuda/kernels/mma.h"
-#include "exec/base/random.h"
 #include "tests/exec/cuda/kernels/device_array.h"
 
 // The emulation finds the mistakes that it is there for, and its instructions do what CUDA's do.

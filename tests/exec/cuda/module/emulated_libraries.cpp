@@ -1,10 +1,10 @@
 #include <atomic>
 #include <vector>
 
+#include "exec/cuda/module/self_test.h"
 #include "exec/cuda/runtime/check.h"
 #include "exec/cuda/runtime/context_memory.h"
 #include "exec/cuda/runtime/green_context.h"
-#include "exec/cuda/module/self_test.h"
 #include "tests/support/cuda_emulation/emulation.h"
 
 extern "C" {

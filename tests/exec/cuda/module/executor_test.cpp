@@ -16,9 +16,9 @@
 
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
+#include "exec/data/random_batch.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/profiling/profiler.h"
-#include "exec/data/random_batch.h"
 #include "tests/support/places.h"
 #include "tests/support/small_training.h"
 

@@ -15,11 +15,11 @@
 
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
-#include "exec/gpu/cuda_module.h"
+#include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
+#include "exec/gpu/cuda_module.h"
 #include "exec/gpu/gpu_parts.h"
 #include "exec/profiling/profiler.h"
-#include "exec/data/random_batch.h"
 #include "exec/training/trainer.h"
 #include "tests/support/cuda_emulation/injection.h"
 #include "tests/support/places.h"

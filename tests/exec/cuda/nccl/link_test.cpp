@@ -15,11 +15,11 @@
 
 #include <gmock/gmock.h>
 
-#include "exec/gpu/cuda_module.h"
+#include "exec/base/number_range.h"
 #include "exec/device/device_failure.h"
 #include "exec/device/kernels.h"
-#include "exec/base/number_range.h"
 #include "exec/device/tensor.h"
+#include "exec/gpu/cuda_module.h"
 #include "exec/transport/nccl_world.h"
 #include "tests/support/places.h"
 

@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "gui/view/analysis/error_summary.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "sim/engine/conditions.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"

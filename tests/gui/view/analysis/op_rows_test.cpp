@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "gui/view/analysis/op_rows.h"
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "gui/view/analysis/step_analysis.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"

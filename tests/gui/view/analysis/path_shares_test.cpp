@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "gui/view/analysis/path_shares.h"
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"

@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "gui/view/analysis/step_analysis.h"
 
 #include <random>
@@ -7,9 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/schedule/generators/generate.h"
 #include "sim/engine/conditions.h"
-#include "sim/simulate/simulate.h"
 #include "sim/explain/waits.h"
+#include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
 #include "tests/support/plain_plan.h"

@@ -1,4 +1,3 @@
-#include "core/schedule/generators/generate.h"
 #include "gui/view/run/run_data.h"
 
 #include <fstream>
@@ -8,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/artifacts/chrome_trace.h"
+#include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"
 
