@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::cli {
 
 namespace {
@@ -43,7 +45,7 @@ void Progress::update(double share, std::string_view what) {
 }
 
 void Progress::redraw(int percent, std::string_view what) {
-    const auto full = static_cast<std::size_t>(percent * bar_width / 100);
+    const std::size_t full = as_index(percent * bar_width / 100);
     const std::string bar = std::string(full, '#') + std::string(bar_width - full, '.');
     std::string line = fmt::format("{} [{}] {:3} %  {}", title_, bar, percent, what);
     line.resize(std::min(line.size(), static_cast<std::size_t>(console_.width() - 1)));

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/predict/schedule_source.h"
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "core/schedule/generators/generate.h"
@@ -75,7 +76,7 @@ std::vector<Duration> cost_list(const std::optional<std::string>& text,
         costs.push_back(milliseconds(entry, option));
     }
     if (costs.size() == 1) {
-        costs.assign(static_cast<std::size_t>(pieces), costs.front());
+        costs.assign(as_index(pieces), costs.front());
     }
     if (costs.size() != static_cast<std::size_t>(pieces)) {
         refuse(

@@ -3,13 +3,14 @@
 #include <utility>
 
 #include "cli/predict/prediction.h"
+#include "core/base/as_index.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::cli {
 
 Plan unit_plan(PlainCosts costs) {
-    const auto pieces = static_cast<std::size_t>(piece_count(costs.schedule_from_file.value()));
+    const std::size_t pieces = as_index(piece_count(costs.schedule_from_file.value()));
     costs.forward.assign(pieces, cost_unit);
     costs.backward.assign(pieces, 2 * cost_unit);
     return sim::with_settled_capacity(make_plan(costs));

@@ -18,6 +18,7 @@
 
 #include "cli/base/exit.h"
 #include "cli/base/stop_signal.h"
+#include "core/base/as_index.h"
 #include "exec/base/cores.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/transport/byte_message.h"
@@ -112,7 +113,7 @@ std::unique_ptr<exec::World> join(const exec::LaunchedProcess& launched) {
 
 /// Of the processes of a host the first has the first GPU, and so on.
 int own_gpu(const std::vector<int>& hosts, int gpus, int process) {
-    const int host = hosts.at(static_cast<std::size_t>(process));
+    const int host = hosts.at(as_index(process));
     const auto before = std::count(hosts.begin(), hosts.begin() + process, host);
     return static_cast<int>(before % std::max(gpus, 1));
 }
@@ -234,7 +235,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
     const auto all = world_->all_gather(self.bytes());
     std::vector<std::string> hosts;
     for (int process = 0; process < world_->size(); ++process) {
-        exec::ByteReader theirs(all[static_cast<std::size_t>(process)]);
+        exec::ByteReader theirs(all[as_index(process)]);
         std::string name = fmt::format("process {} (rank {}", process, process % ranks);
         if (world_->size() > ranks) {
             name += fmt::format(" of replica {}", process / ranks);
@@ -249,10 +250,9 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
         gpus_.push_back(theirs.get<int>());
     }
     if (on_gpus) {
-        gpu_ =
-            by_nccl_alone(launched)
-                ? local_gpu(launched)
-                : own_gpu(hosts_, gpus_[static_cast<std::size_t>(launched.index)], launched.index);
+        gpu_ = by_nccl_alone(launched)
+                   ? local_gpu(launched)
+                   : own_gpu(hosts_, gpus_[as_index(launched.index)], launched.index);
     }
     if (on_gpus && !by_nccl_alone(launched)) {
         world_ = exec::with_gpus(std::move(world_), exec::cuda_links(gpu_));
@@ -271,7 +271,7 @@ void Processes::expect_a_gpu_each() const {
 }
 
 void Processes::record_into(const std::filesystem::path& folder) {
-    const auto own = static_cast<std::size_t>(world_->index());
+    const std::size_t own = as_index(world_->index());
     flight_ = std::make_unique<exec::FlightRecorder>(
         folder / fmt::format("process-{:04}.txt", world_->index()), names_[own]);
 }
@@ -418,7 +418,7 @@ std::optional<std::vector<int>> Processes::own_cores() {
     std::vector<std::vector<int>> here;  // of the processes of this host
     std::size_t place = 0;
     for (int process = 0; process < world_->size(); ++process) {
-        exec::ByteReader theirs(all[static_cast<std::size_t>(process)]);
+        exec::ByteReader theirs(all[as_index(process)]);
         if (theirs.get_text() == boot_id()) {
             if (process == world_->index()) {
                 place = here.size();

@@ -10,6 +10,7 @@
 #include "cli/run_folder/finished_run.h"
 #include "cli/text/gpu_text.h"
 #include "cli/text/text_output.h"
+#include "core/base/as_index.h"
 #include "core/svg/svg.h"
 
 namespace pipetwin::cli {
@@ -189,7 +190,7 @@ std::string breakdown_table(const FinishedRun& run) {
 std::string grouped(std::int64_t number) {
     std::string text = std::to_string(number);
     for (auto at = std::ssize(text) - 3; at > 0; at -= 3) {
-        text.insert(static_cast<std::size_t>(at), "\u00a0");
+        text.insert(as_index(at), "\u00a0");
     }
     return text;
 }

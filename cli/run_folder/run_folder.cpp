@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/text/json_text.h"
 
@@ -45,7 +46,7 @@ constexpr std::array run_files{run_file::scenario,
 std::string holder(int file) {
     std::array<char, 32> text{};
     const ssize_t count = pread(file, text.data(), text.size(), 0);
-    std::string id(text.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+    std::string id(text.data(), count > 0 ? as_index(count) : 0);
     id.erase(id.find_last_not_of('\n') + 1);
     return id.empty() ? "another process" : "process " + id;
 }

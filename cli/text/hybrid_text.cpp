@@ -9,6 +9,7 @@
 
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
+#include "core/base/as_index.h"
 
 namespace pipetwin::cli {
 
@@ -17,7 +18,7 @@ namespace {
 /// "embed", "block.0 to block.7".
 std::string layers_text(const Profile& profile, int first, int count) {
     const auto name = [&](int layer) -> const std::string& {
-        return profile.layers[static_cast<std::size_t>(layer)].name;
+        return profile.layers[as_index(layer)].name;
     };
     return count == 1 ? name(first) : fmt::format("{} to {}", name(first), name(first + count - 1));
 }
@@ -27,7 +28,7 @@ std::string table_text(const sim::Hybrid& hybrid, const Profile& profile) {
         {"stage", "layers", "", "devices", "a micro-batch on one", "gradients"}};
     const Partition& partition = hybrid.split.partition;
     for (int stage = 0; stage < partition.stage_count(); ++stage) {
-        const auto index = static_cast<std::size_t>(stage);
+        const std::size_t index = as_index(stage);
         const int layers = partition.layers_in(stage);
         rows.push_back(
             {std::to_string(stage),

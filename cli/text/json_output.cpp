@@ -6,6 +6,7 @@
 
 #include "cli/text/explanation_text.h"
 #include "core/artifacts/plan_json.h"
+#include "core/base/as_index.h"
 #include "core/timeline/footprint.h"
 
 namespace pipetwin::cli {
@@ -38,13 +39,13 @@ Json layers_json(const Plan& plan, int rank) {
     }
     Json names = Json::array();
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
-        if (plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)] != rank) {
+        if (plan->schedule.rank_of_stage[as_index(stage)] != rank) {
             continue;
         }
-        const int piece = plan->schedule.weights_of_stage[static_cast<std::size_t>(stage)];
+        const int piece = plan->schedule.weights_of_stage[as_index(stage)];
         const int first = plan->partition->first_layer(piece);
         for (int layer = first; layer < first + plan->partition->layers_in(piece); ++layer) {
-            names.push_back(plan->layer_names.at(static_cast<std::size_t>(layer)));
+            names.push_back(plan->layer_names.at(as_index(layer)));
         }
     }
     return names;
@@ -88,8 +89,8 @@ Json offload_json(const std::optional<OffloadEffect>& offload) {
 
 Json wait_json(const Plan& plan, const sim::Explanation::ExplainedWait& explained) {
     const sim::Wait& wait = explained.wait;
-    const auto& row = plan->schedule.ranks[static_cast<std::size_t>(wait.rank)];
-    const auto cell = static_cast<std::size_t>(wait.cell);
+    const auto& row = plan->schedule.ranks[as_index(wait.rank)];
+    const std::size_t cell = as_index(wait.cell);
     Json json = {
         {"rank", wait.rank},
         {"action", cell < row.size() ? Json(to_string(row[cell])) : Json(nullptr)},

@@ -11,14 +11,11 @@
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
 #include "core/artifacts/plan_json.h"
+#include "core/base/as_index.h"
 
 namespace pipetwin::cli {
 
 namespace {
-
-std::size_t at(int index) {
-    return static_cast<std::size_t>(index);
-}
 
 /// None where the profile knows the bytes of a layer, but not its count.
 std::optional<std::int64_t> parameters(const LargestAnswer& answer) {
@@ -44,7 +41,7 @@ int fullest_rank(const sim::LargestModel& largest) {
     int fullest = 0;
     for (int rank = 1; rank < static_cast<int>(largest.peaks.size()); ++rank) {
         const auto room = [&](int of) {
-            return largest.limits[at(of)] - largest.peaks[at(of)].total();
+            return largest.limits[as_index(of)] - largest.peaks[as_index(of)].total();
         };
         fullest = room(rank) < room(fullest) ? rank : fullest;
     }
@@ -72,9 +69,10 @@ std::string memory_text(const sim::LargestModel& largest) {
         }
     }
     const int fullest = fullest_rank(largest);
-    return text_table({head,
-                       memory_row(fmt::format("rank {}", fullest), largest.peaks[at(fullest)]),
-                       memory_row("all", all)});
+    return text_table(
+        {head,
+         memory_row(fmt::format("rank {}", fullest), largest.peaks[as_index(fullest)]),
+         memory_row("all", all)});
 }
 
 std::string next_text(const sim::LargestModel& largest) {

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::cli {
 
 Times::Times(Duration step) {
@@ -89,7 +91,7 @@ std::size_t end_of_word(std::string_view text, std::size_t begin) {
 }  // namespace
 
 std::string paragraph_text(const Paragraph& paragraph, int width) {
-    const auto limit = static_cast<std::size_t>(std::clamp(width, 40, 120));
+    const std::size_t limit = as_index(std::clamp(width, 40, 120));
     std::string text = fmt::format("{}\n", paragraph.heading);
     for (const std::string& sentence : paragraph.lines) {
         std::string line = " ";

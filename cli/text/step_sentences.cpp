@@ -7,6 +7,7 @@
 
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
+#include "core/base/as_index.h"
 
 namespace pipetwin::cli {
 
@@ -166,7 +167,7 @@ class Words {
             add("Each of them takes {}", time_(link.message));
         } else {
             const auto& ranks = plan_->schedule.rank_of_stage;
-            const auto stage = static_cast<std::size_t>(link.boundary);
+            const std::size_t stage = as_index(link.boundary);
             add("The slowest link is that between rank {} and rank {}, where a message takes {}",
                 ranks[stage],
                 ranks[stage + 1],
@@ -319,7 +320,7 @@ std::string place_of(const Plan& plan, const sim::Wait& wait, bool full) {
     if (wait.kind == WaitKind::StepEnd) {
         return "after its last action, until the end of the step";
     }
-    const auto& row = plan->schedule.ranks[static_cast<std::size_t>(wait.rank)];
+    const auto& row = plan->schedule.ranks[as_index(wait.rank)];
     auto cell = static_cast<std::size_t>(wait.cell);
     while (wait.kind == WaitKind::Message && cell + 1 < row.size() && !is_compute(row[cell].op)) {
         ++cell;

@@ -19,6 +19,7 @@
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
 #include "core/artifacts/plan_json.h"
+#include "core/base/as_index.h"
 #include "core/base/content_hash.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
@@ -326,7 +327,7 @@ void agree_on_plan(Processes& together, const Plan& plan) {
     together.agree_on({{"schedule", plan.hash()}});
     constexpr int messages = 10;
     for (int boundary = 0; boundary + 1 < plan.stage_count(); ++boundary) {
-        const LinkCost& link = plan->links[static_cast<std::size_t>(boundary)];
+        const LinkCost& link = plan->links[as_index(boundary)];
         together.monitor().allow(messages *
                                  exec::message_time(link, plan.cost(boundary, 0).output));
     }

@@ -12,6 +12,7 @@
 #include "core/artifacts/chrome_trace_metadata.h"
 #include "core/artifacts/chrome_trace_stream.h"
 #include "core/artifacts/chrome_trace_words.h"
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/text/file_blocks.h"
 #include "core/text/json_object.h"
@@ -223,7 +224,7 @@ class Reader {
         if (std::cmp_greater_equal(value, count)) {
             object.refuse(key, fmt::format("a number below {}", count));
         }
-        return static_cast<std::size_t>(value);
+        return as_index(value);
     }
 
     const json& document_;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/artifacts/chrome_trace_words.h"
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/schedule_csv.h"
@@ -79,8 +80,7 @@ class MetadataReader {
             result_.trace.samples = object.whole("samples");
         }
         constexpr int most_replicas = 65536;
-        result_.replicas =
-            object.has("replicas") ? static_cast<std::size_t>(count_in(object, "replicas")) : 1;
+        result_.replicas = object.has("replicas") ? as_index(count_in(object, "replicas")) : 1;
         if (result_.replicas < 1 || result_.replicas > most_replicas) {
             object.refuse("replicas", fmt::format("1 to {}", most_replicas));
         }
@@ -184,7 +184,7 @@ std::vector<std::vector<Action>> sends_by_edge(const Schedule& schedule) {
     for (const auto& row : schedule.ranks) {
         for (const Action& action : row) {
             if (is_send(action.op)) {
-                sends.at(static_cast<std::size_t>(edge_of(action))).push_back(action);
+                sends.at(as_index(edge_of(action))).push_back(action);
             }
         }
     }

@@ -8,6 +8,7 @@
 
 #include "core/artifacts/chrome_trace.h"
 #include "core/artifacts/chrome_trace_words.h"
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/schedule_csv.h"
@@ -21,7 +22,7 @@ using nlohmann::json;
 
 std::string_view category_of(Op op) {
     constexpr std::array<std::string_view, 3> categories{"compute", "send", "receive"};
-    return categories.at(static_cast<std::size_t>(lane_of(op)));
+    return categories.at(as_index(lane_of(op)));
 }
 
 /// Microseconds with three decimals: whole nanoseconds survive.
@@ -153,7 +154,7 @@ class Writer {
         const auto& links = trace_.timelines.steps[step].links;
         for (std::size_t edge = 0; edge < links.size(); ++edge) {
             for (const Span& span : links[edge]) {
-                const auto stage = static_cast<std::size_t>(span.action.stage);
+                const std::size_t stage = as_index(span.action.stage);
                 slice(span,
                       step,
                       fmt::format(R"("cat":"link","pid":{},"tid":{})",
@@ -206,8 +207,8 @@ class Writer {
 
     /// From the end of a send to the end of its receive.
     void arrow(const Span& span, std::size_t step, std::size_t row) {
-        const auto edge = static_cast<std::size_t>(edge_of(span.action));
-        const auto micro_batches = static_cast<std::size_t>(trace_.schedule.micro_batches);
+        const std::size_t edge = as_index(edge_of(span.action));
+        const std::size_t micro_batches = as_index(trace_.schedule.micro_batches);
         const std::size_t edges = 2 * trace_.schedule.rank_of_stage.size();
         const Timeline& timeline = trace_.timelines.steps[step];
         const std::size_t replica = row / timeline.ranks.size();

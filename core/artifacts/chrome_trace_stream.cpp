@@ -14,6 +14,7 @@
 #include "core/artifacts/chrome_trace_event.h"
 #include "core/artifacts/chrome_trace_metadata.h"
 #include "core/artifacts/chrome_trace_words.h"
+#include "core/base/as_index.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin {
@@ -123,7 +124,7 @@ class Rows {
             return false;
         }
         Span span;
-        span.begin = event.time - begins_[static_cast<std::size_t>(place.step)];
+        span.begin = event.time - begins_[as_index(place.step)];
         span.end = span.begin + event.length;
         span.ready = span.begin + std::max(place.wait, Duration{0});
         Timeline& timeline = trace_.timelines.steps.back();
@@ -133,13 +134,13 @@ class Rows {
         if (std::cmp_greater_equal(event.process, first_cell_.size())) {
             return false;
         }
-        const auto place_of_row = static_cast<std::size_t>(event.process);
+        const std::size_t place_of_row = as_index(event.process);
         const std::size_t rank = place_of_row % trace_.schedule.ranks.size();
         const std::vector<Action>& row = trace_.schedule.ranks[rank];
         if (place.cell < 0 || place.edge >= 0 || std::cmp_greater_equal(place.cell, row.size())) {
             return false;
         }
-        const auto cell = static_cast<std::size_t>(place.cell);
+        const std::size_t cell = as_index(place.cell);
         span.action = row[cell];
         if (!is_name_of(event.name, span.action)) {
             return false;
@@ -170,7 +171,7 @@ class Rows {
             sends_ = sends_by_edge(trace_.schedule);
         }
         timeline.links.resize(edges);
-        const auto edge = static_cast<std::size_t>(place.edge);
+        const std::size_t edge = as_index(place.edge);
         std::vector<Span>& link = timeline.links[edge];
         if (link.size() >= sends_[edge].size()) {
             return false;
@@ -205,7 +206,7 @@ class Rows {
         if (found != (1U << static_cast<unsigned>(memory_kind_count)) - 1) {
             return false;
         }
-        memory_[static_cast<std::size_t>(event.process)].push_back(point);
+        memory_[as_index(event.process)].push_back(point);
         return true;
     }
 

@@ -24,7 +24,7 @@ inline Lane lane_of(Op op) {
 
 /// Whether a span says how long it waited even if it did not.
 inline bool can_wait(Op op) {
-    return is_send(op) || is_receive(op);
+    return is_message(op);
 }
 
 }  // namespace pipetwin::chrome_trace

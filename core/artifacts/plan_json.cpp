@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int schema_version = 1;
+constexpr int plan_schema_version = 1;
 
 template <class T>
 ordered_json or_null(const std::optional<T>& value) {
@@ -98,7 +98,7 @@ std::string print_plan(const Plan& plan) {
     if (parts.cost_source) {
         source = to_string(*parts.cost_source);
     }
-    const ordered_json root{{"schema_version", schema_version},
+    const ordered_json root{{"plan_schema_version", plan_schema_version},
                             {"hash", plan.hash()},
                             {"schedule", parts.schedule_name},
                             {"ranks", plan.rank_count()},

@@ -19,11 +19,11 @@ namespace {
 using nlohmann::ordered_json;
 using std::string_view;
 
-constexpr int schema_version = 1;
+constexpr int device_schema_version = 1;
 
 void expect_version(const JsonObject& object) {
-    if (object.whole("schema_version") != schema_version) {
-        object.refuse("schema_version", fmt::format("{}", schema_version));
+    if (object.whole("schema_version") != device_schema_version) {
+        object.refuse("schema_version", fmt::format("{}", device_schema_version));
     }
 }
 
@@ -190,7 +190,7 @@ ordered_json facts_json(const LinkFacts& facts) {
 }  // namespace
 
 std::string print_device_profile(const DeviceProfile& device) {
-    ordered_json root{{"schema_version", schema_version},
+    ordered_json root{{"schema_version", device_schema_version},
                       {"name", device.name},
                       {"description", device.description},
                       {"matrix_flops_per_second", ordered_json::object()},
@@ -209,7 +209,7 @@ std::string print_device_profile(const DeviceProfile& device) {
 }
 
 std::string print_link_profiles(const std::vector<LinkProfile>& links) {
-    ordered_json root{{"schema_version", schema_version}, {"links", ordered_json::array()}};
+    ordered_json root{{"schema_version", device_schema_version}, {"links", ordered_json::array()}};
     for (const LinkProfile& link : links) {
         ordered_json entry{{"name", link.name}, {"description", link.description}};
         entry.update(facts_json(link.facts));

@@ -152,7 +152,7 @@ namespace {
 /// The largest time and size that a profile may state: 104 days, 8 PiB. Sums over layers keep to
 /// it, too, so that no later sum overflows.
 constexpr std::int64_t largest_number = std::int64_t{1} << 53;
-constexpr std::size_t most_layers = 100'000;
+constexpr std::size_t most_profile_layers = 100'000;
 
 /// So that all launches of a layer stay far below the largest time.
 constexpr int most_kernels = 1'000'000;
@@ -168,8 +168,9 @@ class ProfileCheck {
 
     void run() {
         const std::size_t layers = profile_.layers.size();
-        if (layers == 0 || layers > most_layers) {
-            refuse("/layers", fmt::format("{} layers, expected 1 to {}", layers, most_layers));
+        if (layers == 0 || layers > most_profile_layers) {
+            refuse("/layers",
+                   fmt::format("{} layers, expected 1 to {}", layers, most_profile_layers));
         }
         number("", "dispatch_ns", profile_.dispatch.count());
         if (profile_.launch < Duration{} || profile_.launch > longest_launch) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/profile_csv.h"
 #include "core/text/json_object.h"
@@ -18,7 +19,7 @@ namespace {
 
 using std::string_view;
 
-constexpr int schema_version = 1;
+constexpr int profile_schema_version = 1;
 constexpr std::int64_t most_layers = 100'000;
 /// Of all layers once `repeat` is written out; a file may be short and ask for more than there is.
 constexpr std::size_t most_memory = std::size_t{256} << 20;
@@ -172,8 +173,8 @@ class LayerList {
         if (repeat > 1 && !layer.inputs.empty()) {
             object.refuse("repeat", "1 where there are inputs: copies read the layer before them");
         }
-        const auto copies = static_cast<std::size_t>(repeat);
-        if (layers_.size() + copies > static_cast<std::size_t>(most_layers)) {
+        const std::size_t copies = as_index(repeat);
+        if (layers_.size() + copies > as_index(most_layers)) {
             object.refuse("repeat", fmt::format("at most {} layers in all", most_layers));
         }
         memory_ += copies * (sizeof(LayerCost) + layer.name.size() + layer.kind.size() +
@@ -244,8 +245,8 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "layers",
                                                    "links",
                                                    "calibration"});
-    if (object.whole("schema_version") != schema_version) {
-        object.refuse("schema_version", fmt::format("{}", schema_version));
+    if (object.whole("schema_version") != profile_schema_version) {
+        object.refuse("schema_version", fmt::format("{}", profile_schema_version));
     }
     Profile profile;
     profile.source = read_source(object);
@@ -348,7 +349,7 @@ ordered_json calibration_json(const CalibrationNote& note) {
 }  // namespace
 
 std::string print_profile(const Profile& profile) {
-    ordered_json root{{"schema_version", schema_version},
+    ordered_json root{{"schema_version", profile_schema_version},
                       {"source", to_string(profile.source)},
                       {"device", profile.device},
                       {"precision", profile.precision},

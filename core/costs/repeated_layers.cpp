@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -17,10 +18,6 @@ namespace {
 
 /// A group is a block of a transformer or a cell of a network, not half of a model.
 constexpr int largest_group = 64;
-
-std::size_t at(int index) {
-    return static_cast<std::size_t>(index);
-}
 
 bool same_bytes(const LayerSample& a, const LayerSample& b) {
     return a.micro_batch_size == b.micro_batch_size && a.output == b.output && a.saved == b.saved &&
@@ -87,7 +84,7 @@ class Connections {
         }
     }
 
-    const std::vector<int>& of(int layer) const { return inputs_[at(layer)]; }
+    const std::vector<int>& of(int layer) const { return inputs_[as_index(layer)]; }
 
     /// Whether both read what lies as far before them.
     bool alike(int layer, int other) const {
@@ -104,8 +101,8 @@ class Connections {
 };
 
 bool alike(const Profile& profile, const Connections& connections, int layer, int other) {
-    const LayerCost& a = profile.layers[at(layer)];
-    const LayerCost& b = profile.layers[at(other)];
+    const LayerCost& a = profile.layers[as_index(layer)];
+    const LayerCost& b = profile.layers[as_index(other)];
     return a.kind == b.kind && a.parameter_bytes == b.parameter_bytes &&
            a.parameter_count == b.parameter_count && connections.alike(layer, other) &&
            std::ranges::equal(a.samples, b.samples, same_bytes);
@@ -151,7 +148,7 @@ struct Origin {
 
 std::vector<Origin> origins(const Profile& profile, const RepeatedLayers& repeated, int copies) {
     const auto name_of = [&](int layer) -> const std::string& {
-        return profile.layers[at(layer)].name;
+        return profile.layers[as_index(layer)].name;
     };
     std::vector<Origin> result;
     for (int layer = 0; layer < repeated.first; ++layer) {
@@ -189,7 +186,7 @@ Profile with_copies(const Profile& profile, const RepeatedLayers& repeated, int 
     result.layers.clear();
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const int source = layers[i].layer;
-        LayerCost& layer = result.layers.emplace_back(profile.layers[at(source)]);
+        LayerCost& layer = result.layers.emplace_back(profile.layers[as_index(source)]);
         layer.name = layers[i].name;
         if (layer.inputs.empty()) {
             continue;
@@ -202,7 +199,7 @@ Profile with_copies(const Profile& profile, const RepeatedLayers& repeated, int 
             const int place = behind && input < repeated.first ? input
                               : behind                         ? std::max(moved, repeated.first)
                                                                : moved;
-            layer.inputs.push_back(layers.at(at(place)).name);
+            layer.inputs.push_back(layers.at(as_index(place)).name);
         }
     }
     return result;
@@ -211,7 +208,7 @@ Profile with_copies(const Profile& profile, const RepeatedLayers& repeated, int 
 std::vector<std::string> copy_names(const Profile& profile, const RepeatedLayers& repeated) {
     std::vector<std::string> names;
     for (int member = 0; member < repeated.group; ++member) {
-        names.push_back(profile.layers[at(repeated.first + member)].name);
+        names.push_back(profile.layers[as_index(repeated.first + member)].name);
     }
     return names;
 }

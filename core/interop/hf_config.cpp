@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "core/text/json_object.h"
@@ -197,11 +198,11 @@ std::vector<bool> expert_blocks(const Config& config, const DecoderModel& model)
     const std::vector<std::int64_t> dense = config.has("mlp_only_layers")
                                                 ? config.object().wholes("mlp_only_layers")
                                                 : std::vector<std::int64_t>{};
-    std::vector<bool> blocks(static_cast<std::size_t>(model.blocks));
+    std::vector<bool> blocks(as_index(model.blocks));
     for (int block = 0; block < model.blocks; ++block) {
-        blocks[static_cast<std::size_t>(block)] = block >= dense_first && block % every == 0 &&
-                                                  (block + 1) % qwen_every == 0 &&
-                                                  std::ranges::find(dense, block) == dense.end();
+        blocks[as_index(block)] = block >= dense_first && block % every == 0 &&
+                                  (block + 1) % qwen_every == 0 &&
+                                  std::ranges::find(dense, block) == dense.end();
     }
     return blocks;
 }

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/interop/safetensors.h"
 #include "core/text/json_object.h"
@@ -59,7 +60,7 @@ Home home_in_block(const DecoderModel& model, string_view name) {
         return {.kind = block < model.blocks + model.further_blocks ? Home::Kind::None
                                                                     : Home::Kind::Unknown};
     }
-    const std::size_t attention = 1 + 2 * static_cast<std::size_t>(block);
+    const std::size_t attention = 1 + 2 * as_index(block);
     if (begins(
             name,
             std::array<string_view, 4>{".self_attn.", ".attn.", ".input_layernorm.", ".ln_1."})) {
@@ -87,7 +88,7 @@ Home home_of(const DecoderModel& model, string_view name) {
         return {.kind = Home::Kind::None};
     }
     if (begins(name, std::array<string_view, 3>{"lm_head.", "norm.", "ln_f."})) {
-        return {.kind = Home::Kind::Layer, .layer = 1 + 2 * static_cast<std::size_t>(model.blocks)};
+        return {.kind = Home::Kind::Layer, .layer = 1 + 2 * as_index(model.blocks)};
     }
     return skip(name, "layers.") || skip(name, "h.") ? home_in_block(model, name) : Home{};
 }
@@ -96,7 +97,7 @@ Home home_of(const DecoderModel& model, string_view name) {
 class Weights {
   public:
     explicit Weights(const DecoderModel& model)
-        : model_(model), layers_(2 + 2 * static_cast<std::size_t>(model.blocks)) {}
+        : model_(model), layers_(2 + 2 * as_index(model.blocks)) {}
 
     void add(const std::filesystem::path& file) {
         const SafetensorsHeader header = read_safetensors_header(file);

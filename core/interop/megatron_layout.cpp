@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -121,7 +122,7 @@ class Expander {
         const std::size_t begin = position_;
         std::size_t count = 0;
         while (position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '9') {
-            const auto digit = static_cast<std::size_t>(text_[position_] - '0');
+            const std::size_t digit = as_index(text_[position_] - '0');
             count = std::min(count * 10 + digit, largest_layout + 1);
             ++position_;
         }
@@ -276,7 +277,7 @@ void require_megatron_placement(const Schedule& schedule) {
                     "take a schedule with one pipeline, such as 1f1b");
     }
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-        const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+        const int rank = schedule.rank_of_stage[as_index(stage)];
         const int expected = stage % schedule.rank_count();
         if (rank != expected) {
             throw Error(
@@ -357,8 +358,7 @@ MegatronLayout megatron_layout(const Partition& partition, const Schedule& sched
         const bool last = stage + 1 == partition.stage_count();
         const int halves = partition.layers_in(stage) - (first ? 1 : 0) - (last ? 1 : 0);
         layout.stages.push_back(std::string(first ? "E" : "") +
-                                std::string(static_cast<std::size_t>(halves / 2), 't') +
-                                (last ? "L" : ""));
+                                std::string(as_index(halves / 2), 't') + (last ? "L" : ""));
     }
     return layout;
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/median.h"
 #include "core/interop/torch_trace.h"
@@ -19,7 +20,7 @@ Duration percentile(std::vector<Duration> values, double share) {
     const auto index =
         static_cast<std::ptrdiff_t>(std::llround(share * static_cast<double>(values.size() - 1)));
     std::ranges::nth_element(values, values.begin() + index);
-    return values[static_cast<std::size_t>(index)];
+    return values[as_index(index)];
 }
 
 double spread(const std::vector<Duration>& values) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -54,7 +55,7 @@ std::vector<TorchSpans> by_rank(std::vector<TorchSpans> traces,
     }
     std::vector<TorchSpans> all(static_cast<std::size_t>(placed.rbegin()->first) + 1);
     for (auto& [rank, trace] : placed) {
-        all[static_cast<std::size_t>(rank)] = std::move(trace);
+        all[as_index(rank)] = std::move(trace);
     }
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         if (all[rank].spans.empty()) {
@@ -205,7 +206,7 @@ class Merger {
             own.ranks.push_back(steps_[rank].empty() ? std::vector<Action>{}
                                                      : actions_of(steps_[rank].front()));
             for (const Action& action : own.ranks.back()) {
-                const auto stage = static_cast<std::size_t>(action.stage);
+                const std::size_t stage = as_index(action.stage);
                 while (own.rank_of_stage.size() <= stage) {
                     own.weights_of_stage.push_back(own.stage_count());
                     own.rank_of_stage.push_back(0);

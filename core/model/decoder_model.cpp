@@ -1,5 +1,7 @@
 #include "core/model/decoder_model.h"
 
+#include "core/base/as_index.h"
+
 namespace pipetwin {
 
 namespace {
@@ -43,7 +45,7 @@ std::int64_t projections_in(const DecoderModel& model) {
 }  // namespace
 
 bool has_experts(const DecoderModel& model, int block) {
-    return !model.has_experts.empty() && model.has_experts.at(static_cast<std::size_t>(block));
+    return !model.has_experts.empty() && model.has_experts.at(as_index(block));
 }
 
 std::int64_t embedding_parameters(const DecoderModel& model) {

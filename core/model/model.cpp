@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/model/topological_order.h"
 
@@ -316,7 +317,7 @@ std::vector<std::vector<int>> resolve_inputs(const std::vector<Model::Named>& la
     std::vector<std::string_view> names;
     for (const int layer : in_a_circle) {
         if (names.size() < named) {
-            names.emplace_back(layers[static_cast<std::size_t>(layer)].name);
+            names.emplace_back(layers[as_index(layer)].name);
         }
     }
     throw Error(ErrorKind::BadInput,
@@ -344,11 +345,11 @@ Model Model::opaque(const std::vector<Named>& layers) {
     std::vector<std::vector<int>> inputs(layers.size());
     std::vector<int> index_of(layers.size());
     for (std::size_t index = 0; index < layers.size(); ++index) {
-        const auto listed = static_cast<std::size_t>(order.order[index]);
+        const std::size_t listed = as_index(order.order[index]);
         index_of[listed] = static_cast<int>(index);
         ordered[index].spec.name = layers[listed].name;
         for (const int input : listed_inputs[listed]) {
-            inputs[index].push_back(index_of[static_cast<std::size_t>(input)]);
+            inputs[index].push_back(index_of[as_index(input)]);
         }
     }
     return Model(std::move(ordered), std::move(inputs));
@@ -359,7 +360,7 @@ Model::Model(std::vector<Layer> layers, std::vector<std::vector<int>> inputs)
     for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
         std::ranges::sort(inputs_[layer]);
         for (const int input : inputs_[layer]) {
-            readers_[static_cast<std::size_t>(input)].push_back(static_cast<int>(layer));
+            readers_[as_index(input)].push_back(static_cast<int>(layer));
         }
     }
 }
@@ -370,17 +371,17 @@ int Model::layer_count() const {
 
 const Layer& Model::layer(int index) const {
     PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
-    return layers_[static_cast<std::size_t>(index)];
+    return layers_[as_index(index)];
 }
 
 const std::vector<int>& Model::inputs_of(int index) const {
     PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
-    return inputs_[static_cast<std::size_t>(index)];
+    return inputs_[as_index(index)];
 }
 
 const std::vector<int>& Model::readers_of(int index) const {
     PIPETWIN_EXPECT(index >= 0 && index < layer_count(), "layer out of range");
-    return readers_[static_cast<std::size_t>(index)];
+    return readers_[as_index(index)];
 }
 
 bool Model::is_chain() const {

@@ -7,6 +7,8 @@
 #include <boost/range/iterator_range.hpp>
 #include <queue>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin {
 
 TopologicalOrder topological_order(const std::vector<std::vector<int>>& inputs) {
@@ -14,7 +16,7 @@ TopologicalOrder topological_order(const std::vector<std::vector<int>>& inputs) 
     Graph graph(inputs.size());
     for (std::size_t vertex = 0; vertex < inputs.size(); ++vertex) {
         for (const int input : inputs[vertex]) {
-            add_edge(static_cast<std::size_t>(input), vertex, graph);
+            add_edge(as_index(input), vertex, graph);
         }
     }
     std::vector<std::size_t> missing;  // inputs that are not placed yet, by vertex

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <span>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -34,7 +35,7 @@ Numbers numbers(const std::vector<Value>& values, std::size_t size) {
 
 template <class Value>
 Numbers sums(const std::vector<Value>& values, int layers) {
-    PIPETWIN_EXPECT(values.size() == static_cast<std::size_t>(layers), "one entry per layer");
+    PIPETWIN_EXPECT(values.size() == as_index(layers), "one entry per layer");
     return prefix_sums(std::span<const Value>(values));
 }
 
@@ -62,7 +63,7 @@ ChainBytes::ChainBytes(const ChainMemory& memory, int layers, int stages)
       received_(numbers(memory.received, states_.size())),
       sent_(numbers(memory.sent, states_.size())),
       workspace_(numbers(memory.workspace, static_cast<std::size_t>(layers))) {
-    PIPETWIN_EXPECT(memory.in_flight.size() == static_cast<std::size_t>(stages) &&
+    PIPETWIN_EXPECT(memory.in_flight.size() == as_index(stages) &&
                         memory.limit.size() == memory.in_flight.size(),
                     "one number in flight and one limit per stage");
     PIPETWIN_EXPECT(*std::ranges::min_element(memory.in_flight) >= 1 &&
@@ -98,9 +99,8 @@ ChainTimes::ChainTimes(const ChainProblem& problem)
       problem_(problem) {
     check_stage_count(stages_, layers_);
     const auto all_below = [](const std::vector<int>& kinds, std::size_t count) {
-        return std::ranges::all_of(kinds, [count](int kind) {
-            return kind >= 0 && static_cast<std::size_t>(kind) < count;
-        });
+        return std::ranges::all_of(
+            kinds, [count](int kind) { return kind >= 0 && as_index(kind) < count; });
     };
     PIPETWIN_EXPECT(all_below(problem.device_of_stage, problem.devices.size()),
                     "every stage has a device");
@@ -117,7 +117,7 @@ ChainTimes::ChainTimes(const ChainProblem& problem)
     for (const CutCost& link : problem.links) {
         links_.push_back(link_of(link));
     }
-    const Numbers nothing(static_cast<std::size_t>(layers_) + 1, 0);
+    const Numbers nothing(as_index(layers_) + 1, 0);
     links_.push_back({.sender = nothing, .receiver = nothing});
     most_ = largest_cost();
     for (const Device& device : devices_) {
@@ -147,7 +147,7 @@ ChainTimes::Link ChainTimes::link_of(const CutCost& cut) const {
         costs.push_back(0);
         return costs;
     };
-    const auto layers = static_cast<std::size_t>(layers_);
+    const std::size_t layers = as_index(layers_);
     return {.sender = ends_for_nothing(numbers(cut.sender, layers)),
             .receiver = ends_for_nothing(numbers(cut.receiver, layers))};
 }
@@ -178,11 +178,10 @@ const ChainTimes::Side& ChainTimes::side(int stage, bool behind) const {
     const int boundary = behind ? stage : stage - 1;
     std::size_t link = links_.size() - 1;
     if (boundary >= 0 && boundary + 1 < stages_ && link > 0) {
-        link =
-            kinds.empty() ? 0 : static_cast<std::size_t>(kinds[static_cast<std::size_t>(boundary)]);
+        link = kinds.empty() ? 0 : as_index(kinds[as_index(boundary)]);
     }
-    const int device = problem_.device_of_stage[static_cast<std::size_t>(stage)];
-    return sides_[static_cast<std::size_t>(device) * links_.size() + link];
+    const int device = problem_.device_of_stage[as_index(stage)];
+    return sides_[as_index(device) * links_.size() + link];
 }
 
 std::int64_t ChainTimes::largest_cost() const {
@@ -205,10 +204,10 @@ std::int64_t ChainTimes::largest_cost() const {
 std::int64_t ChainTimes::least_sum() const {
     std::int64_t sum = 0;
     std::vector<std::int64_t> boundaries;
-    for (std::size_t layer = 0; layer < static_cast<std::size_t>(layers_); ++layer) {
+    for (std::size_t layer = 0; layer < as_index(layers_); ++layer) {
         std::int64_t work = never;
         for (const int device : problem_.device_of_stage) {
-            const Numbers& sums = devices_.at(static_cast<std::size_t>(device)).work;
+            const Numbers& sums = devices_.at(as_index(device)).work;
             work = std::min(work, sums[layer + 1] - sums[layer]);
         }
         sum += work;
@@ -226,15 +225,15 @@ std::int64_t ChainTimes::least_sum() const {
 
 ChainTimes::Row::Row(const ChainTimes& times, int stage, int first)
     : keep_(times.bytes_ ? times.bytes_->keep() : Keep::Everything) {
-    const auto at = static_cast<std::size_t>(first);
+    const std::size_t at = as_index(first);
     const Side& front = times.side(stage, false);
     const Side& back = times.side(stage, true);
     start_ = front.starts[at];
     latest_start_ = front.latest_start[at];
     ends_ = back.ends.data();
     least_ends_ = back.least_ends.data();
-    const int kind = times.problem_.device_of_stage[static_cast<std::size_t>(stage)];
-    const Device& device = times.devices_[static_cast<std::size_t>(kind)];
+    const int kind = times.problem_.device_of_stage[as_index(stage)];
+    const Device& device = times.devices_[as_index(kind)];
     recompute_ = device.recompute.data();
     first_recompute_ = keep_ == Keep::Everything ? 0 : device.recompute[at];
     if (times.bytes_) {

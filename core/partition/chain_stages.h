@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/partition/chain.h"
 #include "core/partition/range_largest.h"
 #include "core/partition/split_table.h"
@@ -21,11 +22,10 @@ class ChainBytes {
       public:
         Row(const ChainBytes& bytes, int stage, int first)
             : bytes_(bytes),
-              first_(static_cast<std::size_t>(first)),
-              in_flight_(bytes.memory_.in_flight[static_cast<std::size_t>(stage)]),
+              first_(as_index(first)),
+              in_flight_(bytes.memory_.in_flight[as_index(stage)]),
               fewest_saved_(bytes.memory_.keep == Keep::Everything ? in_flight_ : 1),
-              floor_(-bytes.states_[first_] -
-                     bytes.memory_.limit[static_cast<std::size_t>(stage)].count),
+              floor_(-bytes.states_[first_] - bytes.memory_.limit[as_index(stage)].count),
               base_(floor_ + bytes.received_[first_]),
               older_inputs_((in_flight_ - 1) * bytes.input_[first_]) {}
 
@@ -39,16 +39,15 @@ class ChainBytes {
         std::int64_t excess(int end) const;
         /// At most `excess`; never falls when the stage grows.
         std::int64_t least(int end) const {
-            return floor_ + bytes_.states_[static_cast<std::size_t>(end)] +
-                   fewest_saved_ * saved(end);
+            return floor_ + bytes_.states_[as_index(end)] + fewest_saved_ * saved(end);
         }
 
       private:
         std::int64_t saved(int end) const {
-            return bytes_.saved_[static_cast<std::size_t>(end)] - bytes_.saved_[first_];
+            return bytes_.saved_[as_index(end)] - bytes_.saved_[first_];
         }
         std::int64_t inner(int end) const {
-            const auto to = static_cast<std::size_t>(end);
+            const std::size_t to = as_index(end);
             return base_ + bytes_.states_[to] + bytes_.sent_[to] + bytes_.workspace_(first_, to);
         }
 

@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin {
 
 /// What a stage that does not fit says about longer ones with the same first layer.
@@ -56,7 +58,7 @@ class FeasibleSplits {
 
     /// Whether the stage may hold these layers and the layers behind them can be completed.
     bool allows(int stage, int first, int end) const {
-        const auto bit = static_cast<std::size_t>(end);
+        const std::size_t bit = as_index(end);
         return ((row(stage, first)[bit / 64] >> (bit % 64)) & 1U) != 0;
     }
 
@@ -67,7 +69,7 @@ class FeasibleSplits {
     template <class Visit>
     bool walk(const Visit& visit) const {
         std::vector<int> sizes;
-        sizes.reserve(static_cast<std::size_t>(stages_));
+        sizes.reserve(as_index(stages_));
         return count() == 0 || walk_from(0, sizes, visit);
     }
 
@@ -75,8 +77,7 @@ class FeasibleSplits {
     FeasibleSplits(int layers, int stages);
 
     std::size_t place(int stage, int layer) const {
-        return static_cast<std::size_t>(stage) * static_cast<std::size_t>(layers_ + 1) +
-               static_cast<std::size_t>(layer);
+        return as_index(stage) * as_index(layers_ + 1) + static_cast<std::size_t>(layer);
     }
     /// Before a stage there is a layer for each stage, and before stage 0 there is nothing.
     int last_first_of(int stage) const { return stage == 0 ? 0 : layers_ - (stages_ - stage); }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/chain.h"
 #include "core/partition/ideals.h"
@@ -59,7 +60,7 @@ GraphSplit split_of_chain(const Crossing& crossing, const GraphCosts& costs, int
     }
     const ChainProblem problem{
         .devices = {{.work = costs.work}},
-        .device_of_stage = std::vector<int>(static_cast<std::size_t>(std::max(stages, 0)), 0),
+        .device_of_stage = std::vector<int>(as_index(std::max(stages, 0)), 0),
         .links = {std::move(cut)}};
     const std::optional<ChainSplit> split = smallest_largest_stage(problem).split;
     PIPETWIN_EXPECT(split.has_value(), "only memory forbids a split");
@@ -78,13 +79,13 @@ GraphSplit split_of_chain(const Crossing& crossing, const GraphCosts& costs, int
 class IdealTable {
   public:
     IdealTable(const Ideals& ideals, const Crossing& crossing, const GraphCosts& costs, int stages)
-        : ideals_(ideals), stages_(static_cast<std::size_t>(stages)) {
+        : ideals_(ideals), stages_(as_index(stages)) {
         const auto layers = static_cast<int>(costs.work.size());
         for (int ideal = 0; ideal < ideals.count(); ++ideal) {
             const auto holds = [&](int layer) { return ideals.holds(ideal, layer); };
             Duration work{};
             for (int layer = 0; layer < layers; ++layer) {
-                work += holds(layer) ? costs.work[static_cast<std::size_t>(layer)] : Duration{};
+                work += holds(layer) ? costs.work[as_index(layer)] : Duration{};
             }
             const Crossing::Cost cost = crossing.of(holds);
             begin_.push_back((work - cost.receiver).count());
@@ -140,9 +141,9 @@ class IdealTable {
 
   private:
     int layers() const { return ideals_.size(ideals_.count() - 1); }
-    std::size_t row(int ideal) const { return static_cast<std::size_t>(ideal) * (stages_ + 1); }
+    std::size_t row(int ideal) const { return as_index(ideal) * (stages_ + 1); }
     std::int64_t cost(int ideal, int next) const {
-        return end_[static_cast<std::size_t>(next)] - begin_[static_cast<std::size_t>(ideal)];
+        return end_[as_index(next)] - begin_[as_index(ideal)];
     }
     bool may_follow(int ideal, int next, std::size_t stage) const {
         return ideals_.size(next) > ideals_.size(ideal) && cost(ideal, next) <= largest() &&

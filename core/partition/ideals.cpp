@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin {
 
 std::optional<Ideals> Ideals::of(const Model& model, int most) {
     std::vector<std::vector<int>> inputs;
-    inputs.reserve(static_cast<std::size_t>(model.layer_count()));
+    inputs.reserve(as_index(model.layer_count()));
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         inputs.push_back(model.inputs_of(layer));
     }
@@ -15,9 +17,8 @@ std::optional<Ideals> Ideals::of(const Model& model, int most) {
     ideals.sizes_.push_back(0);
     std::vector<int> behind{0};  // [ideal]: the layers that come after all of its own
     for (int ideal = 0; ideal < ideals.count(); ++ideal) {
-        for (int layer = behind[static_cast<std::size_t>(ideal)]; layer < model.layer_count();
-             ++layer) {
-            if (std::ranges::all_of(inputs[static_cast<std::size_t>(layer)],
+        for (int layer = behind[as_index(ideal)]; layer < model.layer_count(); ++layer) {
+            if (std::ranges::all_of(inputs[as_index(layer)],
                                     [&](int input) { return ideals.holds(ideal, input); })) {
                 if (ideals.count() >= most) {
                     return std::nullopt;
@@ -31,7 +32,7 @@ std::optional<Ideals> Ideals::of(const Model& model, int most) {
 }
 
 void Ideals::append(int ideal, int layer) {
-    const auto bit = static_cast<std::size_t>(layer);
+    const std::size_t bit = as_index(layer);
     for (std::size_t word = 0; word < words_per_ideal_; ++word) {
         words_.push_back(words_[place(ideal) + word]);
     }

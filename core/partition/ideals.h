@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/model/model.h"
 
 namespace pipetwin {
@@ -21,9 +22,9 @@ class Ideals {
     static std::optional<Ideals> of(const Model& model, int most);
 
     int count() const { return static_cast<int>(sizes_.size()); }
-    int size(int ideal) const { return sizes_[static_cast<std::size_t>(ideal)]; }
+    int size(int ideal) const { return sizes_[as_index(ideal)]; }
     bool holds(int ideal, int layer) const {
-        const auto bit = static_cast<std::size_t>(layer);
+        const std::size_t bit = as_index(layer);
         return ((words_[place(ideal) + bit / 64] >> (bit % 64)) & 1U) != 0;
     }
     bool is_subset(int ideal, int of) const {
@@ -35,11 +36,9 @@ class Ideals {
     }
 
   private:
-    explicit Ideals(int layers) : words_per_ideal_(static_cast<std::size_t>(layers) / 64 + 1) {}
+    explicit Ideals(int layers) : words_per_ideal_(as_index(layers) / 64 + 1) {}
 
-    std::size_t place(int ideal) const {
-        return static_cast<std::size_t>(ideal) * words_per_ideal_;
-    }
+    std::size_t place(int ideal) const { return as_index(ideal) * words_per_ideal_; }
     /// The ideal and one more layer.
     void append(int ideal, int layer);
 

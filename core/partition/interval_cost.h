@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/partition_search.h"
 
@@ -79,8 +80,7 @@ class IntervalSearch {
     };
 
     std::size_t place(int stage, int layer) const {
-        return static_cast<std::size_t>(stage) * static_cast<std::size_t>(layers_ + 1) +
-               static_cast<std::size_t>(layer);
+        return as_index(stage) * as_index(layers_ + 1) + static_cast<std::size_t>(layer);
     }
 
     std::int64_t even_split() const {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/graph.h"
 #include "core/partition/partition.h"
@@ -12,16 +13,12 @@ namespace pipetwin {
 
 namespace {
 
-std::size_t at(int index) {
-    return static_cast<std::size_t>(index);
-}
-
 Duration largest_stage(const std::vector<Duration>& work, const Partition& partition) {
     Duration largest{};
     for (int stage = 0; stage < partition.stage_count(); ++stage) {
         Duration sum{};
         for (int i = 0; i < partition.layers_in(stage); ++i) {
-            sum += work[at(partition.first_layer(stage) + i)];
+            sum += work[as_index(partition.first_layer(stage) + i)];
         }
         largest = std::max(largest, sum);
     }
@@ -35,10 +32,10 @@ Profile in_order(const Profile& profile, const Model& model, const std::vector<i
     Profile result = profile;
     result.layers.clear();
     for (const int index : order) {
-        LayerCost layer = profile.layers[at(index)];
+        LayerCost layer = profile.layers[as_index(index)];
         layer.inputs.clear();
         for (const int input : model.inputs_of(index)) {
-            layer.inputs.push_back(profile.layers[at(input)].name);
+            layer.inputs.push_back(profile.layers[as_index(input)].name);
         }
         const bool reads_the_one_before =
             !result.layers.empty() && layer.inputs == std::vector{result.layers.back().name};

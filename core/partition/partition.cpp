@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/partition_search.h"
 
@@ -40,12 +41,12 @@ Partition::Partition(std::vector<int> layers_per_stage, int layer_count)
 
 int Partition::layers_in(int stage) const {
     PIPETWIN_EXPECT(stage >= 0 && stage < stage_count(), "stage out of range");
-    return layers_per_stage_[static_cast<std::size_t>(stage)];
+    return layers_per_stage_[as_index(stage)];
 }
 
 int Partition::first_layer(int stage) const {
     PIPETWIN_EXPECT(stage >= 0 && stage < stage_count(), "stage out of range");
-    return first_layers_[static_cast<std::size_t>(stage)];
+    return first_layers_[as_index(stage)];
 }
 
 int Partition::stage_of_layer(int layer) const {
@@ -99,7 +100,7 @@ Partition balanced_partition(std::span<const Duration> layer_costs, int stage_co
     // left. It then also has a layer for each of them, since a rest that fits can always be split
     // further.
     std::vector<int> sizes;
-    sizes.reserve(static_cast<std::size_t>(stage_count));
+    sizes.reserve(as_index(stage_count));
     std::size_t first = 0;
     for (int left = stage_count - 1; left > 0; --left) {
         std::size_t next = first + 1;

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin {
 
 /// The largest number of any range, at once: a table of the largest of 1, 2, 4, ... numbers from
@@ -26,7 +28,7 @@ class RangeLargest {
     /// Of the numbers `first` to `end` - 1, at least one.
     std::int64_t operator()(std::size_t first, std::size_t end) const {
         const std::size_t width = std::bit_floor(end - first);
-        const auto level = static_cast<std::size_t>(std::countr_zero(width));
+        const std::size_t level = as_index(std::countr_zero(width));
         const std::int64_t* const row = &largest_[level * count_];
         return std::max(row[first], row[end - width]);
     }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/partition_search.h"
 
@@ -31,7 +32,7 @@ namespace {
 std::vector<int> allowed_replicas(const ReplicationProblem& problem) {
     std::vector<int> allowed = problem.replicas;
     if (allowed.empty()) {
-        allowed.resize(static_cast<std::size_t>(std::max(problem.devices, 0)));
+        allowed.resize(as_index(std::max(problem.devices, 0)));
         std::iota(allowed.begin(), allowed.end(), 1);
     }
     std::ranges::sort(allowed);

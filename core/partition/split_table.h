@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/partition_search.h"
 
@@ -34,8 +35,8 @@ class SplitTable {
         : costs_(costs),
           layers_(costs.layers()),
           stages_(costs.stages()),
-          boundaries_(static_cast<std::size_t>(stages_) + 1),
-          cells_(boundaries_.size() * static_cast<std::size_t>(layers_ + 1)) {}
+          boundaries_(as_index(stages_) + 1),
+          cells_(boundaries_.size() * as_index(layers_ + 1)) {}
 
     /// No smaller limit leaves a place for every boundary, as far as `least` tells, and none below
     /// 0 is looked at; `never` if none does.
@@ -102,12 +103,11 @@ class SplitTable {
         int latest = 0;
     };
 
-    const Place& boundary(int stage) const { return boundaries_[static_cast<std::size_t>(stage)]; }
+    const Place& boundary(int stage) const { return boundaries_[as_index(stage)]; }
     std::int64_t& cell(int stage, int layer) { return cells_[place(stage, layer)]; }
     std::int64_t cell(int stage, int layer) const { return cells_[place(stage, layer)]; }
     std::size_t place(int stage, int layer) const {
-        return static_cast<std::size_t>(stage) * static_cast<std::size_t>(layers_ + 1) +
-               static_cast<std::size_t>(layer);
+        return as_index(stage) * as_index(layers_ + 1) + static_cast<std::size_t>(layer);
     }
 
     /// Filling from the front what `least` lets a stage hold gives the latest places, from the back
@@ -120,7 +120,7 @@ class SplitTable {
             const int from = boundary(stage).latest;
             const auto row = costs_.row(stage, from);
             const int most = layers_ - (stages_ - 1 - stage);
-            boundaries_[static_cast<std::size_t>(stage) + 1].latest =
+            boundaries_[as_index(stage) + 1].latest =
                 last_that(from, most, [&](int end) { return row.least(end) <= limit; });
         }
         for (int stage = stages_ - 1; stage > 0; --stage) {
@@ -128,7 +128,7 @@ class SplitTable {
             const int earliest = to - last_that(0, to - stage, [&](int size) {
                                      return costs_.row(stage, to - size).least(to) <= limit;
                                  });
-            boundaries_[static_cast<std::size_t>(stage)].earliest = earliest;
+            boundaries_[as_index(stage)].earliest = earliest;
             if (earliest > boundary(stage).latest) {
                 return false;
             }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/partition_search.h"
 
@@ -66,7 +67,7 @@ class Splits {
   private:
     std::size_t stages() const { return kind_of_stage_.size(); }
     const Sums& prefix_of(std::size_t stage) const {
-        return prefixes_.at(static_cast<std::size_t>(kind_of_stage_[stage]));
+        return prefixes_.at(as_index(kind_of_stage_[stage]));
     }
 
     std::size_t layers_;

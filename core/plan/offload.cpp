@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin {
 
 namespace {
@@ -11,7 +13,7 @@ class Stashes {
   public:
     explicit Stashes(const Plan& plan)
         : plan_(plan),
-          micro_batches_(static_cast<std::size_t>(plan.micro_batches())),
+          micro_batches_(as_index(plan.micro_batches())),
           made_by_(static_cast<std::size_t>(plan.stage_count()) * micro_batches_) {}
 
     std::vector<StashCopy> of_row(const std::vector<Action>& row) {
@@ -48,8 +50,7 @@ class Stashes {
     }
 
     std::optional<std::size_t>& made_by(const Action& action) {
-        return made_by_[static_cast<std::size_t>(action.stage) * micro_batches_ +
-                        static_cast<std::size_t>(action.micro_batch)];
+        return made_by_[as_index(action.stage) * micro_batches_ + as_index(action.micro_batch)];
     }
 
     const Plan& plan_;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/offload.h"
 #include "core/schedule/edge.h"
@@ -41,10 +42,10 @@ void expect_sizes_agree(const Contention& contention, const Schedule& schedule) 
 /// The sizes that every user of a plan relies on.
 void expect_sizes_agree(const PlanParts& parts) {
     const auto stages = parts.schedule.rank_of_stage.size();
-    const auto micro_batches = static_cast<std::size_t>(parts.schedule.micro_batches);
+    const std::size_t micro_batches = as_index(parts.schedule.micro_batches);
     const auto covers_all_stages = [stages](const auto& costs) { return costs.size() == stages; };
     const auto known_class = [&parts](int index) {
-        return index >= 0 && static_cast<std::size_t>(index) < parts.costs.size();
+        return index >= 0 && as_index(index) < parts.costs.size();
     };
     PIPETWIN_EXPECT(parts.cost_class.size() == micro_batches, "one cost class per micro-batch");
     PIPETWIN_EXPECT(std::ranges::all_of(parts.cost_class, known_class), "cost class out of range");
@@ -104,7 +105,7 @@ double seconds_of_rows(const Plan& plan) {
             }
             if (is_send(action.op)) {
                 const int boundary = edge_of(action) / 2;
-                seconds += seconds_of_message(plan->links.at(static_cast<std::size_t>(boundary)),
+                seconds += seconds_of_message(plan->links.at(as_index(boundary)),
                                               plan.cost(boundary, action.micro_batch));
             }
         }
@@ -134,7 +135,7 @@ double most_seconds_of_rows(const Plan& plan) {
                    to_seconds(plan.all_reduce_time(static_cast<int>(stage)));
     }
     for (const int number : plan->cost_class) {
-        seconds += of_class[static_cast<std::size_t>(number)];
+        seconds += of_class[as_index(number)];
     }
     return seconds;
 }
@@ -206,19 +207,18 @@ Plan Plan::with_costs(std::vector<std::vector<StageCost>> costs,
 }
 
 const StageCost& Plan::cost(int stage, int micro_batch) const {
-    const int cost_class = parts_->cost_class.at(static_cast<std::size_t>(micro_batch));
-    return parts_->costs.at(static_cast<std::size_t>(cost_class))
-        .at(static_cast<std::size_t>(stage));
+    const int cost_class = parts_->cost_class.at(as_index(micro_batch));
+    return parts_->costs.at(as_index(cost_class)).at(as_index(stage));
 }
 
 Bytes Plan::handed_over(int stage) const {
     return parts_->schedule.tied_ends ? parts_->tied_gradient
-                                      : parts_->states.at(static_cast<std::size_t>(stage)).weights;
+                                      : parts_->states.at(as_index(stage)).weights;
 }
 
 Duration Plan::duration(const Action& action) const {
     if (uses_gradients(action.op)) {
-        const StageState& state = parts_->states.at(static_cast<std::size_t>(action.stage));
+        const StageState& state = parts_->states.at(as_index(action.stage));
         if (action.op == Op::GradientNorm) {
             return parts_->dispatch + state.norm;
         }
@@ -246,19 +246,16 @@ Duration Plan::duration(const Action& action) const {
 }
 
 Duration Plan::all_reduce_time(int stage) const {
-    return parts_->all_reduce.empty() ? Duration{}
-                                      : parts_->all_reduce.at(static_cast<std::size_t>(stage));
+    return parts_->all_reduce.empty() ? Duration{} : parts_->all_reduce.at(as_index(stage));
 }
 
 Duration Plan::weight_gather_time(int stage) const {
-    return parts_->weight_gather.empty()
-               ? Duration{}
-               : parts_->weight_gather.at(static_cast<std::size_t>(stage));
+    return parts_->weight_gather.empty() ? Duration{} : parts_->weight_gather.at(as_index(stage));
 }
 
 std::optional<Bytes> Plan::memory_limit(int rank) const {
     return parts_->memory_limits.empty() ? parts_->memory_limit
-                                         : parts_->memory_limits.at(static_cast<std::size_t>(rank));
+                                         : parts_->memory_limits.at(as_index(rank));
 }
 
 std::optional<std::int64_t> Plan::samples() const {
@@ -329,9 +326,9 @@ std::vector<int> micro_batch_sizes(int batch, int micro_batches) {
     }
     const int count = std::min(batch, micro_batches);
     check_shape({.micro_batches = count});
-    std::vector<int> sizes(static_cast<std::size_t>(count), batch / count);
+    std::vector<int> sizes(as_index(count), batch / count);
     for (int larger = 0; larger < batch % count; ++larger) {
-        ++sizes[static_cast<std::size_t>(larger)];
+        ++sizes[as_index(larger)];
     }
     return sizes;
 }

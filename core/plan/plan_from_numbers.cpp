@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
@@ -51,7 +52,7 @@ BackwardCosts backward_costs(const PlainCosts& costs, int stages) {
     if (!split || !result.whole.empty()) {
         require_one_per_stage(result.whole, "backward", stages);
     }
-    for (std::size_t stage = 0; stage < static_cast<std::size_t>(stages); ++stage) {
+    for (std::size_t stage = 0; stage < as_index(stages); ++stage) {
         if (!split) {
             result.input.push_back(result.whole[stage] / 2);
             result.weight.push_back(result.whole[stage] - result.input[stage]);
@@ -70,7 +71,7 @@ std::vector<StageCost> stage_costs(const PlainCosts& costs, int stages) {
         require_one_per_stage(costs.recompute_cost, "recompute", stages);
     }
     const BackwardCosts backward = backward_costs(costs, stages);
-    std::vector<StageCost> result(static_cast<std::size_t>(stages));
+    std::vector<StageCost> result(as_index(stages));
     for (std::size_t s = 0; s < result.size(); ++s) {
         StageCost& stage = result[s];
         stage.forward = costs.forward[s];
@@ -92,7 +93,7 @@ std::vector<StageCost> stage_costs(const PlainCosts& costs, const Schedule& sche
     const std::vector<StageCost> of_piece = stage_costs(costs, piece_count(schedule));
     std::vector<StageCost> result;
     for (const int piece : schedule.weights_of_stage) {
-        result.push_back(of_piece[static_cast<std::size_t>(piece)]);
+        result.push_back(of_piece[as_index(piece)]);
     }
     return result;
 }
@@ -105,7 +106,7 @@ GeneratorOptions generator_options(const PlainCosts& costs) {
         PlanParts parts;
         parts.recompute = costs.recompute;
         parts.costs = {stage_costs(costs, stages)};
-        parts.links.assign(static_cast<std::size_t>(stages - 1), costs.link);
+        parts.links.assign(as_index(stages - 1), costs.link);
         options.zero_bubble = zero_bubble_costs(parts, schedules::loop_placement(costs.shape));
     }
     return options;
@@ -138,7 +139,7 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     parts.recompute = costs.recompute;
     Schedule order = order_of(costs);
     parts.costs = {stage_costs(costs, order)};
-    parts.links.assign(static_cast<std::size_t>(std::max(0, order.stage_count() - 1)), costs.link);
+    parts.links.assign(as_index(std::max(0, order.stage_count() - 1)), costs.link);
     if (costs.deferred_weights > 0) {
         order = with_deferred_weights(order, parts, costs.deferred_weights);
     }
@@ -151,10 +152,10 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     const int stages = parts.schedule.stage_count();
     parts.chunks = largest_stage_count_of_a_rank(parts.schedule);
     parts.recompute_timing = costs.recompute_timing;
-    parts.cost_class.assign(static_cast<std::size_t>(parts.schedule.micro_batches), 0);
-    parts.states.resize(static_cast<std::size_t>(stages));
+    parts.cost_class.assign(as_index(parts.schedule.micro_batches), 0);
+    parts.states.resize(as_index(stages));
     if (twin_of(parts.schedule, 0)) {
-        parts.reductions.assign(static_cast<std::size_t>(stages), costs.link);
+        parts.reductions.assign(as_index(stages), costs.link);
     }
     parts.channel_capacity = costs.channel_capacity;
     parts.stale_gradients = has_stale_gradients(costs.schedule);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "core/base/as_index.h"
 #include "core/plan/tensor_parallel.h"
 
 namespace pipetwin {
@@ -15,13 +16,13 @@ std::vector<Bytes> boundary_bytes(const Model& model, const LayerSamples& sample
     std::vector<int> last_reader(samples.size(), 0);
     for (int reader = 0; reader < model.layer_count(); ++reader) {
         for (const int source : model.inputs_of(reader)) {
-            last_reader[static_cast<std::size_t>(source)] = reader;
+            last_reader[as_index(source)] = reader;
         }
     }
     // What an output adds at the first cut behind it goes after its last reader.
     std::vector<Bytes> change(samples.size() + 2);
     for (std::size_t layer = 0; layer < samples.size(); ++layer) {
-        if (const auto last = static_cast<std::size_t>(last_reader[layer]); last > layer) {
+        if (const std::size_t last = as_index(last_reader[layer]); last > layer) {
             change[layer + 1] += samples[layer].output;
             change[last + 1] -= samples[layer].output;
         }
@@ -67,10 +68,8 @@ class StageSum {
     }
 
   private:
-    const LayerSample& sample(int layer) const { return samples_[static_cast<std::size_t>(layer)]; }
-    Bytes input_gradient(int layer) const {
-        return input_gradients_[static_cast<std::size_t>(layer)];
-    }
+    const LayerSample& sample(int layer) const { return samples_[as_index(layer)]; }
+    Bytes input_gradient(int layer) const { return input_gradients_[as_index(layer)]; }
 
     /// A forward that keeps the stage's input only holds one layer at a time beside it:
     ///
@@ -113,7 +112,7 @@ class StageSum {
 Bytes input_gradient(const Model& model, const LayerSamples& samples, int layer) {
     Bytes sum;
     for (const int source : model.inputs_of(layer)) {
-        sum += samples[static_cast<std::size_t>(source)].output;
+        sum += samples[as_index(source)].output;
     }
     return sum;
 }
@@ -125,8 +124,8 @@ StageCosts::StageCosts(const Model& model, const LayerSamples& samples)
 
 StageCost StageCosts::of(int first, int end) const {
     StageCost cost;
-    cost.input = first == 0 ? samples_.front().input : boundary_[static_cast<std::size_t>(first)];
-    cost.output = boundary_[static_cast<std::size_t>(end)];
+    cost.input = first == 0 ? samples_.front().input : boundary_[as_index(first)];
+    cost.output = boundary_[as_index(end)];
     StageSum(samples_, input_gradient_, first, end).add_to(cost);
     return cost;
 }
@@ -176,10 +175,10 @@ std::vector<StageState> stage_states(const Profile& profile,
                                      const std::vector<LayerSamples>& samples_of_class,
                                      const Partition& partition,
                                      const WeightRules& rules) {
-    std::vector<StageState> states(static_cast<std::size_t>(partition.stage_count()));
+    std::vector<StageState> states(as_index(partition.stage_count()));
     for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
         const int stage = partition.stage_of_layer(static_cast<int>(layer));
-        StageState& state = states[static_cast<std::size_t>(stage)];
+        StageState& state = states[as_index(stage)];
         state.weights += part_of(profile.layers[layer].parameter_bytes, rules.devices);
         state.optimizer += profile.layers[layer].optimizer;
         for (const LayerSamples& samples : samples_of_class) {

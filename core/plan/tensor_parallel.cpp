@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/as_index.h"
 #include "core/costs/all_reduce.h"
 
 namespace pipetwin {
@@ -23,10 +24,10 @@ LayerSamples with_tensor_parallel(const Model& model,
             bytes);
     };
     for (int layer = 0; layer < model.layer_count(); ++layer) {
-        LayerSample& sample = samples[static_cast<std::size_t>(layer)];
+        LayerSample& sample = samples[as_index(layer)];
         Bytes input;  // of other layers: the model's own input needs no gradient
         for (const int source : model.inputs_of(layer)) {
-            input += samples[static_cast<std::size_t>(source)].output;
+            input += samples[as_index(source)].output;
         }
         if (sample.output.count > 0) {
             sample.forward += sum_of(sample.output);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/stage_costs.h"
 
@@ -58,12 +59,12 @@ Held held_by_ranks(const Plan& plan, const Model& model) {
     const Schedule& schedule = plan->schedule;
     Held held(static_cast<std::size_t>(plan.rank_count()));
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
-        const auto index = static_cast<std::size_t>(stage);
+        const std::size_t index = as_index(stage);
         if (schedule.weights_of_stage[index] != stage) {
             return {};  // held twice
         }
         std::vector<CalibrationSetting::Piece>& pieces =
-            held[static_cast<std::size_t>(schedule.rank_of_stage[index])];
+            held[as_index(schedule.rank_of_stage[index])];
         const CalibrationSetting::Piece piece{plan->partition->first_layer(stage),
                                               plan->partition->layers_in(stage)};
         if (!pieces.empty()) {
@@ -112,7 +113,7 @@ class Needs {
 
     /// Of the stage's micro-batches.
     double recomputed_share(int stage) const {
-        const int piece = plan_->schedule.weights_of_stage[static_cast<std::size_t>(stage)];
+        const int piece = plan_->schedule.weights_of_stage[as_index(stage)];
         int count = 0;
         for (int k = 0; k < plan_.micro_batches(); ++k) {
             count += recomputes(plan_->recompute.of(piece), k, plan_.micro_batches()) ? 1 : 0;
@@ -188,9 +189,8 @@ class CalibratedCosts {
         std::vector<std::vector<StageCost>> all = plan_->costs;
         for (std::size_t cost_class = 0; cost_class < all.size(); ++cost_class) {
             for (int stage = 0; stage < plan_.stage_count(); ++stage) {
-                fill(all[cost_class][static_cast<std::size_t>(stage)],
-                     stage,
-                     size_of(static_cast<int>(cost_class)));
+                fill(
+                    all[cost_class][as_index(stage)], stage, size_of(static_cast<int>(cost_class)));
             }
         }
         return all;
@@ -205,8 +205,7 @@ class CalibratedCosts {
   private:
     int size_of(int cost_class) const {
         const auto first = std::ranges::find(plan_->cost_class, cost_class);
-        return plan_
-            ->micro_batch_sizes[static_cast<std::size_t>(first - plan_->cost_class.begin())];
+        return plan_->micro_batch_sizes[as_index(first - plan_->cost_class.begin())];
     }
 
     const CalibrationRun& run(int size, Kind kind) const {
@@ -215,14 +214,14 @@ class CalibratedCosts {
     }
 
     Duration sum(const CalibrationRun& run, int stage, Duration LayerTimes::*part) const {
-        const auto index = static_cast<std::size_t>(stage);
+        const std::size_t index = as_index(stage);
         const int piece = plan_->schedule.weights_of_stage[index];
-        const auto rank = static_cast<std::size_t>(plan_->schedule.rank_of_stage[index]);
+        const std::size_t rank = as_index(plan_->schedule.rank_of_stage[index]);
         const std::vector<LayerTimes>& layers = run.cores[rank % run.cores.size()];
         const int first = plan_->partition->first_layer(piece);
         Duration sum{};
         for (int layer = first; layer < first + plan_->partition->layers_in(piece); ++layer) {
-            sum += layers.at(static_cast<std::size_t>(layer)).*part;
+            sum += layers.at(as_index(layer)).*part;
         }
         return scaled(sum, factor_);
     }
@@ -311,7 +310,7 @@ Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibra
     parts.costs = costs.costs();
     const int slots = optimizer_slots(to_string(scenario.training.optimizer));
     for (int stage = 0; stage < plain.stage_count(); ++stage) {
-        StageState& state = parts.states[static_cast<std::size_t>(stage)];
+        StageState& state = parts.states[as_index(stage)];
         state.optimizer = costs.optimizer(stage) / optimizer_shards(scenario);
         state.norm = norm_time(state.optimizer, slots);
     }

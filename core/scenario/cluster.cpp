@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
 
@@ -85,7 +86,7 @@ Cluster::Cluster(const Scenario& scenario, const Profile& profile, int ranks)
         profiled_inside_ = profiled_link(profile, "ranks").value_or(profile.links.front());
         profiled_between_ = profiled_link(profile, "nodes");
     }
-    const std::size_t all = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(replicas_);
+    const std::size_t all = as_index(ranks) * as_index(replicas_);
     if (scenario.cluster.placement == Placement::Written && scenario.cluster.nodes.size() != all) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
@@ -106,15 +107,15 @@ int Cluster::node_of(int rank, int replica) const {
         case Placement::RoundRobin:
             return device / tensor_ % ((tensor_ * ranks_ * replicas_ + per_node - 1) / per_node);
         case Placement::Written:
-            return part.nodes.at(static_cast<std::size_t>(device));
+            return part.nodes.at(as_index(device));
     }
     PIPETWIN_EXPECT(false, "placement out of range");
 }
 
 LinkCost Cluster::inside(int rank, int other) const {
     LinkCost link = profiled_inside_.value_or(LinkCost{});
-    const auto& one = devices_.at(static_cast<std::size_t>(rank)).profile;
-    const auto& two = devices_.at(static_cast<std::size_t>(other)).profile;
+    const auto& one = devices_.at(as_index(rank)).profile;
+    const auto& two = devices_.at(as_index(other)).profile;
     if (!profiled_inside_ && (one || two)) {
         const LinkCost first = one ? neighbour_link(*one) : LinkCost{};
         link = slower(first, two ? neighbour_link(*two) : first);
@@ -126,7 +127,7 @@ LinkCost Cluster::between(int rank, int other) const {
     if (profiled_between_) {
         return written_between_.put_over(*profiled_between_);
     }
-    const bool has_profile = devices_.at(static_cast<std::size_t>(rank)).profile.has_value();
+    const bool has_profile = devices_.at(as_index(rank)).profile.has_value();
     if (has_profile && !written_between_.is_anything()) {
         throw Error(ErrorKind::BadInput,
                     scenario_.file.string(),
@@ -221,7 +222,7 @@ class NodeLinks {
         if (is_new) {
             contention_.shared_links.push_back(rate);
         }
-        double& capacity = contention_.shared_links[static_cast<std::size_t>(known->second)];
+        double& capacity = contention_.shared_links[as_index(known->second)];
         capacity = std::max(capacity, rate);
         return known->second;
     }
@@ -270,9 +271,9 @@ std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& or
     std::vector<LinkCost> result;
     bool any = false;
     for (int stage = 0; stage < order.stage_count(); ++stage) {
-        const int rank = order.rank_of_stage[static_cast<std::size_t>(stage)];
+        const int rank = order.rank_of_stage[as_index(stage)];
         const auto other = gradient_source(order, stage);
-        const int there = other ? order.rank_of_stage[static_cast<std::size_t>(*other)] : rank;
+        const int there = other ? order.rank_of_stage[as_index(*other)] : rank;
         result.push_back(there == rank ? LinkCost{} : cluster.link(rank, there));
         any = any || other;
     }

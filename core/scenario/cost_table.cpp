@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/partition/unequal_partition.h"
 
 namespace pipetwin {
@@ -80,8 +81,7 @@ Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
     for (int piece = 0; piece < piece_count(grid); ++piece) {
         const int twin = twin_of(grid, piece).value_or(piece);
         const auto kind_of = [&](int stage) {
-            return static_cast<int>(
-                kinds.of(grid.rank_of_stage.at(static_cast<std::size_t>(stage))));
+            return static_cast<int>(kinds.of(grid.rank_of_stage.at(as_index(stage))));
         };
         const auto [one, other] = std::minmax({kind_of(piece), kind_of(twin)});
         const Recompute mode = recompute.of(piece);
@@ -89,10 +89,8 @@ Partition partition_for(const std::vector<LayerSamples>& samples_of_kind,
             known.try_emplace(std::tuple(one, other, mode != Recompute::None),
                               static_cast<int>(costs.of_layer.size()));
         if (is_new) {
-            std::vector<Duration> slower =
-                layer_times(samples_of_kind[static_cast<std::size_t>(one)], mode);
-            const std::vector<Duration> times =
-                layer_times(samples_of_kind[static_cast<std::size_t>(other)], mode);
+            std::vector<Duration> slower = layer_times(samples_of_kind[as_index(one)], mode);
+            const std::vector<Duration> times = layer_times(samples_of_kind[as_index(other)], mode);
             std::ranges::transform(slower, times, slower.begin(), [](Duration a, Duration b) {
                 return std::max(a, b);
             });

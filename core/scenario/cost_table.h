@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/partition/partition.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
@@ -17,9 +18,7 @@ struct DeviceKinds {
     std::vector<DeviceSpeed> speeds;  ///< [kind]
     std::vector<int> of_rank;
 
-    std::size_t of(int rank) const {
-        return static_cast<std::size_t>(of_rank.at(static_cast<std::size_t>(rank)));
-    }
+    std::size_t of(int rank) const { return static_cast<std::size_t>(of_rank.at(as_index(rank))); }
 };
 
 DeviceKinds device_kinds(const Cluster& cluster);

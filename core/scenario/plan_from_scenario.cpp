@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
@@ -66,7 +67,7 @@ void require_same_layers(const Model& model, const Profile& profile) {
     }
     for (int layer = 0; layer < profiled; ++layer) {
         const std::string& expected = model.layer(layer).spec.name;
-        const std::string& found = profile.layers[static_cast<std::size_t>(layer)].name;
+        const std::string& found = profile.layers[as_index(layer)].name;
         if (found != expected) {
             throw Error(
                 ErrorKind::BadInput,
@@ -94,7 +95,7 @@ std::vector<T> of_stages(const Schedule& order, const std::vector<T>& of_pieces)
     std::vector<T> result;
     result.reserve(order.weights_of_stage.size());
     for (const int piece : order.weights_of_stage) {
-        result.push_back(of_pieces[static_cast<std::size_t>(piece)]);
+        result.push_back(of_pieces[as_index(piece)]);
     }
     return result;
 }
@@ -198,7 +199,7 @@ void require_reductions(const PlanParts& parts) {
     for (const auto& row : parts.schedule.ranks) {
         for (const Action& action : row) {
             if (action.op == Op::ReduceGradient) {
-                reduced.at(static_cast<std::size_t>(action.stage)) = true;
+                reduced.at(as_index(action.stage)) = true;
             }
         }
     }
@@ -237,7 +238,7 @@ PlanParts settings_of(const Scenario& scenario, const Profile& profile) {
 
 std::vector<std::string> layer_names(const Model& model) {
     std::vector<std::string> names;
-    names.reserve(static_cast<std::size_t>(model.layer_count()));
+    names.reserve(as_index(model.layer_count()));
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         names.push_back(model.layer(layer).spec.name);
     }
@@ -276,7 +277,7 @@ void add_costs(PlanParts& parts,
         }
         std::vector<StageCost>& costs = parts.costs.emplace_back();
         for (int stage = 0; stage < grid.stage_count(); ++stage) {
-            const auto index = static_cast<std::size_t>(stage);
+            const std::size_t index = as_index(stage);
             const int piece = grid.weights_of_stage[index];
             const int first = parts.partition->first_layer(piece);
             costs.push_back(costs_of_kind[kinds.of(grid.rank_of_stage[index])].of(

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/profile.h"
 #include "core/scenario/scenario_words.h"
@@ -20,7 +21,7 @@ namespace {
 
 template <class Enum, std::size_t count>
 std::string_view word_of(Enum value, const std::array<std::string_view, count>& words) {
-    const auto index = static_cast<std::size_t>(value);
+    const std::size_t index = as_index(value);
     PIPETWIN_EXPECT(index < count, "value of an enum out of range");
     return words.at(index);
 }

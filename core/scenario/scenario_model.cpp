@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
 
@@ -108,8 +109,8 @@ std::vector<LayerSpec> read_layers(const TomlTable& parent) {
     for (const TomlTable& table : parent.tables("layer")) {
         LayerSpec spec = read_layer(table);
         const int repeat = as_int(table.integer("repeat", layer_range), 1);
-        total += static_cast<std::size_t>(repeat) * count_layers(spec);
-        if (total > static_cast<std::size_t>(layer_range.high)) {
+        total += as_index(repeat) * count_layers(spec);
+        if (total > as_index(layer_range.high)) {
             table.refuse("repeat", fmt::format("at most {} layers in all", layer_range.high));
         }
         for (int copy = 0; copy + 1 < repeat; ++copy) {
@@ -118,7 +119,7 @@ std::vector<LayerSpec> read_layers(const TomlTable& parent) {
         layers.push_back(std::move(spec));
         if (repeat > 1 && !layers.back().name.empty()) {
             for (int copy = 0; copy < repeat; ++copy) {
-                LayerSpec& named = layers[layers.size() - static_cast<std::size_t>(repeat - copy)];
+                LayerSpec& named = layers[layers.size() - as_index(repeat - copy)];
                 named.name += fmt::to_string(copy);
             }
         }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/as_index.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_words.h"
 
@@ -193,7 +194,7 @@ void print_pipeline(Writer& writer, const Scenario::PipelinePart& pipeline) {
         writer.strings("recompute", modes);
     }
     writer.string("recompute_timing", to_string(pipeline.recompute_timing));
-    writer.string("offload", words::offloads.at(static_cast<std::size_t>(pipeline.offload)));
+    writer.string("offload", words::offloads.at(as_index(pipeline.offload)));
     if (pipeline.partition) {
         writer.list("partition", *pipeline.partition);
     } else {
@@ -248,9 +249,8 @@ void print_cluster(Writer& writer, const Scenario::ClusterPart& cluster) {
         writer.lists("interference", cluster.pair_interference);
     }
     writer.string("link_sharing",
-                  words::link_sharings.at(cluster.link_sharing
-                                              ? static_cast<std::size_t>(*cluster.link_sharing)
-                                              : words::link_sharings.size() - 1));
+                  words::link_sharings.at(cluster.link_sharing ? as_index(*cluster.link_sharing)
+                                                               : words::link_sharings.size() - 1));
     if (cluster.gpu_units.empty()) {
         writer.string("gpu_shares", to_string(cluster.gpu_shares));
     } else {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -34,7 +35,7 @@ constexpr std::array<OpWords, op_count> table{{
 }};
 
 const OpWords& row(Op op) {
-    const auto index = static_cast<std::size_t>(op);
+    const std::size_t index = as_index(op);
     PIPETWIN_EXPECT(index < table.size(), "op out of range");
     return table.at(index);
 }

@@ -52,6 +52,9 @@ constexpr bool is_send(Op op) {
 constexpr bool is_receive(Op op) {
     return op == Op::RecvForward || op == Op::RecvBackward;
 }
+constexpr bool is_message(Op op) {
+    return is_send(op) || is_receive(op);
+}
 /// What an evaluation does of a row.
 constexpr bool is_of_forward(Op op) {
     return op == Op::Forward || op == Op::SendForward || op == Op::RecvForward;

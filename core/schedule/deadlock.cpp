@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/validate.h"
 
@@ -86,7 +87,7 @@ class SymbolicRun {
         }
         const bool to_the_right = waiting.op == Op::SendForward || waiting.op == Op::RecvBackward;
         const int stage = to_the_right ? waiting.stage + 1 : waiting.stage - 1;
-        const int peer = schedule_.rank_of_stage[static_cast<std::size_t>(stage)];
+        const int peer = schedule_.rank_of_stage[as_index(stage)];
         if (peer < 0 || peer >= schedule_.rank_count()) {
             return std::nullopt;
         }
@@ -101,7 +102,7 @@ class SymbolicRun {
   private:
     std::optional<Awaited> reduction_awaited_by(const Action& user) const {
         const int source = known_source_of(user.stage).value();
-        const int peer = schedule_.rank_of_stage[static_cast<std::size_t>(source)];
+        const int peer = schedule_.rank_of_stage[as_index(source)];
         for (std::size_t cell = next(peer); cell < row(peer).size(); ++cell) {
             if (row(peer)[cell].op == Op::ReduceGradient && row(peer)[cell].stage == source) {
                 return Awaited{peer, cell};
@@ -128,16 +129,14 @@ class SymbolicRun {
             const int channel =
                 is_receive(action.op) ? channel_of(action, schedule_.stage_count()) : -1;
             if (channel >= 0) {
-                ++channels_[static_cast<std::size_t>(channel)].begun;
+                ++channels_[as_index(channel)].begun;
             }
         }
     }
 
-    const std::vector<Action>& row(int rank) const {
-        return schedule_.ranks[static_cast<std::size_t>(rank)];
-    }
-    std::size_t next(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
-    std::size_t& next(int rank) { return next_[static_cast<std::size_t>(rank)]; }
+    const std::vector<Action>& row(int rank) const { return schedule_.ranks[as_index(rank)]; }
+    std::size_t next(int rank) const { return next_[as_index(rank)]; }
+    std::size_t& next(int rank) { return next_[as_index(rank)]; }
 
     bool other_end(const Action& candidate, const Action& waiting, int channel) const {
         return (is_send(waiting.op) ? is_receive(candidate.op) : is_send(candidate.op)) &&
@@ -167,7 +166,7 @@ class SymbolicRun {
         if (index < 0) {
             return false;
         }
-        Channel& channel = channels_[static_cast<std::size_t>(index)];
+        Channel& channel = channels_[as_index(index)];
         if (capacity_ == 0) {
             return meets(rank, action, channel);
         }
@@ -182,7 +181,7 @@ class SymbolicRun {
         }
         const std::optional<int> source = gradient_source(schedule_, stage);
         const auto held = [this](int held_stage) {
-            const int rank = schedule_.rank_of_stage[static_cast<std::size_t>(held_stage)];
+            const int rank = schedule_.rank_of_stage[as_index(held_stage)];
             return rank >= 0 && rank < schedule_.rank_count();
         };
         return source && held(*source) ? source : std::nullopt;
@@ -190,14 +189,14 @@ class SymbolicRun {
 
     bool has_gradients(int stage) const {
         const auto source = known_source_of(stage);
-        return !source || reduced_[static_cast<std::size_t>(*source)];
+        return !source || reduced_[as_index(*source)];
     }
 
     /// Another rank may wait for these gradients: where they come from, they go to.
     bool reduces(int stage) {
         if (const auto source = known_source_of(stage)) {
-            reduced_[static_cast<std::size_t>(stage)] = true;
-            runnable_.push_back(schedule_.rank_of_stage[static_cast<std::size_t>(*source)]);
+            reduced_[as_index(stage)] = true;
+            runnable_.push_back(schedule_.rank_of_stage[as_index(*source)]);
         }
         return true;
     }
@@ -272,8 +271,8 @@ std::vector<int> waiting_cycle(const Schedule& schedule, const SymbolicRun& run,
     std::vector<int> chain;
     std::vector<bool> seen(schedule.ranks.size(), false);
     int rank = start;
-    while (!seen[static_cast<std::size_t>(rank)]) {
-        seen[static_cast<std::size_t>(rank)] = true;
+    while (!seen[as_index(rank)]) {
+        seen[as_index(rank)] = true;
         chain.push_back(rank);
         const auto awaited = run.awaited_by(rank);
         if (!awaited) {
@@ -294,7 +293,7 @@ Violation describe(const Schedule& schedule, const SymbolicRun& run, int rank) {
                                            : "waits for a message that nobody sends";
         return violation;
     }
-    const auto& row = schedule.ranks[static_cast<std::size_t>(awaited->rank)];
+    const auto& row = schedule.ranks[as_index(awaited->rank)];
     violation.why = fmt::format("waits for {} on rank {} (cell {})",
                                 to_string(row[awaited->cell]),
                                 awaited->rank,
@@ -315,7 +314,7 @@ int unbounded_capacity(const Schedule& schedule) {
             const int channel =
                 is_send(action.op) ? channel_of(action, schedule.stage_count()) : -1;
             if (channel >= 0) {
-                largest = std::max(largest, ++sends[static_cast<std::size_t>(channel)]);
+                largest = std::max(largest, ++sends[as_index(channel)]);
             }
         }
     }

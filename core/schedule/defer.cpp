@@ -9,6 +9,7 @@
 
 #include <queue>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/lower.h"
 
@@ -28,7 +29,7 @@ bool passes_gradient_on(const Action& action) {
 class Ends {
   public:
     explicit Ends(const Schedule& schedule)
-        : micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
+        : micro_batches_(as_index(schedule.micro_batches)),
           forward_(schedule.rank_of_stage.size() * micro_batches_, unknown),
           backward_(forward_) {}
 
@@ -45,7 +46,7 @@ class Ends {
 
   private:
     std::size_t index(int stage, int k) const {
-        return static_cast<std::size_t>(stage) * micro_batches_ + static_cast<std::size_t>(k);
+        return as_index(stage) * micro_batches_ + as_index(k);
     }
     std::size_t micro_batches_;
     std::vector<Duration> forward_;
@@ -239,12 +240,10 @@ class Walk {
         }
     }
 
-    int rank_of(int stage) const {
-        return schedule_.rank_of_stage[static_cast<std::size_t>(stage)];
-    }
+    int rank_of(int stage) const { return schedule_.rank_of_stage[as_index(stage)]; }
 
     Duration duration(const Action& action) const {
-        const auto stage = static_cast<std::size_t>(action.stage);
+        const std::size_t stage = as_index(action.stage);
         switch (action.op) {
             case Op::Forward:
                 return costs_.forward[stage];

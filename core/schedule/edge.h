@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/action.h"
 
@@ -11,12 +12,10 @@ namespace pipetwin {
 /// The edge that a send or receive uses: 2b leads forward over boundary b, 2b + 1 back. The index
 /// of Timeline::links.
 constexpr int edge_of(const Action& action) {
-    PIPETWIN_EXPECT(is_send(action.op) || is_receive(action.op),
-                    "only sends and receives use an edge");
+    PIPETWIN_EXPECT(is_message(action.op), "only sends and receives use an edge");
     // SEND_F of stage s leads over boundary s, RECV_F over s - 1; SEND_B and RECV_B the other way.
     constexpr std::array offsets{0, -2, -1, 1};
-    return 2 * action.stage +
-           offsets[static_cast<std::size_t>(action.op) - static_cast<std::size_t>(Op::SendForward)];
+    return 2 * action.stage + offsets[as_index(action.op) - as_index(Op::SendForward)];
 }
 
 }  // namespace pipetwin

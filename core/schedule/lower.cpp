@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -81,12 +82,11 @@ std::optional<RecomputeRules> recompute_of(const Schedule& schedule) {
         int of_last = 0;
     };
     const int last = schedule.micro_batches - 1;
-    std::vector<Count> counts(static_cast<std::size_t>(std::max(1, piece_count(schedule))));
+    std::vector<Count> counts(as_index(std::max(1, piece_count(schedule))));
     for (const Row& row : schedule.ranks) {
         for (const Action& action : row) {
             if (action.op == Op::Recompute) {
-                Count& count =
-                    counts.at(static_cast<std::size_t>(piece_of(schedule, action.stage)));
+                Count& count = counts.at(as_index(piece_of(schedule, action.stage)));
                 ++count.all;
                 count.of_last += action.micro_batch == last ? 1 : 0;
             }
@@ -111,14 +111,13 @@ bool exchanges(const Schedule& schedule, int boundary) {
     if (boundary < 0 || !has_next_stage(schedule, boundary)) {
         return false;
     }
-    const auto left = static_cast<std::size_t>(boundary);
+    const std::size_t left = as_index(boundary);
     return schedule.rank_of_stage[left] != schedule.rank_of_stage[left + 1];
 }
 
 bool has_communication(const Schedule& schedule) {
     return std::ranges::any_of(schedule.ranks, [](const Row& row) {
-        return std::ranges::any_of(
-            row, [](const Action& a) { return is_send(a.op) || is_receive(a.op); });
+        return std::ranges::any_of(row, [](const Action& a) { return is_message(a.op); });
     });
 }
 
@@ -154,7 +153,7 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
         exchanging.push_back(exchanges(schedule, boundary) ? 1 : 0);
     }
     const auto exchanges_over = [&exchanging](int boundary) {
-        return exchanging.at(static_cast<std::size_t>(boundary + 1)) != 0;
+        return exchanging.at(as_index(boundary + 1)) != 0;
     };
     const auto before = [&](const Action& action, Row& row) {
         if (action.op == Op::Forward && exchanges_over(action.stage - 1)) {
@@ -223,9 +222,9 @@ Schedule add_optimizer(Schedule schedule, bool norms) {
     }
     const auto append = [&schedule](Op op) {
         for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-            const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+            const int rank = schedule.rank_of_stage[as_index(stage)];
             PIPETWIN_EXPECT(rank >= 0 && rank < schedule.rank_count(), "stage on no rank");
-            schedule.ranks[static_cast<std::size_t>(rank)].push_back({.op = op, .stage = stage});
+            schedule.ranks[as_index(rank)].push_back({.op = op, .stage = stage});
         }
     };
     if (norms) {
@@ -277,10 +276,9 @@ Schedule lower_rank_receives_first(Schedule schedule) {
             if (!own) {
                 continue;
             }
-            const int peer = schedule.rank_of_stage[static_cast<std::size_t>(own->sent.stage)];
+            const int peer = schedule.rank_of_stage[as_index(own->sent.stage)];
             const Exchange theirs{.sent = own->received, .received = own->sent};
-            if (static_cast<int>(rank) < peer &&
-                exchanges_of[static_cast<std::size_t>(peer)].contains(theirs)) {
+            if (static_cast<int>(rank) < peer && exchanges_of[as_index(peer)].contains(theirs)) {
                 std::swap(row[cell], row[cell + 1]);
             }
         }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -44,8 +45,7 @@ RecomputeRules::RecomputeRules(std::vector<Recompute> of_piece) : of_piece_(std:
 }
 
 Recompute RecomputeRules::of(int piece) const {
-    return of_piece_.size() == 1 ? of_piece_.front()
-                                 : of_piece_.at(static_cast<std::size_t>(piece));
+    return of_piece_.size() == 1 ? of_piece_.front() : of_piece_.at(as_index(piece));
 }
 
 std::optional<Recompute> RecomputeRules::everywhere() const {

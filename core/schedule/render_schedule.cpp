@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -85,8 +86,8 @@ std::vector<std::size_t> ranks_to_show(const std::vector<std::set<int>>& marks_o
 std::vector<std::set<int>> by_rank(std::span<const CellMark> marks, std::size_t rank_count) {
     std::vector<std::set<int>> result(rank_count);
     for (const CellMark& mark : marks) {
-        if (mark.rank >= 0 && static_cast<std::size_t>(mark.rank) < rank_count) {
-            result[static_cast<std::size_t>(mark.rank)].insert(mark.cell);
+        if (mark.rank >= 0 && as_index(mark.rank) < rank_count) {
+            result[as_index(mark.rank)].insert(mark.cell);
         }
     }
     return result;

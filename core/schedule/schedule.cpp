@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin {
 
 bool has_next_stage(const Schedule& schedule, int stage) {
-    const auto next = static_cast<std::size_t>(stage) + 1;
+    const auto next = as_index(stage) + 1;
     return next < schedule.rank_of_stage.size() &&
            (next >= schedule.weights_of_stage.size() ||
             schedule.weights_of_stage[next] > schedule.weights_of_stage[next - 1]);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/text/json_text.h"
 
@@ -320,14 +321,14 @@ class FileReader {
     }
 
     bool has_backward_beside_weight() const {
-        const auto micro_batches = static_cast<std::size_t>(schedule_.micro_batches);
+        const std::size_t micro_batches = as_index(schedule_.micro_batches);
         std::vector<bool> seen_backward;
         std::vector<bool> seen_weight;
         const auto index = [micro_batches](const Action& action) {
-            return static_cast<std::size_t>(action.stage) * micro_batches +
+            return as_index(action.stage) * micro_batches +
                    static_cast<std::size_t>(action.micro_batch);
         };
-        const std::size_t pairs = (static_cast<std::size_t>(last_stage_) + 1) * micro_batches;
+        const std::size_t pairs = (as_index(last_stage_) + 1) * micro_batches;
         seen_backward.resize(pairs);
         seen_weight.resize(pairs);
         for (const auto& row : schedule_.ranks) {
@@ -359,9 +360,9 @@ class FileReader {
         if (stages % 2 != 0) {
             return false;
         }
-        const auto micro_batches = static_cast<std::size_t>(schedule_.micro_batches);
+        const std::size_t micro_batches = as_index(schedule_.micro_batches);
         const std::vector<bool> forward = forwards();
-        const auto half = static_cast<std::size_t>(stages / 2);
+        const std::size_t half = as_index(stages / 2);
         for (std::size_t stage = 0; stage < half; ++stage) {
             std::size_t in_first = 0;
             for (std::size_t k = 0; k < micro_batches; ++k) {
@@ -381,13 +382,13 @@ class FileReader {
 
     /// Which stages run the forward of which micro-batches: [stage * micro_batches + micro-batch].
     std::vector<bool> forwards() const {
-        const auto micro_batches = static_cast<std::size_t>(schedule_.micro_batches);
-        std::vector<bool> seen((static_cast<std::size_t>(last_stage_) + 1) * micro_batches);
+        const std::size_t micro_batches = as_index(schedule_.micro_batches);
+        std::vector<bool> seen((as_index(last_stage_) + 1) * micro_batches);
         for (const auto& row : schedule_.ranks) {
             for (const Action& action : row) {
                 if (action.op == Op::Forward) {
-                    seen[static_cast<std::size_t>(action.stage) * micro_batches +
-                         static_cast<std::size_t>(action.micro_batch)] = true;
+                    seen[as_index(action.stage) * micro_batches + as_index(action.micro_batch)] =
+                        true;
                 }
             }
         }
@@ -397,14 +398,14 @@ class FileReader {
     /// A stage is on the rank where it stands first. If it stands on another one too, `validate`
     /// says so.
     void place_stages() {
-        schedule_.rank_of_stage.assign(static_cast<std::size_t>(last_stage_) + 1, -1);
+        schedule_.rank_of_stage.assign(as_index(last_stage_) + 1, -1);
         const int pieces = is_two_pipelines() ? (last_stage_ + 1) / 2 : last_stage_ + 1;
         for (int stage = 0; stage <= last_stage_; ++stage) {
             schedule_.weights_of_stage.push_back(stage % pieces);
         }
         for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
-            for (const Action& action : schedule_.ranks[static_cast<std::size_t>(rank)]) {
-                int& home = schedule_.rank_of_stage[static_cast<std::size_t>(action.stage)];
+            for (const Action& action : schedule_.ranks[as_index(rank)]) {
+                int& home = schedule_.rank_of_stage[as_index(action.stage)];
                 home = home < 0 ? rank : home;
             }
         }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/schedule/lower.h"
 
 namespace pipetwin {
@@ -22,19 +23,19 @@ class StageCells {
     /// Cell of the action, or `missing`. Actions without a micro-batch are asked for with 0.
     int at(Op op, int micro_batch) const {
         const auto& cells = cells_[index(op)];
-        const auto position = static_cast<std::size_t>(micro_batch);
+        const std::size_t position = as_index(micro_batch);
         return position < cells.size() ? cells[position] : missing;
     }
     bool has(Op op, int micro_batch) const { return at(op, micro_batch) != missing; }
 
     void put(Op op, int micro_batch, int cell) {
         auto& cells = cells_[index(op)];
-        const auto position = static_cast<std::size_t>(micro_batch);
+        const std::size_t position = as_index(micro_batch);
         if (position >= cells.size()) {
             cells.resize(position + 1, missing);
         }
         cells[position] = cell;
-        if (is_send(op) || is_receive(op)) {
+        if (is_message(op)) {
             messages_[index(op)].push_back(micro_batch);
         }
     }
@@ -43,7 +44,7 @@ class StageCells {
     const std::vector<int>& messages(Op op) const { return messages_[index(op)]; }
 
   private:
-    static std::size_t index(Op op) { return static_cast<std::size_t>(op); }
+    static std::size_t index(Op op) { return as_index(op); }
     std::array<std::vector<int>, op_count> cells_;
     std::array<std::vector<int>, op_count> messages_;
 };
@@ -58,8 +59,8 @@ struct Inspection {
     std::vector<StageCells> stages{};
     std::vector<Violation> found{};
 
-    int rank_of(int stage) const { return schedule.rank_of_stage[static_cast<std::size_t>(stage)]; }
-    const StageCells& cells(int stage) const { return stages[static_cast<std::size_t>(stage)]; }
+    int rank_of(int stage) const { return schedule.rank_of_stage[as_index(stage)]; }
+    const StageCells& cells(int stage) const { return stages[as_index(stage)]; }
 
     /// Any compute of the micro-batch stands on the stage.
     bool works_on(int stage, int k) const {
@@ -70,7 +71,7 @@ struct Inspection {
     /// Every micro-batch goes through every stage; where there are two pipelines, through one of
     /// them.
     bool needs(int stage, int k) const {
-        const int twin = twins[static_cast<std::size_t>(stage)];
+        const int twin = twins[as_index(stage)];
         return twin == missing || works_on(stage, k) || (!works_on(twin, k) && stage < twin);
     }
 
@@ -218,13 +219,13 @@ void check_cell(Inspection& in, int rank, int cell, const Action& action) {
                               in.cells(action.stage).at(action.op, action.micro_batch)));
         return;
     }
-    in.stages[static_cast<std::size_t>(action.stage)].put(action.op, action.micro_batch, cell);
+    in.stages[as_index(action.stage)].put(action.op, action.micro_batch, cell);
 }
 
 void check_cells(Inspection& in) {
     in.stages.resize(in.schedule.rank_of_stage.size());
     for (int rank = 0; rank < in.schedule.rank_count(); ++rank) {
-        const auto& row = in.schedule.ranks[static_cast<std::size_t>(rank)];
+        const auto& row = in.schedule.ranks[as_index(rank)];
         for (std::size_t cell = 0; cell < row.size(); ++cell) {
             check_cell(in, rank, static_cast<int>(cell), row[cell]);
         }
@@ -235,7 +236,7 @@ void check_cells(Inspection& in) {
 void check_pairs(Inspection& in) {
     const auto is_backward = [](Op op) { return op == Op::Backward || op == Op::BackwardInput; };
     for (int rank = 0; rank < in.schedule.rank_count(); ++rank) {
-        const auto& row = in.schedule.ranks[static_cast<std::size_t>(rank)];
+        const auto& row = in.schedule.ranks[as_index(rank)];
         for (std::size_t cell = 0; cell < row.size(); ++cell) {
             if (!row[cell].with_next) {
                 continue;
@@ -339,7 +340,7 @@ void check_what_serves_a_backward(Inspection& in, int stage) {
 
 /// With two pipelines, a micro-batch goes through one of them.
 void check_one_pipeline(Inspection& in, int stage) {
-    const int twin = in.twins[static_cast<std::size_t>(stage)];
+    const int twin = in.twins[as_index(stage)];
     for (int k = 0; k < in.schedule.micro_batches && stage < twin; ++k) {
         if (in.works_on(stage, k) && in.works_on(twin, k)) {
             in.report(in.rank_of(twin),
@@ -430,7 +431,7 @@ void check_updates_complete(Inspection& in) {
         if (!updated(in.cells(stage))) {
             report_missing(Op::Optimizer, "is missing: the other stages are updated");
         }
-        const int twin = in.twins[static_cast<std::size_t>(stage)];
+        const int twin = in.twins[as_index(stage)];
         if (twin != missing && !in.cells(stage).has(Op::ReduceGradient, 0)) {
             report_missing(Op::ReduceGradient,
                            fmt::format("is missing: stage {} has the same weights and needs the "

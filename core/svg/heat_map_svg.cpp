@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/svg/svg_pieces.h"
 
@@ -21,7 +22,7 @@ constexpr double cell_width = 92;
 constexpr double cell_height = 52;
 constexpr double left = 74;
 constexpr double top = 74;
-constexpr double margin = 16;
+constexpr double map_margin = 16;
 constexpr double legend_height = 34;
 
 struct Shade {
@@ -45,7 +46,7 @@ struct Range {
     const Shade& shade_of(double value) const {
         const double share = most > least ? (value - least) / (most - least) : 1;
         const auto last = static_cast<double>(shades.size() - 1);
-        return shades.at(static_cast<std::size_t>(std::lround(share * last)));
+        return shades.at(as_index(std::lround(share * last)));
     }
 };
 
@@ -99,9 +100,9 @@ std::string render_heat_map(const HeatMapPicture& picture) {
     PIPETWIN_EXPECT(picture.cells.size() == picture.rows.size(), "a row of cells for each row");
     const auto columns = static_cast<double>(picture.columns.size());
     const auto rows = static_cast<double>(picture.rows.size());
-    const double least_width = svg::text_width(picture.legend, 11) + 2 * margin;
-    const double width = std::max(left + columns * cell_width + margin, least_width);
-    const double height = top + rows * cell_height + legend_height + margin;
+    const double least_width = svg::text_width(picture.legend, 11) + 2 * map_margin;
+    const double width = std::max(left + columns * cell_width + map_margin, least_width);
+    const double height = top + rows * cell_height + legend_height + map_margin;
     std::string text = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
         "{1}\" font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\">\n",
@@ -109,7 +110,7 @@ std::string render_heat_map(const HeatMapPicture& picture) {
         svg::number(height));
     text += hatch;
     text += svg::rect({0, 0, width, height}, "#FFFFFF", "");
-    text += svg::text_at(margin, 24, picture.title, {.size = 15, .bold = true});
+    text += svg::text_at(map_margin, 24, picture.title, {.size = 15, .bold = true});
     text += svg::text_at(left + columns * cell_width / 2,
                          top - 24,
                          picture.column_axis,
@@ -138,8 +139,8 @@ std::string render_heat_map(const HeatMapPicture& picture) {
                              range);
         }
     }
-    text +=
-        svg::text_at(margin, height - margin, picture.legend, {.size = 11, .fill = svg::pale_ink});
+    text += svg::text_at(
+        map_margin, height - map_margin, picture.legend, {.size = 11, .fill = svg::pale_ink});
     return text + "</svg>\n";
 }
 

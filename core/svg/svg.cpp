@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/svg/svg_pieces.h"
 
 namespace pipetwin {
@@ -166,7 +167,7 @@ class Picture {
             thin.begin = x0;
         }
         thin.end = x1;
-        thin.width.at(static_cast<std::size_t>(look)) += x1 - x0;
+        thin.width.at(as_index(look)) += x1 - x0;
     }
 
     void flush(Thin& thin) {
@@ -274,7 +275,7 @@ class Picture {
                              {.size = 10, .anchor = Anchor::Middle, .fill = style.ink});
         }
         for (int lines = 1; lines <= lines_; ++lines) {
-            const Box box = legend_box(x, stage_words.at(static_cast<std::size_t>(lines - 1)));
+            const Box box = legend_box(x, stage_words.at(as_index(lines - 1)));
             body_ += rect(box, grid_ink, " rx=\"2\"") + stage_lines(box, lines, ink) + "\n";
         }
         y_ += legend_line;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::svg {
@@ -59,7 +60,7 @@ std::string escaped(std::string_view text) {
 }
 
 const Style& style_of(Look look) {
-    return styles.at(static_cast<std::size_t>(look));
+    return styles.at(as_index(look));
 }
 
 Look look_of(Op op) {
@@ -116,7 +117,7 @@ std::string text_at(double x, double y, std::string_view text, const TextStyle& 
                        number(y),
                        number(style.size),
                        style.fill,
-                       anchors.at(static_cast<std::size_t>(style.anchor)),
+                       anchors.at(as_index(style.anchor)),
                        style.bold ? " font-weight=\"600\"" : "",
                        escaped(text));
 }
@@ -148,7 +149,7 @@ std::string stage_lines(const Box& box, int lines, std::string_view colour) {
     const double inset = std::min(2.0, box.width / 4);
     const std::array heights{box.y + box.height - 2, box.y + 2, box.y + box.height - 4.5};
     std::string path;
-    for (std::size_t line = 0; line < static_cast<std::size_t>(lines); ++line) {
+    for (std::size_t line = 0; line < as_index(lines); ++line) {
         path += fmt::format("M{} {}h{}",
                             number(box.x + inset),
                             number(heights.at(line)),

@@ -10,6 +10,7 @@
 
 #include <toml++/toml.h>
 
+#include "core/base/units.h"
 #include "core/text/override.h"
 
 /// TOML, read strictly: every refusal names the place, what was found and what was expected.

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/offload.h"
 
@@ -27,7 +28,7 @@ enum class Kept { Everything, Input, Nothing };
 class KeptByForward {
   public:
     explicit KeptByForward(const Plan& plan)
-        : micro_batches_(static_cast<std::size_t>(plan.micro_batches())),
+        : micro_batches_(as_index(plan.micro_batches())),
           usual_(is_forward_only(plan->schedule) ? Kept::Nothing : Kept::Everything) {
         if (plan->recompute == Recompute::None) {
             return;  // its rows are as it says
@@ -57,7 +58,7 @@ class KeptByForward {
 
   private:
     std::size_t index(const Action& action) const {
-        return static_cast<std::size_t>(action.stage) * micro_batches_ +
+        return as_index(action.stage) * micro_batches_ +
                static_cast<std::size_t>(action.micro_batch);
     }
 
@@ -193,14 +194,13 @@ class Changes {
 
   private:
     std::size_t number(const Action& action) const {
-        std::size_t number = static_cast<std::size_t>(action.stage) * of_stage_ +
-                             static_cast<std::size_t>(action.op);
+        std::size_t number =
+            as_index(action.stage) * of_stage_ + static_cast<std::size_t>(action.op);
         if (classes_ > 1 && has_micro_batch(action.op)) {
-            number += variants * static_cast<std::size_t>(
-                                     cost_class_[static_cast<std::size_t>(action.micro_batch)]);
+            number += variants * as_index(cost_class_[as_index(action.micro_batch)]);
         }
         if (any_dropped_ && action.op == Op::Forward && kept_.of(action) == Kept::Input) {
-            number += dropping_forward - static_cast<std::size_t>(Op::Forward);
+            number += dropping_forward - as_index(Op::Forward);
         }
         return number;
     }
@@ -212,7 +212,7 @@ class Changes {
     void add_stage(int stage) {
         const bool first = !has_stage_before(plan_->schedule, stage);
         for (const std::vector<StageCost>& costs : plan_->costs) {
-            const StageCost& cost = costs.at(static_cast<std::size_t>(stage));
+            const StageCost& cost = costs.at(as_index(stage));
             for (int op = 0; op < op_count; ++op) {
                 changes_.push_back(change_of(
                     cost, {.op = static_cast<Op>(op), .stage = stage}, first, kept_.usual()));
@@ -280,7 +280,7 @@ MemoryPeak peak_of(const std::vector<Action>& row,
 template <class Visit>
 void walk_row(const Plan& plan, int rank, const KeptByForward& kept, Visit visit) {
     MemoryUse live = resident_memory(plan, rank);
-    const auto& row = plan->schedule.ranks[static_cast<std::size_t>(rank)];
+    const auto& row = plan->schedule.ranks[as_index(rank)];
     for (std::size_t cell = 0; cell < row.size(); ++cell) {
         const MemoryChange change = change_of(plan, row[cell], kept);
         const MemoryUse during = live + change.during;
@@ -358,7 +358,7 @@ void walk_timeline(const Plan& plan,
                    const KeptByForward& kept,
                    const std::vector<std::vector<StashCopy>>& copies,
                    Visit visit) {
-    const auto index = static_cast<std::size_t>(rank);
+    const std::size_t index = as_index(rank);
     const auto& spans = timeline.ranks[index];
     const std::vector<StashMove> moves =
         copies.empty() ? std::vector<StashMove>{} : stash_moves(copies[index], timeline, index);
@@ -397,7 +397,7 @@ Bytes largest_message(const Plan& plan, std::size_t stage, bool backward) {
 std::string_view to_string(MemoryKind kind) {
     constexpr std::array<std::string_view, memory_kind_count> names{
         "weights", "gradients", "optimizer", "stash", "boundary", "workspace", "context"};
-    const auto index = static_cast<std::size_t>(kind);
+    const std::size_t index = as_index(kind);
     PIPETWIN_EXPECT(index < names.size(), "memory kind out of range");
     return names.at(index);
 }
@@ -415,7 +415,7 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
     const std::int64_t capacity = plan->channel_capacity.value_or(0);
     MemoryUse use;
     if (!plan->context.empty()) {
-        use[MemoryKind::Context] = plan->context.at(static_cast<std::size_t>(rank));
+        use[MemoryKind::Context] = plan->context.at(as_index(rank));
     }
     for (std::size_t stage = 0; stage < rank_of.size(); ++stage) {
         if (rank_of[stage] != rank) {
@@ -444,8 +444,8 @@ std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {
         timeline.host_copies.empty() ? std::vector<std::vector<StashCopy>>{} : stash_copies(plan);
     std::vector<MemoryCurve> curves;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        const auto& spans = timeline.ranks[static_cast<std::size_t>(rank)];
-        PIPETWIN_EXPECT(spans.size() == plan->schedule.ranks[static_cast<std::size_t>(rank)].size(),
+        const auto& spans = timeline.ranks[as_index(rank)];
+        PIPETWIN_EXPECT(spans.size() == plan->schedule.ranks[as_index(rank)].size(),
                         "the timeline is one of this plan");
         MemoryCurve& curve = curves.emplace_back();
         walk_timeline(
@@ -490,9 +490,8 @@ std::vector<RankTotals> memory_totals(const Plan& plan) {
     std::vector<RankTotals> totals;
     totals.reserve(plan->schedule.ranks.size());
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        totals.push_back(totals_of(plan->schedule.ranks[static_cast<std::size_t>(rank)],
-                                   changes,
-                                   resident_memory(plan, rank).total()));
+        totals.push_back(totals_of(
+            plan->schedule.ranks[as_index(rank)], changes, resident_memory(plan, rank).total()));
     }
     return totals;
 }
@@ -502,9 +501,8 @@ std::vector<MemoryPeak> memory_peaks(const Plan& plan) {
     const Changes changes(plan, kept);
     std::vector<MemoryPeak> peaks;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        peaks.push_back(peak_of(plan->schedule.ranks[static_cast<std::size_t>(rank)],
-                                changes,
-                                resident_memory(plan, rank)));
+        peaks.push_back(
+            peak_of(plan->schedule.ranks[as_index(rank)], changes, resident_memory(plan, rank)));
     }
     return peaks;
 }
@@ -513,7 +511,7 @@ Duration time_of(const MemoryPeak& peak, const std::vector<Span>& row) {
     if (peak.cell < 0) {
         return {};
     }
-    const Span& span = row.at(static_cast<std::size_t>(peak.cell));
+    const Span& span = row.at(as_index(peak.cell));
     return peak.after ? span.end : span.begin;
 }
 
@@ -559,7 +557,7 @@ std::vector<Bytes> peak_totals(const Plan& plan) {
     const KeptByForward kept(plan);
     const Changes changes(plan, kept);
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        peaks.push_back(highest_of(plan->schedule.ranks[static_cast<std::size_t>(rank)],
+        peaks.push_back(highest_of(plan->schedule.ranks[as_index(rank)],
                                    changes,
                                    resident_memory(plan, rank).total())
                             .total);
@@ -594,11 +592,11 @@ Bytes StagePeaks::of(int stage,
                      const std::vector<StageCost>& costs,
                      const StageState& state,
                      int capacity) const {
-    const int rank = plan_->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
+    const int rank = plan_->schedule.rank_of_stage.at(as_index(stage));
     const Schedule& schedule = plan_->schedule;
     Bytes live = state.weights + state.gradients + state.optimizer_state + state.workspace;
     if (!plan_->context.empty()) {
-        live += plan_->context.at(static_cast<std::size_t>(rank));
+        live += plan_->context.at(as_index(rank));
     }
     Bytes input;
     Bytes output;
@@ -609,12 +607,12 @@ Bytes StagePeaks::of(int stage,
     live += exchanges(schedule, stage - 1) ? capacity * input : Bytes{};
     live += exchanges(schedule, stage) ? capacity * output : Bytes{};
     Bytes peak = live;
-    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+    for (const Action& action : schedule.ranks[as_index(rank)]) {
         if (!has_micro_batch(action.op)) {
             continue;
         }
-        const auto micro_batch = static_cast<std::size_t>(action.micro_batch);
-        const auto cost_class = static_cast<std::size_t>(plan_->cost_class.at(micro_batch));
+        const std::size_t micro_batch = as_index(action.micro_batch);
+        const std::size_t cost_class = as_index(plan_->cost_class.at(micro_batch));
         const MemoryChange change = change_of(plan_, costs.at(cost_class), action, *kept_);
         peak = std::max(peak, live + change.during.total());
         live += change.after.total();

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 
@@ -22,8 +23,8 @@ std::string_view to_string(MemoryKind kind);
 struct MemoryUse {
     std::array<Bytes, memory_kind_count> bytes{};
 
-    Bytes& operator[](MemoryKind kind) { return bytes[static_cast<std::size_t>(kind)]; }
-    Bytes operator[](MemoryKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+    Bytes& operator[](MemoryKind kind) { return bytes[as_index(kind)]; }
+    Bytes operator[](MemoryKind kind) const { return bytes[as_index(kind)]; }
     Bytes total() const;
     bool operator==(const MemoryUse&) const = default;
 };

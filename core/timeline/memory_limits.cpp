@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -27,7 +28,7 @@ namespace {
 std::string table_with_limits(const Plan& plan, const std::vector<MemoryUse>& peaks) {
     std::vector<NamedMemory> rows;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        const MemoryUse& peak = peaks[static_cast<std::size_t>(rank)];
+        const MemoryUse& peak = peaks[as_index(rank)];
         NamedMemory& row = rows.emplace_back(NamedMemory{fmt::to_string(rank), peak});
         const std::optional<Bytes> limit = plan.memory_limit(rank);
         if (limit && peak.total() > *limit) {
@@ -41,7 +42,7 @@ std::string table_with_limits(const Plan& plan, const std::vector<MemoryUse>& pe
 
 bool is_all_recomputed(const Plan& plan, int rank) {
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
-        if (plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank &&
+        if (plan->schedule.rank_of_stage[as_index(stage)] == rank &&
             plan->recompute.of(piece_of(plan->schedule, stage)) != Recompute::Always) {
             return false;
         }
@@ -61,7 +62,7 @@ void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
     Bytes most_over;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         const std::optional<Bytes> limit = plan.memory_limit(rank);
-        const Bytes total = peaks[static_cast<std::size_t>(rank)].total();
+        const Bytes total = peaks[as_index(rank)].total();
         if (limit && total > *limit) {
             ++over;
             if (total - *limit > most_over) {
@@ -84,7 +85,7 @@ void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
                     format_bytes(limit),
                     limit.count,
                     worst,
-                    peaks[static_cast<std::size_t>(worst)].total().count,
+                    peaks[as_index(worst)].total().count,
                     table_with_limits(plan, peaks)),
         is_all_recomputed(plan, worst)
             ? "more micro-batches or more stages need less memory per rank"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -67,11 +68,7 @@ RankTimes times_of(const std::vector<Span>& row) {
 RankTimes times_of(const std::vector<Action>& actions, const SpanTimes& row) {
     RankTimes times;
     for (int cell = 0; cell < row.size(); ++cell) {
-        add(times,
-            actions[static_cast<std::size_t>(cell)].op,
-            row.begin(cell),
-            row.ready(cell),
-            row.end(cell));
+        add(times, actions[as_index(cell)].op, row.begin(cell), row.ready(cell), row.end(cell));
     }
     return times;
 }
@@ -176,8 +173,8 @@ std::optional<Action> peak_action(const Plan& plan, const DeviceMetrics& device)
     if (device.peak.cell < 0) {
         return std::nullopt;
     }
-    const auto& row = plan->schedule.ranks.at(static_cast<std::size_t>(device.rank));
-    return row.at(static_cast<std::size_t>(device.peak.cell));
+    const auto& row = plan->schedule.ranks.at(as_index(device.rank));
+    return row.at(as_index(device.peak.cell));
 }
 
 Duration Breakdown::sum() const {

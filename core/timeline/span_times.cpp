@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin {
@@ -66,7 +67,7 @@ Timeline timeline_of(const std::vector<std::vector<Action>>& rows, StepTimes tim
         std::vector<Span>& spans = timeline.ranks.emplace_back();
         spans.reserve(rows[rank].size());
         for (int cell = 0; cell < row.size(); ++cell) {
-            spans.push_back({.action = rows[rank][static_cast<std::size_t>(cell)],
+            spans.push_back({.action = rows[rank][as_index(cell)],
                              .begin = row.begin(cell),
                              .ready = row.ready(cell),
                              .end = row.end(cell)});

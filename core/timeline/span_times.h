@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/timeline/timeline.h"
 
 namespace pipetwin {
@@ -34,17 +35,17 @@ class SpanTimes {
                         shortened((ready - begin).count(), 2 * cell + 1)};
     }
 
-    Duration begin(int cell) const { return Duration{cells_[at(cell)].begin}; }
+    Duration begin(int cell) const { return Duration{cells_[as_index(cell)].begin}; }
     Duration ready(int cell) const { return begin(cell) + wait(cell); }
     Duration end(int cell) const { return begin(cell) + length(cell); }
 
     /// begin to end
     Duration length(int cell) const {
-        return Duration{length_at(cells_[at(cell)].length, 2 * at(cell))};
+        return Duration{length_at(cells_[as_index(cell)].length, 2 * as_index(cell))};
     }
     /// begin to ready
     Duration wait(int cell) const {
-        return Duration{length_at(cells_[at(cell)].wait, 2 * at(cell) + 1)};
+        return Duration{length_at(cells_[as_index(cell)].wait, 2 * as_index(cell) + 1)};
     }
 
     /// The number of the first that begins after `time`, at or after cell `first` and before cell
@@ -76,7 +77,6 @@ class SpanTimes {
     /// A length that is too long for 32 bits stands in `long_ones_`, by its place.
     static constexpr std::uint32_t too_long = std::numeric_limits<std::uint32_t>::max();
 
-    static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
     std::uint32_t shortened(std::int64_t length, std::size_t place) {
         return length < too_long ? static_cast<std::uint32_t>(length) : remembered(length, place);
     }

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::exec {
 
 std::vector<int> allowed_cores() {
@@ -24,7 +26,7 @@ std::vector<int> allowed_cores() {
 void pin_to(int core) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(static_cast<std::size_t>(core), &set);
+    CPU_SET(as_index(core), &set);
     pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
@@ -58,7 +59,7 @@ void DurableFile::write(std::span<const std::byte> bytes) {
         if (written < 0) {
             fail(path_, "write to the file", errno);
         }
-        bytes = bytes.subspan(static_cast<std::size_t>(written));
+        bytes = bytes.subspan(as_index(written));
     }
 }
 
@@ -139,7 +140,7 @@ void FileBeneath::read(std::size_t begin, std::span<std::byte> bytes) const {
                         fmt::format("it ends at byte {}, {} bytes too early", begin, bytes.size()));
         }
         begin += static_cast<std::size_t>(count);
-        bytes = bytes.subspan(static_cast<std::size_t>(count));
+        bytes = bytes.subspan(as_index(count));
     }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
@@ -34,7 +35,7 @@ Duration quantile(std::vector<Duration> values, double share) {
     }
     std::ranges::sort(values);
     const auto last = static_cast<double>(values.size() - 1);
-    return values[static_cast<std::size_t>(std::lround(last * share))];
+    return values[as_index(std::lround(last * share))];
 }
 
 double p90_over_p10(const std::vector<Duration>& times) {

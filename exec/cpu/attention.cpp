@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/as_index.h"
 #include "core/base/clones.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/product_scratch.h"
@@ -86,7 +87,7 @@ PIPETWIN_CLONES void causal_softmax(Computed<T>* scores,
     for (std::int64_t r = 0; r < positions; ++r) {
         C* const row = scores + r * positions;
         T* const p = probabilities + r * positions;
-        const auto count = static_cast<std::size_t>(r) + 1;
+        const auto count = as_index(r) + 1;
         const C largest = largest_of(row, count);
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < count; ++j) {
@@ -111,7 +112,7 @@ PIPETWIN_CLONES void causal_softmax_backward(const T* probabilities,
     for (std::int64_t r = 0; r < positions; ++r) {
         const T* const p = probabilities + r * positions;
         C* const row = dp + r * positions;
-        const auto count = static_cast<std::size_t>(r) + 1;
+        const auto count = as_index(r) + 1;
         const C dot = sum_of<C>(count, [=](std::size_t j) { return computed(p[j]) * row[j]; });
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < count; ++j) {

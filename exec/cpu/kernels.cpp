@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/as_index.h"
 #include "exec/base/random.h"
 #include "exec/cpu/bfloat16.h"
 #include "exec/cpu/loops.h"
@@ -13,7 +14,7 @@ namespace pipetwin::exec {
 namespace {
 
 std::size_t count(std::int64_t n) {
-    return static_cast<std::size_t>(n);
+    return as_index(n);
 }
 
 /// Calls f(T{}) with T = float, double or BFloat16.

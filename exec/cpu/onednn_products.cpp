@@ -1,5 +1,6 @@
 #include "exec/cpu/onednn_products.h"
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 #if defined(PIPETWIN_ONEDNN)
@@ -140,9 +141,9 @@ bool has_instructions_for_bf16() {
 }
 
 void copy_rows(const Product& p) {
-    const auto row_bytes = static_cast<std::size_t>(p.n) * size_of(p.c_type);
-    const auto stride = static_cast<std::size_t>(p.c_stride) * size_of(p.c_type);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(p.m); ++row) {
+    const auto row_bytes = as_index(p.n) * size_of(p.c_type);
+    const auto stride = as_index(p.c_stride) * size_of(p.c_type);
+    for (std::size_t row = 0; row < as_index(p.m); ++row) {
         std::memcpy(static_cast<std::byte*>(p.c) + row * stride,
                     static_cast<const std::byte*>(p.skip) + row * stride,
                     row_bytes);

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::exec {
 
 /// Into so many numbers the inner dimension of a product is cut: the only cut that its bits know.
@@ -16,23 +18,20 @@ void* product_scratch(ScratchUse use, std::size_t bytes);
 
 template <class Real>
 Real* a_scratch(std::int64_t numbers) {
-    return static_cast<Real*>(
-        product_scratch(ScratchUse::A, static_cast<std::size_t>(numbers) * sizeof(Real)));
+    return static_cast<Real*>(product_scratch(ScratchUse::A, as_index(numbers) * sizeof(Real)));
 }
 template <class Real>
 Real* b_scratch(std::int64_t numbers) {
-    return static_cast<Real*>(
-        product_scratch(ScratchUse::B, static_cast<std::size_t>(numbers) * sizeof(Real)));
+    return static_cast<Real*>(product_scratch(ScratchUse::B, as_index(numbers) * sizeof(Real)));
 }
 template <class Real>
 Real* c_scratch(std::int64_t numbers) {
-    return static_cast<Real*>(
-        product_scratch(ScratchUse::C, static_cast<std::size_t>(numbers) * sizeof(Real)));
+    return static_cast<Real*>(product_scratch(ScratchUse::C, as_index(numbers) * sizeof(Real)));
 }
 template <class Real>
 Real* score_scratch(std::int64_t numbers) {
     return static_cast<Real*>(
-        product_scratch(ScratchUse::Scores, static_cast<std::size_t>(numbers) * sizeof(Real)));
+        product_scratch(ScratchUse::Scores, as_index(numbers) * sizeof(Real)));
 }
 
 }  // namespace pipetwin::exec

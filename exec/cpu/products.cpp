@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/cpu/onednn_products.h"
 #include "exec/cpu/product_scratch.h"
@@ -75,7 +76,7 @@ struct Room {
 
 void* product_scratch(ScratchUse use, std::size_t bytes) {
     thread_local std::array<Room, 4> rooms;
-    Room& room = rooms[static_cast<std::size_t>(use)];
+    Room& room = rooms[as_index(use)];
     if (room.bytes < bytes) {
         room.memory.reset();
         room.bytes = 0;

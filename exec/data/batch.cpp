@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/data/sources.h"
 
@@ -31,9 +32,9 @@ void check_range(std::span<const std::int32_t> values,
 std::span<const std::int32_t> slice_of(const std::vector<std::int32_t>& all,
                                        const MicroBatch& slice,
                                        int per_sample) {
-    const auto width = static_cast<std::size_t>(per_sample);
-    return std::span(all).subspan(static_cast<std::size_t>(slice.first_sample) * width,
-                                  static_cast<std::size_t>(slice.samples) * width);
+    const std::size_t width = as_index(per_sample);
+    return std::span(all).subspan(as_index(slice.first_sample) * width,
+                                  as_index(slice.samples) * width);
 }
 
 /// The innermost first layer: a unit of partition may hold several.
@@ -59,12 +60,11 @@ int width_before_loss(const LayerSpec& spec, int input_width) {
 }  // namespace
 
 std::size_t DataRange::begin_in(std::size_t count) const {
-    return static_cast<std::size_t>(std::floor(begin * static_cast<double>(count)));
+    return as_index(std::floor(begin * static_cast<double>(count)));
 }
 
 std::size_t DataRange::end_in(std::size_t count) const {
-    return end == 1 ? count
-                    : static_cast<std::size_t>(std::floor(end * static_cast<double>(count)));
+    return end == 1 ? count : as_index(std::floor(end * static_cast<double>(count)));
 }
 
 DataRange data_range(const Scenario& scenario, DataUse use) {

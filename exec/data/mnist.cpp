@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/base/random.h"
 #include "exec/data/sources.h"
@@ -99,7 +100,7 @@ class IdxReader {
         if (got < 0 || code != Z_OK) {  // Z_BUF_ERROR: the compressed stream ends too early
             refuse(path_, fmt::format("is damaged: {}", text));
         }
-        return static_cast<std::size_t>(got);
+        return as_index(got);
     }
 
     void read(std::span<unsigned char> to, const char* what) {
@@ -125,7 +126,7 @@ class IdxReader {
 class Mnist final : public DataSource {
   public:
     Mnist(const DataRange& range, int inputs, int classes, std::uint64_t seed)
-        : inputs_(static_cast<std::size_t>(inputs)), random_(seed) {
+        : inputs_(as_index(inputs)), random_(seed) {
         read_images(find_file(range.path, "train-images-idx3-ubyte"));
         read_labels(find_file(range.path, "train-labels-idx1-ubyte"), classes);
         first_ = range.begin_in(labels_.size());
@@ -146,7 +147,7 @@ class Mnist final : public DataSource {
                     .values = {},
                     .targets = {}};
         const RandomStream choice = random_.of(static_cast<std::uint64_t>(step));
-        batch.values.reserve(static_cast<std::size_t>(samples) * inputs_);
+        batch.values.reserve(as_index(samples) * inputs_);
         for (int s = 0; s < samples; ++s) {
             const std::size_t image = first_ + choice.below(static_cast<std::uint64_t>(s), count_);
             for (const unsigned char pixel : std::span(pixels_).subspan(image * inputs_, inputs_)) {

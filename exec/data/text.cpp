@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/base/random.h"
 #include "exec/data/files.h"
@@ -39,7 +40,7 @@ class Text final : public DataSource {
         }
         const std::size_t begin = range.begin_in(bytes_.size());
         bytes_ = bytes_.substr(begin, range.end_in(bytes_.size()) - begin);
-        if (bytes_.size() <= static_cast<std::size_t>(context)) {
+        if (bytes_.size() <= as_index(context)) {
             throw Error(
                 ErrorKind::BadInput,
                 range.path.string(),
@@ -58,7 +59,7 @@ class Text final : public DataSource {
                     .values = {},
                     .targets = {}};
         const RandomStream places = random_.of(static_cast<std::uint64_t>(step));
-        const auto length = static_cast<std::size_t>(context_);
+        const std::size_t length = as_index(context_);
         for (int s = 0; s < samples; ++s) {
             const std::size_t place =
                 places.below(static_cast<std::uint64_t>(s), bytes_.size() - length);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/data/files.h"
 #include "exec/data/shuffle.h"
@@ -94,7 +95,7 @@ class TokenFile {
 class Tokens final : public DataSource {
   public:
     Tokens(const DataRange& range, int context, int batch, std::uint64_t seed)
-        : context_(static_cast<std::size_t>(context)), random_(seed) {
+        : context_(as_index(context)), random_(seed) {
         for (const fs::path& file : data_files(range.path)) {
             TokenFile& tokens = files_.emplace_back(file, range);
             token_count_ += tokens.count();

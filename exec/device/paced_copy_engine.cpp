@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
@@ -85,7 +86,7 @@ class PacedCopyEngine final : public CopyEngine {
         for (const Piece& piece : pieces) {
             bytes += Bytes{static_cast<std::int64_t>(piece.bytes)};
         }
-        TimePoint& free = free_.at(static_cast<std::size_t>(direction));
+        TimePoint& free = free_.at(as_index(direction));
         const TimePoint earliest = after ? copy(*after).end : TimePoint{};
         const TimePoint begin = std::max({device_.now(), free, earliest});
         free = begin + transfer_time(bytes + link_.half_bandwidth, link_.bytes_per_second);
@@ -114,7 +115,7 @@ class PacedCopyEngine final : public CopyEngine {
     }
 
   private:
-    const Times& copy(int number) const { return copies_.at(static_cast<std::size_t>(number)); }
+    const Times& copy(int number) const { return copies_.at(as_index(number)); }
 
     Device& device_;
     LinkCost link_;

@@ -9,7 +9,7 @@ namespace pipetwin::exec {
 namespace {
 
 constexpr std::size_t open_end = std::numeric_limits<std::size_t>::max();
-constexpr std::uintptr_t cache_line = 64;
+constexpr std::uintptr_t rehearsed_line = 64;  // bytes: addresses are whole cache lines
 
 }  // namespace
 
@@ -84,7 +84,7 @@ RowNeeds Rehearsal::end() {
 }
 
 RowNeeds::Need& Rehearsal::need(void* address) {
-    const auto number = reinterpret_cast<std::uintptr_t>(address) / cache_line;
+    const auto number = reinterpret_cast<std::uintptr_t>(address) / rehearsed_line;
     PIPETWIN_EXPECT(number >= 1 && number <= names_.size(), "a name of this rehearsal");
     const Name& found = names_[number - 1];
     return (found.is_arrival ? needs_.arrivals : needs_.requests)[found.index];
@@ -93,7 +93,7 @@ RowNeeds::Need& Rehearsal::need(void* address) {
 void* Rehearsal::name(bool is_arrival, std::size_t index) {
     names_.push_back({.is_arrival = is_arrival, .index = index});
     return reinterpret_cast<void*>(names_.size() *
-                                   cache_line);  // NOLINT(performance-no-int-to-ptr)
+                                   rehearsed_line);  // NOLINT(performance-no-int-to-ptr)
 }
 
 }  // namespace pipetwin::exec

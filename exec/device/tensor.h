@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/timeline/footprint.h"
@@ -166,8 +167,7 @@ AnyView part_of(const AnyView& view, const NumberRange& range) {
     using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(part.data)>>,
                                     const std::byte,
                                     std::byte>;
-    part.data =
-        static_cast<Byte*>(part.data) + static_cast<std::size_t>(range.begin) * size_of(part.dtype);
+    part.data = static_cast<Byte*>(part.data) + as_index(range.begin) * size_of(part.dtype);
     part.rows = 1;
     part.columns = range.size;
     return part;

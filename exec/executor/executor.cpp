@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
@@ -65,13 +66,13 @@ std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
     if (options.backend == Backend::Cuda && options.world == nullptr) {
         return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
     }
-    std::vector<std::unique_ptr<Device>> devices(static_cast<std::size_t>(plan.rank_count()));
+    std::vector<std::unique_ptr<Device>> devices(as_index(plan.rank_count()));
     for (const int rank : ranks_here(plan, options)) {
-        devices[static_cast<std::size_t>(rank)] =
-            options.make_device                 ? options.make_device(rank)
-            : options.backend == Backend::Cuda  ? make_whole_gpu(plan, rank, options.gpu)
-            : options.backend == Backend::Paced ? make_paced_device()
-                                                : make_cpu_device();
+        devices[as_index(rank)] = options.make_device ? options.make_device(rank)
+                                  : options.backend == Backend::Cuda
+                                      ? make_whole_gpu(plan, rank, options.gpu)
+                                  : options.backend == Backend::Paced ? make_paced_device()
+                                                                      : make_cpu_device();
     }
     return devices;
 }
@@ -108,7 +109,7 @@ Executor::Impl::Impl(Plan plan_to_walk,
                                     .cores = own_core ? cores : std::vector<int>{}};
     std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options);
     for (const int rank : here) {
-        add_worker(rank, std::move(devices[static_cast<std::size_t>(rank)]), settings);
+        add_worker(rank, std::move(devices[as_index(rank)]), settings);
     }
     connect_memories();
     connect_twins();
@@ -154,7 +155,7 @@ void Executor::Impl::add_worker(int rank,
                                 std::unique_ptr<Device> device,
                                 const Worker::Settings& settings) {
     try {
-        workers[static_cast<std::size_t>(rank)] =
+        workers[as_index(rank)] =
             std::make_unique<Worker>(plan, model, rank, edges, std::move(device), settings);
     } catch (const Error& error) {
         throw error.at(fmt::format("rank {}, setting up its stages", rank));
@@ -164,8 +165,8 @@ void Executor::Impl::add_worker(int rank,
 void Executor::Impl::connect() {
     std::ptrdiff_t norms = 0;
     for (const int rank : here) {
-        norms += std::ranges::count(
-            plan->schedule.ranks[static_cast<std::size_t>(rank)], Op::GradientNorm, &Action::op);
+        norms +=
+            std::ranges::count(plan->schedule.ranks[as_index(rank)], Op::GradientNorm, &Action::op);
     }
     if (norms > 0) {
         edges.norm = std::make_unique<GradientNorm>(
@@ -203,7 +204,7 @@ void Executor::Impl::connect(Edge& edge, int sender, int receiver) {
 void Executor::Impl::connect_memories() {
     for (int stage = 0; stage + 1 < plan.stage_count(); ++stage) {
         if (is_here(stage) && is_here(stage + 1) && !share_memory(stage, stage + 1)) {
-            const auto boundary = static_cast<std::size_t>(stage);
+            const std::size_t boundary = as_index(stage);
             edges.forward[boundary].room = &worker_of(stage + 1).room();
             edges.backward[boundary].room = &worker_of(stage).room();
             worker_of(stage).send_far();
@@ -229,7 +230,7 @@ void Executor::Impl::connect_twins() {
                 reduction.is_far = true;
                 worker_of(stage).send_far();
             }
-            reduction.link = plan->reductions[static_cast<std::size_t>(stage)];
+            reduction.link = plan->reductions[as_index(stage)];
         }
     }
 }
@@ -241,7 +242,7 @@ void Executor::Impl::connect_replicas() {
         return;
     }
     open_gpu_sum();
-    edges.sums.resize(static_cast<std::size_t>(plan.stage_count()));
+    edges.sums.resize(as_index(plan.stage_count()));
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         if (!is_here(stage)) {
             continue;
@@ -250,15 +251,14 @@ void Executor::Impl::connect_replicas() {
         const bool hands_over = gradient_source(plan->schedule, stage).has_value();
         Stage& own_stage = worker_of(stage).stage(stage);
         const bool has_both_ends = !hands_over && !own_stage.shared_parameters().empty();
-        ReplicaMember member{
-            .peers = std::vector<ReplicaMember::Peer>(static_cast<std::size_t>(replicas)),
-            .own = static_cast<std::size_t>(replica()),
-            .rounds = {.sums = !shards || hands_over || has_both_ends,
-                       .weights = shards,
-                       .norm = has_gradient_norms(plan->schedule)}};
+        ReplicaMember member{.peers = std::vector<ReplicaMember::Peer>(as_index(replicas)),
+                             .own = static_cast<std::size_t>(replica()),
+                             .rounds = {.sums = !shards || hands_over || has_both_ends,
+                                        .weights = shards,
+                                        .norm = has_gradient_norms(plan->schedule)}};
         for (int other = 0; other < replicas; ++other) {
             if (other != replica() && (gpu_sum == nullptr || shards)) {
-                member.peers[static_cast<std::size_t>(other)] = replica_peer(stage, other);
+                member.peers[as_index(other)] = replica_peer(stage, other);
             }
         }
         Device& device = worker_of(stage).device();
@@ -266,7 +266,7 @@ void Executor::Impl::connect_replicas() {
         std::unique_ptr<ReplicaNumbers> numbers =
             gpu_sum ? numbers_by_gpus(tensors, member.rounds, *gpu_sum)
                     : numbers_by_host(device, tensors, member);
-        edges.sums[static_cast<std::size_t>(stage)] = std::make_unique<ReplicaSum>(
+        edges.sums[as_index(stage)] = std::make_unique<ReplicaSum>(
             device, tensors.weights.size(), std::move(member), std::move(numbers));
     }
 }
@@ -289,7 +289,7 @@ void Executor::Impl::walk_rows() {
     is_stopped = false;
     watchdog.begin_step(Clock::now());
     ++walks;
-    crew.send([this](std::size_t index) { work(static_cast<std::size_t>(here[index])); });
+    crew.send([this](std::size_t index) { work(as_index(here[index])); });
     while (!crew.wait(watchdog.interval())) {
         std::ranges::transform(
             at, cells.begin(), [](const Place& place) { return place.cell.load(); });
@@ -428,7 +428,7 @@ void Executor::Impl::tell(StepResult& result) {
     result.host_peak.clear();
     ComputeTime time;
     for (const int rank : here) {
-        const auto index = static_cast<std::size_t>(rank);
+        const std::size_t index = as_index(rank);
         const Worker& worker = *workers[index];
         worker.recorder().spans(start, result.timeline.ranks[index]);
         result.peak[index] = worker.arena().peak();
@@ -575,7 +575,7 @@ void spread_weights(const Schedule& schedule,
     const auto spread = [&](Parameter& original, Parameter& copy) {
         for (Tensor Parameter::*const part : trained_parts) {
             Tensor& to = copy.*part;
-            bytes.resize(static_cast<std::size_t>(to.bytes().count));
+            bytes.resize(as_index(to.bytes().count));
             if (!to.empty()) {
                 from.read(original.*part, bytes);
                 from.write(bytes, to);
@@ -584,8 +584,8 @@ void spread_weights(const Schedule& schedule,
     };
     const int pieces = piece_count(schedule);
     for (int index = pieces; index < schedule.stage_count(); ++index) {
-        const int piece = schedule.weights_of_stage[static_cast<std::size_t>(index)];
-        const std::vector<Parameter*>& originals = from.pieces[static_cast<std::size_t>(piece)];
+        const int piece = schedule.weights_of_stage[as_index(index)];
+        const std::vector<Parameter*>& originals = from.pieces[as_index(piece)];
         const std::vector<Parameter*> copies = parameters_of(index);
         for (std::size_t i = 0; i < copies.size(); ++i) {
             spread(*originals[i], *copies[i]);
@@ -610,11 +610,11 @@ std::vector<double> Executor::values(const Tensor& tensor) const {
 }
 
 MemoryUse Executor::resident(int rank) const {
-    return impl_->workers.at(static_cast<std::size_t>(rank))->arena().live();
+    return impl_->workers.at(as_index(rank))->arena().live();
 }
 
 Executor::Room Executor::room(int rank) const {
-    const auto index = static_cast<std::size_t>(rank);
+    const std::size_t index = as_index(rank);
     Room room{
         .bytes = {}, .least = {}, .unforeseen = impl_->workers.at(index)->arena().unforeseen()};
     if (impl_->has_planned_memory()) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/device/device_failure.h"
 #include "exec/device/kernels.h"
@@ -38,12 +39,12 @@ void Executor::Impl::refuse_lost_device() const {
 
 /// A rank that hangs has failed, but it does not know.
 void Executor::Impl::stop_all(const Hang& hang) {
-    const auto rank = static_cast<std::size_t>(hang.rank);
+    const std::size_t rank = as_index(hang.rank);
     int place = -1;
     std::optional<Action> action;
     if (hang.cell) {
-        place = order[rank][static_cast<std::size_t>(*hang.cell)];
-        action = plan->schedule.ranks[rank][static_cast<std::size_t>(*hang.cell)];
+        place = order[rank][as_index(*hang.cell)];
+        action = plan->schedule.ranks[rank][as_index(*hang.cell)];
     }
     failures.report(place,
                     hang.rank,
@@ -158,7 +159,7 @@ std::string Executor::Impl::first_not_finite(const Action& forward) {
                            boundary = worker.adopt(std::move(boundary));
                        }
                        worker.stage(stage).watch_outputs(watch);
-                       const MicroBatch& data = input.data[static_cast<std::size_t>(micro_batch)];
+                       const MicroBatch& data = input.data[as_index(micro_batch)];
                        Stage& at_work = worker.stage(stage);
                        boundary =
                            input.evaluation

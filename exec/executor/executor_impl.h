@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "exec/base/crew.h"
 #include "exec/executor/executor.h"
 #include "exec/executor/step_failures.h"
@@ -32,7 +33,7 @@ struct Executor::Impl {
 
     void add_worker(int rank, std::unique_ptr<Device> device, const Worker::Settings& settings);
     bool is_here(int stage) const {
-        const int rank = plan->schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+        const int rank = plan->schedule.rank_of_stage[as_index(stage)];
         return std::ranges::find(here, rank) != here.end();
     }
     std::vector<Worker*> workers_here() const;
@@ -97,8 +98,8 @@ struct Executor::Impl {
         return (found == some.end() ? some.front() : *found)->device();
     }
     Worker& worker_of(int stage) const {
-        const int rank = plan->schedule.rank_of_stage.at(static_cast<std::size_t>(stage));
-        return *workers[static_cast<std::size_t>(rank)];
+        const int rank = plan->schedule.rank_of_stage.at(as_index(stage));
+        return *workers[as_index(rank)];
     }
 
     Plan plan;

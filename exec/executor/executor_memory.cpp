@@ -2,6 +2,7 @@
 #include <map>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor_impl.h"
 
@@ -17,7 +18,7 @@ bool Executor::Impl::has_room() const {
     };
     std::map<const Memory*, Pool> pools;
     for (const int index : here) {
-        const auto rank = static_cast<std::size_t>(index);
+        const std::size_t rank = as_index(index);
         const Device& device = workers[rank]->device();
         Pool& pool = pools[&workers[rank]->device().memory()];
         pool.all += device.memory_beside().pool;
@@ -43,8 +44,7 @@ void Executor::Impl::plan_memory() {
         .step = 0};
     std::vector<RowNeeds> needs(workers.size());  // of other processes' ranks nothing is known
     for (const int rank : here) {
-        needs[static_cast<std::size_t>(rank)] =
-            workers[static_cast<std::size_t>(rank)]->rehearse(step);
+        needs[as_index(rank)] = workers[as_index(rank)]->rehearse(step);
     }
     std::vector<bool> copied;
     for (std::size_t boundary = 0; boundary < edges.forward.size(); ++boundary) {
@@ -58,16 +58,15 @@ void Executor::Impl::plan_memory() {
     }
     std::vector<std::byte*> rooms(workers.size());
     for (const int index : here) {
-        const auto rank = static_cast<std::size_t>(index);
+        const std::size_t rank = as_index(index);
         rooms[rank] =
             static_cast<std::byte*>(workers[rank]->arena().take_room(layouts[rank].extent));
     }
     // [edge][micro-batch]
-    std::vector<std::vector<void*>> messages(
-        copied.size(), std::vector<void*>(static_cast<std::size_t>(plan.micro_batches())));
+    std::vector<std::vector<void*>> messages(copied.size(),
+                                             std::vector<void*>(as_index(plan.micro_batches())));
     const auto address_of = [&](const MessageName& message) -> void*& {
-        return messages[static_cast<std::size_t>(message.edge)]
-                       [static_cast<std::size_t>(message.micro_batch)];
+        return messages[as_index(message.edge)][as_index(message.micro_batch)];
     };
     for (std::size_t rank = 0; rank < needs.size(); ++rank) {
         for (std::size_t i = 0; i < needs[rank].arrivals.size(); ++i) {
@@ -75,7 +74,7 @@ void Executor::Impl::plan_memory() {
         }
     }
     for (const int index : here) {
-        const auto rank = static_cast<std::size_t>(index);
+        const std::size_t rank = as_index(index);
         StepPlaces places{.asked = std::move(needs[rank].asked),
                           .at_work = std::move(needs[rank].at_work)};
         for (std::size_t i = 0; i < needs[rank].requests.size(); ++i) {

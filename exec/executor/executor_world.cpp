@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/executor/executor_impl.h"
 #include "exec/transport/byte_message.h"
@@ -57,7 +58,7 @@ std::vector<int> ranks_here(const Plan& plan, const ExecutorOptions& options) {
                         "a process for each rank of each replica");
         return {options.world->index() % plan.rank_count()};
     }
-    std::vector<int> all(static_cast<std::size_t>(plan.rank_count()));
+    std::vector<int> all(as_index(plan.rank_count()));
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         all[rank] = static_cast<int>(rank);
     }
@@ -67,7 +68,7 @@ std::vector<int> ranks_here(const Plan& plan, const ExecutorOptions& options) {
 std::vector<Worker*> Executor::Impl::workers_here() const {
     std::vector<Worker*> some;
     for (const int rank : here) {
-        some.push_back(workers[static_cast<std::size_t>(rank)].get());
+        some.push_back(workers[as_index(rank)].get());
     }
     return some;
 }
@@ -89,8 +90,7 @@ std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
                                                      int first_tag,
                                                      std::optional<int> capacity) {
     const bool sends = is_here(sender);
-    const int other =
-        plan->schedule.rank_of_stage[static_cast<std::size_t>(sends ? receiver : sender)];
+    const int other = plan->schedule.rank_of_stage[as_index(sends ? receiver : sender)];
     return options.world->open({.peer = first_process() + other,
                                 .tag = first_tag + sender * plan.stage_count() + receiver,
                                 .sends = sends,
@@ -139,7 +139,7 @@ ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {
 
 /// Of this process.
 Position Executor::Impl::position() const {
-    const Place& place = at[static_cast<std::size_t>(here.front())];
+    const Place& place = at[as_index(here.front())];
     return {.walk = walks, .cell = place.cell, .turned_to = place.turned_to};
 }
 
@@ -150,8 +150,8 @@ void Executor::Impl::look_at_others() {
         if (rank == here.front()) {
             continue;
         }
-        const Position& theirs = positions[static_cast<std::size_t>(first_process() + rank)];
-        const auto index = static_cast<std::size_t>(rank);
+        const Position& theirs = positions[as_index(first_process() + rank)];
+        const std::size_t index = as_index(rank);
         cells[index] = theirs.walk == walks  ? theirs.cell
                        : theirs.walk < walks ? preparing
                                              : static_cast<int>(plan->schedule.ranks[index].size());
@@ -181,7 +181,7 @@ void Executor::Impl::throw_lost() const {
         const int cell = is_own ? at[rank].turned_to.load() : theirs.turned_to;
         text += cell < 0                  ? "before its first action"
                 : cell >= std::ssize(row) ? "at the end of its row"
-                                          : "at " + in_full(row[static_cast<std::size_t>(cell)]);
+                                          : "at " + in_full(row[as_index(cell)]);
     }
     throw Error(ErrorKind::Hang,
                 fmt::format("step {}", input.step),
@@ -225,7 +225,7 @@ void Executor::Impl::share_failures() {
     }
     const auto all = options.world->all_gather(mine.bytes());
     for (int process = 0; process < options.world->size(); ++process) {
-        ByteReader theirs(all[static_cast<std::size_t>(process)]);
+        ByteReader theirs(all[as_index(process)]);
         if (theirs.get<bool>() && process != options.world->index()) {
             const StepFailures::One failure = get_failure(theirs);
             failures.report(failure.order, failure.rank, failure.action, failure.error);
@@ -238,14 +238,13 @@ void Executor::Impl::exchange_squares(GradientNorm::Squares& squares) const {
     ByteWriter mine;
     for (int stage = 0; stage < piece_count(plan->schedule); ++stage) {
         if (is_here(stage)) {
-            mine.put(stage).put_all(
-                std::span<const double>(squares[static_cast<std::size_t>(stage)]));
+            mine.put(stage).put_all(std::span<const double>(squares[as_index(stage)]));
         }
     }
     for (const auto& theirs : options.world->all_gather(mine.bytes(), World::Lane::Norm)) {
         for (ByteReader message(theirs); !message.at_end();) {
             const int stage = message.get<int>();
-            squares[static_cast<std::size_t>(stage)] = message.get_all<double>();
+            squares[as_index(stage)] = message.get_all<double>();
         }
     }
 }
@@ -262,24 +261,23 @@ double Executor::Impl::shared_loss() const {
 
 /// Fills in what the other ranks of this replica have done; `time` becomes that of all.
 void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
-    const auto own = static_cast<std::size_t>(here.front());
+    const std::size_t own = as_index(here.front());
     ByteWriter mine;
     mine.put(result.loss).put(time.wall).put(time.cpu).put(result.peak[own]);
     mine.put_all(std::span<const Span>(result.timeline.ranks[own]));
-    GradientNorm::Squares squares(static_cast<std::size_t>(piece_count(plan->schedule)));
+    GradientNorm::Squares squares(as_index(piece_count(plan->schedule)));
     for (int stage = 0; stage < std::ssize(squares); ++stage) {
         if (is_here(stage)) {
             mine.put(stage).put_all(worker_of(stage).stage(stage).counted_squares());
         }
     }
     result.loss = 0;
-    result.timeline.replicas.assign(
-        static_cast<std::size_t>(plan->replicas - 1),
-        std::vector<std::vector<Span>>(static_cast<std::size_t>(plan.rank_count())));
+    result.timeline.replicas.assign(as_index(plan->replicas - 1),
+                                    std::vector<std::vector<Span>>(as_index(plan.rank_count())));
     time = {};
     const auto all = options.world->all_gather(mine.bytes());
     for (int process = 0; process < options.world->size(); ++process) {
-        ByteReader theirs(all[static_cast<std::size_t>(process)]);
+        ByteReader theirs(all[as_index(process)]);
         result.loss += theirs.get<double>();
         time.wall += theirs.get<Duration>();
         time.cpu += theirs.get<Duration>();
@@ -288,7 +286,7 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
         const auto rank = static_cast<std::size_t>(process % plan.rank_count());
         const int of = process / plan.rank_count();
         if (of != replica()) {  // the others in their order
-            const auto other = static_cast<std::size_t>(of < replica() ? of : of - 1);
+            const std::size_t other = as_index(of < replica() ? of : of - 1);
             result.timeline.replicas[other][rank] = std::move(row);
             continue;
         }
@@ -296,7 +294,7 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
         result.timeline.ranks[rank] = std::move(row);
         while (!theirs.at_end()) {
             const int stage = theirs.get<int>();
-            squares[static_cast<std::size_t>(stage)] = theirs.get_all<double>();
+            squares[as_index(stage)] = theirs.get_all<double>();
         }
     }
     result.grad_norm = GradientNorm::norm_of(squares);

@@ -2,19 +2,20 @@
 
 #include <cmath>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
 
 GradientNorm::GradientNorm(int norms, int pieces, Spin spin)
-    : norms_(norms), spin_(spin), squares_(static_cast<std::size_t>(pieces)), left_(norms) {}
+    : norms_(norms), spin_(spin), squares_(as_index(pieces)), left_(norms) {}
 
 void GradientNorm::add(int stage, std::span<const double> squares) {
     {
         const std::lock_guard lock(mutex_);
         PIPETWIN_EXPECT(left_ > 0, "a step has so many norms");
-        if (static_cast<std::size_t>(stage) < squares_.size()) {
-            squares_[static_cast<std::size_t>(stage)].assign(squares.begin(), squares.end());
+        if (as_index(stage) < squares_.size()) {
+            squares_[as_index(stage)].assign(squares.begin(), squares.end());
         }
         since_ = std::chrono::steady_clock::now();
         --left_;

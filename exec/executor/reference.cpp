@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/base/as_index.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"
@@ -44,7 +45,7 @@ double Reference::run_step(const std::vector<MicroBatch>& slices,
     impl_->device->enter_thread();
     stage.zero_gradients();
     for (int m = 0; m < count; ++m) {
-        MicroBatch slice = slices[static_cast<std::size_t>(m)];
+        MicroBatch slice = slices[as_index(m)];
         slice.step = step;
         stage.forward(m, {}, slice, true);
     }

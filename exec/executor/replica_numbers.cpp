@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/base/number_range.h"
 #include "exec/device/kernels.h"
@@ -28,14 +29,12 @@ struct Flat {
             type = tensor->dtype();
             count += tensor->size();
         }
-        bytes.resize(static_cast<std::size_t>(count) * size_of(type));
+        bytes.resize(as_index(count) * size_of(type));
     }
     Tensor place(const NumberRange& range) {
         return Tensor::placed(host_memory(), at(range.begin), type, 1, range.size);
     }
-    std::byte* at(std::int64_t number) {
-        return bytes.data() + static_cast<std::size_t>(number) * size_of(type);
-    }
+    std::byte* at(std::int64_t number) { return bytes.data() + as_index(number) * size_of(type); }
 
     /// Calls act(tensor, its numbers that are in the range, their bytes here).
     template <class Do>
@@ -44,7 +43,7 @@ struct Flat {
         for (Tensor* const tensor : tensors) {
             NumberRange part = common(range, {.begin = passed, .size = tensor->size()});
             if (part.size > 0) {
-                const std::size_t offset = static_cast<std::size_t>(part.begin) * size_of(type);
+                const std::size_t offset = as_index(part.begin) * size_of(type);
                 part.begin -= passed;
                 act(*tensor, part, offset, static_cast<std::size_t>(part.size) * size_of(type));
             }

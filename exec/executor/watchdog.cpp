@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/plan/offload.h"
 #include "core/schedule/edge.h"
 
@@ -16,7 +17,7 @@ constexpr int looks = 50;
 
 /// All messages that may lie in the channel before this one, on a link that sends one at a time.
 Duration longest_transfer(const Plan& plan, const Action& action) {
-    const auto boundary = static_cast<std::size_t>(edge_of(action) / 2);
+    const std::size_t boundary = as_index(edge_of(action) / 2);
     const LinkCost& link = plan->links.at(boundary);
     const Bytes bytes = plan.cost(static_cast<int>(boundary), action.micro_batch).output;
     const int most =
@@ -46,13 +47,13 @@ Duration reduction_time(const Plan& plan, int stage) {
     if (plan->reductions.empty()) {
         return {};
     }
-    const LinkCost& link = plan->reductions.at(static_cast<std::size_t>(stage));
+    const LinkCost& link = plan->reductions.at(as_index(stage));
     const Bytes bytes = plan.handed_over(stage);
     return link.latency + transfer_time(bytes + link.half_bandwidth, link.bytes_per_second);
 }
 
 Duration planned_time(const Plan& plan, const Action& action, Duration copies) {
-    if (is_send(action.op) || is_receive(action.op)) {
+    if (is_message(action.op)) {
         return longest_transfer(plan, action);
     }
     if (action.op == Op::ReduceGradient || uses_gradients(action.op)) {
@@ -99,7 +100,7 @@ std::optional<Hang> Watchdog::look(std::span<const int> cells, TimePoint now) {
     std::optional<int> worst;
     Duration most{};
     for (int rank = 0; rank < static_cast<int>(stays_.size()); ++rank) {
-        Stay& stay = stays_[static_cast<std::size_t>(rank)];
+        Stay& stay = stays_[as_index(rank)];
         if (stay.time == Duration{} || is_excused(rank) || is_elsewhere(rank)) {
             continue;
         }
@@ -114,13 +115,13 @@ std::optional<Hang> Watchdog::look(std::span<const int> cells, TimePoint now) {
     }
     Hang hang{.rank = *worst, .text = report(*worst)};
     if (is_in_row(*worst)) {
-        hang.cell = stays_[static_cast<std::size_t>(*worst)].cell;
+        hang.cell = stays_[as_index(*worst)].cell;
     }
     return hang;
 }
 
 void Watchdog::learn(const std::vector<Span>& row, int rank) {
-    std::vector<Duration>& expected = expected_[static_cast<std::size_t>(rank)];
+    std::vector<Duration>& expected = expected_[as_index(rank)];
     for (std::size_t cell = 0; cell < row.size(); ++cell) {
         const Op op = row[cell].action.op;
         if (!is_send(op) && !is_receive(op)) {
@@ -130,19 +131,19 @@ void Watchdog::learn(const std::vector<Span>& row, int rank) {
 }
 
 const std::vector<Action>& Watchdog::row(int rank) const {
-    return plan_->schedule.ranks[static_cast<std::size_t>(rank)];
+    return plan_->schedule.ranks[as_index(rank)];
 }
 
 bool Watchdog::is_in_row(int rank) const {
-    const int cell = stays_[static_cast<std::size_t>(rank)].cell;
+    const int cell = stays_[as_index(rank)].cell;
     return cell >= 0 && cell < static_cast<int>(row(rank).size());
 }
 
 /// What the action that the rank has turned to waits for: an update for the first rank that still
 /// has norms to take, else for what stands in its row.
 std::optional<Cell> Watchdog::awaited_by(int rank) const {
-    const auto index = static_cast<std::size_t>(rank);
-    const auto cell = static_cast<std::size_t>(stays_[index].cell);
+    const std::size_t index = as_index(rank);
+    const std::size_t cell = as_index(stays_[index].cell);
     if (row(rank)[cell].op == Op::Optimizer) {
         for (std::size_t other = 0; other < last_norms_.size(); ++other) {
             if (other != index && last_norms_[other] >= 0 &&
@@ -156,7 +157,7 @@ std::optional<Cell> Watchdog::awaited_by(int rank) const {
 
 /// The rank that has not come to where this one needs it.
 std::optional<int> Watchdog::waits_for(int rank) const {
-    const int cell = stays_[static_cast<std::size_t>(rank)].cell;
+    const int cell = stays_[as_index(rank)].cell;
     if (cell == prepared) {
         const auto late = std::ranges::find(stays_, preparing, &Stay::cell);
         return late == stays_.end() ? std::nullopt
@@ -171,15 +172,15 @@ std::optional<int> Watchdog::waits_for(int rank) const {
     }
     // Where a send and its receive are one event, the sender is who has to act once both are there.
     const bool is_rendezvous =
-        is_send(row(rank)[static_cast<std::size_t>(cell)].op) && plan_->channel_capacity == 0;
-    const int seen = stays_[static_cast<std::size_t>(other->rank)].cell;
+        is_send(row(rank)[as_index(cell)].op) && plan_->channel_capacity == 0;
+    const int seen = stays_[as_index(other->rank)].cell;
     const bool has_come = is_rendezvous ? seen >= other->cell : seen > other->cell;
     return has_come ? std::nullopt : std::optional(other->rank);
 }
 
 /// It waits, at the end of however long a chain, for a rank that waits for nobody; or it has left.
 bool Watchdog::is_excused(int rank) const {
-    const int cell = stays_[static_cast<std::size_t>(rank)].cell;
+    const int cell = stays_[as_index(rank)].cell;
     if (cell >= static_cast<int>(row(rank).size())) {
         return true;
     }
@@ -201,16 +202,14 @@ bool Watchdog::waits_for_replicas(int rank) const {
     if (plan_->replicas == 1 || !is_in_row(rank)) {
         return false;
     }
-    const auto cell = static_cast<std::size_t>(stays_[static_cast<std::size_t>(rank)].cell);
+    const std::size_t cell = as_index(stays_[as_index(rank)].cell);
     const Op op = row(rank)[cell].op;
     return op == Op::ReduceGradient || uses_gradients(op);
 }
 
 Duration Watchdog::expected(int rank) const {
-    return is_in_row(rank)
-               ? expected_[static_cast<std::size_t>(rank)]
-                          [static_cast<std::size_t>(stays_[static_cast<std::size_t>(rank)].cell)]
-               : Duration{};
+    return is_in_row(rank) ? expected_[as_index(rank)][as_index(stays_[as_index(rank)].cell)]
+                           : Duration{};
 }
 
 Duration Watchdog::limit(int rank) const {
@@ -223,7 +222,7 @@ Duration Watchdog::limit(int rank) const {
 
 std::string Watchdog::report(int rank) const {
     std::string text = fmt::format("it has hung for {}, waiting for no other rank",
-                                   format_duration(stays_[static_cast<std::size_t>(rank)].own));
+                                   format_duration(stays_[as_index(rank)].own));
     if (is_in_row(rank)) {
         text += fmt::format("; it was expected to last {}", format_duration(expected(rank)));
     }
@@ -235,17 +234,16 @@ std::string Watchdog::report(int rank) const {
 
 /// "rank 2: at 2RECV_F0 (...) for 10.2 s, waits for 1SEND_F0 of rank 1".
 std::string Watchdog::line(int rank) const {
-    const Stay& stay = stays_[static_cast<std::size_t>(rank)];
+    const Stay& stay = stays_[as_index(rank)];
     if (stay.cell >= static_cast<int>(row(rank).size())) {
         return fmt::format(
             "rank {}: at the end of its row for {}", rank, format_duration(stay.time));
     }
-    std::string text = fmt::format(
-        "rank {}: {} for {}",
-        rank,
-        is_in_row(rank) ? "at " + in_full(row(rank)[static_cast<std::size_t>(stay.cell)])
-                        : "before its first action",
-        format_duration(stay.time));
+    std::string text = fmt::format("rank {}: {} for {}",
+                                   rank,
+                                   is_in_row(rank) ? "at " + in_full(row(rank)[as_index(stay.cell)])
+                                                   : "before its first action",
+                                   format_duration(stay.time));
     const std::optional<int> other = waits_for(rank);
     if (!is_in_row(rank)) {
         return text + (other ? fmt::format(", waits for rank {}", *other) : "");
@@ -255,7 +253,7 @@ std::string Watchdog::line(int rank) const {
         return text + ", waits for no rank";
     }
     return text + fmt::format(", waits for {} of rank {}{}",
-                              to_string(row(cell->rank)[static_cast<std::size_t>(cell->cell)]),
+                              to_string(row(cell->rank)[as_index(cell->cell)]),
                               cell->rank,
                               other ? "" : ", which has come");
 }

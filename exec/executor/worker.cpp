@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
@@ -74,23 +75,23 @@ Worker::Worker(const Plan& plan,
       device_(std::move(device)),
       arena_(device_->memory()),
       room_(device_->memory()),
-      recorder_(plan->schedule.ranks.at(static_cast<std::size_t>(rank))),
+      recorder_(plan->schedule.ranks.at(as_index(rank))),
       offload_(StashOffload::of_rank(plan, rank, *device_, arena_)) {
     const StageOptions options = stage_options(plan, settings);
     for (int index = 0; index < plan.stage_count(); ++index) {
-        if (plan->schedule.rank_of_stage[static_cast<std::size_t>(index)] != rank) {
+        if (plan->schedule.rank_of_stage[as_index(index)] != rank) {
             continue;
         }
-        const int piece = plan->schedule.weights_of_stage[static_cast<std::size_t>(index)];
+        const int piece = plan->schedule.weights_of_stage[as_index(index)];
         const Stage::Place place{.stage = index,
                                  .first_layer = plan->partition->first_layer(piece),
                                  .layer_count = plan->partition->layers_in(piece)};
         Home& home = homes_.emplace_back();
         home.index = index;
         home.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
-        home.slots.resize(static_cast<std::size_t>(plan.micro_batches()));
+        home.slots.resize(as_index(plan.micro_batches()));
     }
-    for (const Action& action : plan->schedule.ranks[static_cast<std::size_t>(rank)]) {
+    for (const Action& action : plan->schedule.ranks[as_index(rank)]) {
         if (action.op == Op::Recompute) {
             slot(action.stage, action.micro_batch).recomputed = true;
         }
@@ -113,7 +114,7 @@ RowNeeds Worker::rehearse(const StepInput& step) {
     for (const Home& home : homes_) {
         home.stage->rehearse(true);
     }
-    for (const Action& action : plan_->schedule.ranks[static_cast<std::size_t>(rank_)]) {
+    for (const Action& action : plan_->schedule.ranks[as_index(rank_)]) {
         rehearsal.turn();
         rehearse(action, step, rehearsal);
     }
@@ -143,7 +144,7 @@ void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& re
     Tensor& tensor = forward ? place.activation : place.gradient;
     if (is_receive(action.op)) {
         const Stage& stage = *home(action.stage).stage;
-        const int samples = step.data[static_cast<std::size_t>(action.micro_batch)].samples;
+        const int samples = step.data[as_index(action.micro_batch)].samples;
         const Stage::Boundary boundary =
             forward ? stage.input_boundary(samples) : stage.output_boundary(samples);
         tensor = arena_.rehearse_arrival(boundary.type,
@@ -164,7 +165,7 @@ void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& re
 void Worker::prepare(const StepInput& step) {
     const bool evaluation = step.evaluation;
     if (!cores_.empty()) {
-        pin_to(cores_[static_cast<std::size_t>(rank_) % cores_.size()]);
+        pin_to(cores_[as_index(rank_) % cores_.size()]);
     }
     device_->enter_thread();
     for (Home& home : homes_) {
@@ -179,8 +180,8 @@ void Worker::prepare(const StepInput& step) {
     }
     device_->finish();
     recorder_.restart();
-    norms_to_do_ = static_cast<int>(std::ranges::count(
-        plan_->schedule.ranks[static_cast<std::size_t>(rank_)], Op::GradientNorm, &Action::op));
+    norms_to_do_ = static_cast<int>(
+        std::ranges::count(plan_->schedule.ranks[as_index(rank_)], Op::GradientNorm, &Action::op));
     room_.settle();
     if (offload_) {
         offload_->restart();
@@ -200,7 +201,7 @@ void Worker::prepare(const StepInput& step) {
 /// What comes from other processes goes where it belongs as soon as it is sent: by then the plan
 /// has that place free, or it is memory of its own.
 void Worker::expect_messages(const StepInput& step) {
-    for (const Action& action : plan_->schedule.ranks[static_cast<std::size_t>(rank_)]) {
+    for (const Action& action : plan_->schedule.ranks[as_index(rank_)]) {
         if (step.evaluation && !is_of_forward(action.op)) {
             continue;
         }
@@ -221,12 +222,12 @@ void Worker::expect_gradients() {
             sum->expect();
         }
         const auto source = gradient_source(plan_->schedule, home.index);
-        if (!source || !edges_.reductions[static_cast<std::size_t>(*source)].is_remote) {
+        if (!source || !edges_.reductions[as_index(*source)].is_remote) {
             continue;
         }
         for (Parameter* const parameter : home.stage->shared_parameters()) {
             Tensor& received = parameter->received;
-            edges_.reductions[static_cast<std::size_t>(*source)].channel->expect(
+            edges_.reductions[as_index(*source)].channel->expect(
                 Tensor::placed(device_->memory(),
                                received.data(),
                                received.dtype(),
@@ -237,7 +238,7 @@ void Worker::expect_gradients() {
 }
 
 void Worker::expect_message(const Action& action, const StepInput& step) {
-    const auto micro_batch = static_cast<std::size_t>(action.micro_batch);
+    const std::size_t micro_batch = as_index(action.micro_batch);
     const Stage& stage = *home(action.stage).stage;
     const int samples = step.data[micro_batch].samples;
     const Stage::Boundary boundary = action.op == Op::RecvForward ? stage.input_boundary(samples)
@@ -254,7 +255,7 @@ void Worker::expect_message(const Action& action, const StepInput& step) {
 }
 
 Edge& Worker::edge_at(const Action& action) const {
-    const auto index = static_cast<std::size_t>(edge_of(action));
+    const std::size_t index = as_index(edge_of(action));
     return (index % 2 == 0 ? edges_.forward : edges_.backward)[index / 2];
 }
 
@@ -263,27 +264,27 @@ void Worker::start(TimePoint start) {
 }
 
 void Worker::perform(std::size_t cell, const StepInput& step) {
-    const Action& action = plan_->schedule.ranks[static_cast<std::size_t>(rank_)][cell];
+    const Action& action = plan_->schedule.ranks[as_index(rank_)][cell];
     forget_what_has_left();
     arena_.turn_to(cell);
     const TimePoint begin = device_->now();
     TimePoint ready = offload_ ? turn_to(cell, action, begin) : begin;
     switch (action.op) {
         case Op::RecvForward:
-            ready = receive(edges_.forward[static_cast<std::size_t>(action.stage - 1)],
+            ready = receive(edges_.forward[as_index(action.stage - 1)],
                             slot(action.stage, action.micro_batch).activation);
             break;
         case Op::RecvBackward:
-            ready = receive(edges_.backward[static_cast<std::size_t>(action.stage)],
+            ready = receive(edges_.backward[as_index(action.stage)],
                             slot(action.stage, action.micro_batch).gradient);
             break;
         case Op::SendForward:
-            ready = send(edges_.forward[static_cast<std::size_t>(action.stage)],
+            ready = send(edges_.forward[as_index(action.stage)],
                          action.micro_batch,
                          std::move(slot(action.stage, action.micro_batch).activation));
             break;
         case Op::SendBackward:
-            ready = send(edges_.backward[static_cast<std::size_t>(action.stage - 1)],
+            ready = send(edges_.backward[as_index(action.stage - 1)],
                          action.micro_batch,
                          std::move(slot(action.stage, action.micro_batch).gradient));
             break;
@@ -334,19 +335,16 @@ void Worker::evaluate(const Action& action, const StepInput& step) {
     Tensor& activation = slot(action.stage, action.micro_batch).activation;
     switch (action.op) {
         case Op::RecvForward:
-            receive(edges_.forward[static_cast<std::size_t>(action.stage - 1)], activation);
+            receive(edges_.forward[as_index(action.stage - 1)], activation);
             break;
         case Op::SendForward:
-            send(edges_.forward[static_cast<std::size_t>(action.stage)],
-                 action.micro_batch,
-                 std::move(activation));
+            send(edges_.forward[as_index(action.stage)], action.micro_batch, std::move(activation));
             break;
         default:
-            activation =
-                home(action.stage)
-                    .stage->evaluate(action.micro_batch,
-                                     std::move(activation),
-                                     step.data[static_cast<std::size_t>(action.micro_batch)]);
+            activation = home(action.stage)
+                             .stage->evaluate(action.micro_batch,
+                                              std::move(activation),
+                                              step.data[as_index(action.micro_batch)]);
             pass_activation_on(action);
             break;
     }
@@ -376,8 +374,7 @@ void Worker::compute(const Action& action, const StepInput& step) {
             forward(action, step);
             break;
         case Op::Recompute:
-            stage.recompute(action.micro_batch,
-                            step.data[static_cast<std::size_t>(action.micro_batch)]);
+            stage.recompute(action.micro_batch, step.data[as_index(action.micro_batch)]);
             break;
         case Op::Backward:
             place.gradient = stage.backward(action.micro_batch, std::move(place.gradient));
@@ -398,14 +395,14 @@ void Worker::forward(const Action& action, const StepInput& step) {
     Slot& place = slot(action.stage, action.micro_batch);
     place.activation = here.stage->forward(action.micro_batch,
                                            std::move(place.activation),
-                                           step.data[static_cast<std::size_t>(action.micro_batch)],
+                                           step.data[as_index(action.micro_batch)],
                                            !place.recomputed);
     pass_activation_on(action);
 }
 
 /// To the next stage, where it lives on this rank; else it waits for its SEND.
 void Worker::pass_activation_on(const Action& action) {
-    if (!is_last(action.stage) && !edges_.forward[static_cast<std::size_t>(action.stage)].channel) {
+    if (!is_last(action.stage) && !edges_.forward[as_index(action.stage)].channel) {
         slot(action.stage + 1, action.micro_batch).activation =
             std::move(slot(action.stage, action.micro_batch).activation);
     }
@@ -414,14 +411,14 @@ void Worker::pass_activation_on(const Action& action) {
 /// To the stage before, where it lives on this rank; else it waits for its SEND.
 void Worker::pass_gradient_on(const Action& action) {
     if (has_stage_before(plan_->schedule, action.stage) &&
-        !edges_.backward[static_cast<std::size_t>(action.stage - 1)].channel) {
+        !edges_.backward[as_index(action.stage - 1)].channel) {
         slot(action.stage - 1, action.micro_batch).gradient =
             std::move(slot(action.stage, action.micro_batch).gradient);
     }
 }
 
 ReplicaSum* Worker::replica_sum(int stage) const {
-    return edges_.sums.empty() ? nullptr : edges_.sums[static_cast<std::size_t>(stage)].get();
+    return edges_.sums.empty() ? nullptr : edges_.sums[as_index(stage)].get();
 }
 
 /// Over the replicas first: what goes to another stage are their sums.
@@ -433,7 +430,7 @@ void Worker::reduce(int stage) {
         sum->begin();
         if (goes_on || !plan_->overlap_reduction) {
             sum->finish();
-            await_emulated(begun + plan_->all_reduce[static_cast<std::size_t>(stage)]);
+            await_emulated(begun + plan_->all_reduce[as_index(stage)]);
         }
     }
     if (goes_on) {
@@ -442,7 +439,7 @@ void Worker::reduce(int stage) {
 }
 
 void Worker::hand_gradients_over(int stage) {
-    Reduction& reduction = edges_.reductions.at(static_cast<std::size_t>(stage));
+    Reduction& reduction = edges_.reductions.at(as_index(stage));
     if (reduction.is_remote) {
         return hand_gradients_to_process(stage);
     }
@@ -466,7 +463,7 @@ void Worker::hand_gradients_over(int stage) {
 }
 
 void Worker::hand_gradients_to_process(int stage) {
-    Channel& channel = *edges_.reductions[static_cast<std::size_t>(stage)].channel;
+    Channel& channel = *edges_.reductions[as_index(stage)].channel;
     device_->finish();
     for (Parameter* const parameter : home(stage).stage->shared_parameters()) {
         Tensor& gradient = parameter->gradient;
@@ -486,20 +483,19 @@ TimePoint Worker::complete_gradients(int stage) {
     TimePoint arrived;
     if (ReplicaSum* const sum = replica_sum(stage); sum != nullptr && sum->is_under_way()) {
         arrived = sum->finish();
-        arrived = std::max(arrived,
-                           await_emulated(home(stage).sum_begun +
-                                          plan_->all_reduce[static_cast<std::size_t>(stage)]));
+        arrived = std::max(
+            arrived, await_emulated(home(stage).sum_begun + plan_->all_reduce[as_index(stage)]));
     }
     const auto source = gradient_source(plan_->schedule, stage);
     if (source) {
-        const Reduction& reduction = edges_.reductions[static_cast<std::size_t>(*source)];
+        const Reduction& reduction = edges_.reductions[as_index(*source)];
         const std::size_t messages =
             reduction.is_remote ? home(stage).stage->shared_parameters().size() : 1;
         for (std::size_t i = 0; i < messages; ++i) {
             arrived = std::max(arrived, reduction.channel->receive().arrived);
         }
         if (reduction.is_remote) {  // its own gradients are about to change
-            edges_.reductions[static_cast<std::size_t>(stage)].channel->settle();
+            edges_.reductions[as_index(stage)].channel->settle();
         }
     }
     home(stage).stage->add_received_gradients();
@@ -530,7 +526,7 @@ TimePoint Worker::update(int stage, const StepInput& step) {
         const TimePoint begun = device_->now();
         sum->share_weights();
         if (!plan_->weight_gather.empty()) {
-            await_emulated(begun + plan_->weight_gather[static_cast<std::size_t>(stage)]);
+            await_emulated(begun + plan_->weight_gather[as_index(stage)]);
         }
     }
     return ready;
@@ -587,7 +583,7 @@ Message Worker::send_copy(Edge& edge, Message message) {
         edge.places.empty() || evaluates_
             ? Tensor::detached(*edge.room, tensor.dtype(), tensor.rows(), tensor.columns())
             : Tensor::placed(edge.room->memory(),
-                             edge.places.at(static_cast<std::size_t>(message.micro_batch)),
+                             edge.places.at(as_index(message.micro_batch)),
                              tensor.dtype(),
                              tensor.rows(),
                              tensor.columns());
@@ -652,7 +648,7 @@ Tensor Worker::adopt(Tensor tensor) {
 
 void Worker::close_channels() {
     for (const Home& home : homes_) {
-        const auto stage = static_cast<std::size_t>(home.index);
+        const std::size_t stage = as_index(home.index);
         for (std::vector<Edge>* edges : {&edges_.forward, &edges_.backward}) {
             if (stage > 0 && (*edges)[stage - 1].channel) {
                 (*edges)[stage - 1].channel->close();
@@ -666,7 +662,7 @@ void Worker::close_channels() {
         }
         if (const auto other = gradient_source(plan_->schedule, home.index)) {
             edges_.reductions[stage].channel->close();
-            edges_.reductions[static_cast<std::size_t>(*other)].channel->close();
+            edges_.reductions[as_index(*other)].channel->close();
         }
     }
     if (norms_to_do_ > 0) {  // the others' updates would wait for them
@@ -712,7 +708,7 @@ Worker::Home& Worker::home(int stage) {
 }
 
 Worker::Slot& Worker::slot(int stage, int micro_batch) {
-    return home(stage).slots.at(static_cast<std::size_t>(micro_batch));
+    return home(stage).slots.at(as_index(micro_batch));
 }
 
 }  // namespace pipetwin::exec

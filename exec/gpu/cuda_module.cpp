@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/base/run_time_module.h"
 #include "exec/cuda/module/module.h"
@@ -196,7 +197,7 @@ void require_usable(const CudaProbe& probe, int device) {
                     fmt::format("cuda: GPU {} of {} wanted", device, count),
                     hint);
     }
-    const CudaDevice& found = probe.devices[static_cast<std::size_t>(device)];
+    const CudaDevice& found = probe.devices[as_index(device)];
     if (found.compute_capability < least_compute_capability) {
         throw Error(ErrorKind::Unavailable,
                     "cluster.backend",
@@ -274,7 +275,7 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
         .graphs = request.graphs ? 1 : 0,
         .own_attention = (request.own_attention || own_attention_asked_for()) ? 1 : 0,
         .memory_bytes = request.memory.count};
-    std::vector<Device*> made(static_cast<std::size_t>(request.ranks));
+    std::vector<Device*> made(as_index(request.ranks));
     try {
         module.make_devices(&wanted, made.data());
     } catch (const DeviceFailure& failure) {

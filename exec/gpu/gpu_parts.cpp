@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/memory_limits.h"
@@ -60,7 +61,7 @@ Wanted wanted_by(const Plan& plan, const Group& group) {
     for (int rank = group.first; rank < group.first + group.ranks; ++rank) {
         // How many stashes are on their way depends on the times: memory grows as they need it.
         const MemoryUse peak =
-            plan->host_link ? resident_memory(plan, rank) : peaks[static_cast<std::size_t>(rank)];
+            plan->host_link ? resident_memory(plan, rank) : peaks[as_index(rank)];
         wanted.peaks.push_back(peak);
         wanted.pool += peak.total() + beside_in_pool;
         wanted.all += peak.total() + beside_in_pool + beside_pool;

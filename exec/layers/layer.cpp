@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/layers/attention.h"
 #include "exec/layers/cross_entropy.h"
@@ -68,7 +69,7 @@ void ParameterMaker::draw(Parameter& parameter,
                           const RandomStream& stream,
                           Role role,
                           int inputs) const {
-    std::vector<double> values(static_cast<std::size_t>(parameter.value.size()));
+    std::vector<double> values(as_index(parameter.value.size()));
     for (std::size_t i = 0; i < values.size(); ++i) {
         values[i] = draw(stream, role, inputs, i);
     }
@@ -76,7 +77,7 @@ void ParameterMaker::draw(Parameter& parameter,
     if (!parameter.master.empty()) {
         std::span<const double> exact(values);
         if (parameter.share) {
-            exact = exact.subspan(static_cast<std::size_t>(parameter.share->begin),
+            exact = exact.subspan(as_index(parameter.share->begin),
                                   static_cast<std::size_t>(parameter.share->size));
         }
         kernels_.upload(exact, parameter.master);

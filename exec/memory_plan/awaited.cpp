@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 
@@ -24,17 +25,17 @@ const Cell& at(const std::vector<Cell>& cells, std::size_t index) {
 std::vector<std::vector<std::optional<Cell>>> awaited_cells(const Schedule& schedule,
                                                             int capacity) {
     std::vector<Messages> edges(2 * static_cast<std::size_t>(schedule.stage_count()));
-    std::vector<std::optional<Cell>> reductions(static_cast<std::size_t>(schedule.stage_count()));
+    std::vector<std::optional<Cell>> reductions(as_index(schedule.stage_count()));
     const auto for_each = [&](const auto& visit) {
         for (int rank = 0; rank < schedule.rank_count(); ++rank) {
-            const std::vector<Action>& row = schedule.ranks[static_cast<std::size_t>(rank)];
+            const std::vector<Action>& row = schedule.ranks[as_index(rank)];
             for (int cell = 0; cell < static_cast<int>(row.size()); ++cell) {
-                visit(Cell{.rank = rank, .cell = cell}, row[static_cast<std::size_t>(cell)]);
+                visit(Cell{.rank = rank, .cell = cell}, row[as_index(cell)]);
             }
         }
     };
     const auto messages_of = [&](const Action& action) -> Messages& {
-        return edges.at(static_cast<std::size_t>(edge_of(action)));
+        return edges.at(as_index(edge_of(action)));
     };
     for_each([&](const Cell& cell, const Action& action) {
         if (is_send(action.op)) {
@@ -42,7 +43,7 @@ std::vector<std::vector<std::optional<Cell>>> awaited_cells(const Schedule& sche
         } else if (is_receive(action.op)) {
             messages_of(action).receives.push_back(cell);
         } else if (action.op == Op::ReduceGradient) {
-            reductions.at(static_cast<std::size_t>(action.stage)) = cell;
+            reductions.at(as_index(action.stage)) = cell;
         }
     });
 
@@ -53,21 +54,20 @@ std::vector<std::vector<std::optional<Cell>>> awaited_cells(const Schedule& sche
     std::vector<std::size_t> sent(edges.size());
     std::vector<std::size_t> received(edges.size());
     for_each([&](const Cell& cell, const Action& action) {
-        std::optional<Cell>& other =
-            awaited[static_cast<std::size_t>(cell.rank)][static_cast<std::size_t>(cell.cell)];
+        std::optional<Cell>& other = awaited[as_index(cell.rank)][as_index(cell.cell)];
         if (is_receive(action.op)) {
-            const auto edge = static_cast<std::size_t>(edge_of(action));
+            const std::size_t edge = as_index(edge_of(action));
             other = at(edges[edge].sends, received[edge]++);
         } else if (is_send(action.op)) {
-            const auto edge = static_cast<std::size_t>(edge_of(action));
+            const std::size_t edge = as_index(edge_of(action));
             const std::size_t index = sent[edge]++;
-            const auto room = static_cast<std::size_t>(capacity < 0 ? 0 : capacity);
+            const std::size_t room = as_index(capacity < 0 ? 0 : capacity);
             if (capacity >= 0 && index >= room) {
                 other = at(edges[edge].receives, index - room);
             }
         } else if (uses_gradients(action.op)) {
             if (const std::optional<int> source = gradient_source(schedule, action.stage)) {
-                other = reductions.at(static_cast<std::size_t>(*source));
+                other = reductions.at(as_index(*source));
             }
         }
     });

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
@@ -58,7 +59,7 @@ class Columns {
         const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
         const bool at_lower_stage = action.op == Op::SendForward || action.op == Op::RecvBackward;
         const int boundary = at_lower_stage ? action.stage : action.stage - 1;
-        return flows_.at(2 * static_cast<std::size_t>(boundary) + (forward ? 0 : 1));
+        return flows_.at(2 * as_index(boundary) + (forward ? 0 : 1));
     }
 
     const Action* next_action(std::size_t rank) const {
@@ -71,8 +72,7 @@ class Columns {
     }
 
     std::size_t receiver(const Action& send) const {
-        return static_cast<std::size_t>(
-            schedule_.rank_of_stage[static_cast<std::size_t>(receiving_stage(send))]);
+        return as_index(schedule_.rank_of_stage[as_index(receiving_stage(send))]);
     }
 
     /// The receiver stands at the receive of the message that `send` is about to send.
@@ -100,8 +100,7 @@ class Columns {
         if (is_send(action->op) && capacity_ >= 0) {
             const Flow& messages = flow(*action);
             const std::size_t waiting = messages.sent.size() - messages.taken.size();
-            if (capacity_ == 0 ? !receiver_waits(*action)
-                               : waiting >= static_cast<std::size_t>(capacity_)) {
+            if (capacity_ == 0 ? !receiver_waits(*action) : waiting >= as_index(capacity_)) {
                 return std::nullopt;
             }
             return messages.taken.empty() ? column : std::max(column, messages.taken.back());
@@ -114,7 +113,7 @@ class Columns {
         }
         const int known = action->op == Op::Optimizer ? std::max(column, norms_known_) : column;
         if (const std::optional<int> source = gradient_source(schedule_, action->stage)) {
-            const std::optional<int>& reduced = reduced_[static_cast<std::size_t>(*source)];
+            const std::optional<int>& reduced = reduced_[as_index(*source)];
             return reduced ? std::optional(std::max(known, *reduced)) : std::nullopt;
         }
         return known;
@@ -127,7 +126,7 @@ class Columns {
         } else if (is_receive(action.op)) {
             flow(action).taken.push_back(column);
         } else if (action.op == Op::ReduceGradient) {
-            reduced_[static_cast<std::size_t>(action.stage)] = column;
+            reduced_[as_index(action.stage)] = column;
         } else if (action.op == Op::GradientNorm) {
             norms_known_ = std::max(norms_known_, column);
             --norms_left_;

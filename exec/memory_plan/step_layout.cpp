@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "exec/memory_plan/arena_layout.h"
@@ -45,7 +46,7 @@ std::map<MessageKey, Writer> writers(const Plan& plan,
         }
         const std::vector<Action>& row = plan->schedule.ranks[rank];
         for (std::size_t cell = 0; cell < row.size(); ++cell) {
-            if (is_send(row[cell].op) && copied[static_cast<std::size_t>(edge_of(row[cell]))]) {
+            if (is_send(row[cell].op) && copied[as_index(edge_of(row[cell]))]) {
                 all[{edge_of(row[cell]), row[cell].micro_batch}] = {.rank = static_cast<int>(rank),
                                                                     .cell = static_cast<int>(cell)};
             }
@@ -75,8 +76,8 @@ std::vector<std::vector<std::vector<int>>> known_progress(const Schedule& schedu
         after[rank] = static_cast<int>(cell) + 1;
         if (const std::optional<Cell>& other = awaited[rank][cell]) {
             // Whoever has turned to that cell has done those before it, and knew what it knew then.
-            const auto peer = static_cast<std::size_t>(other->rank);
-            const std::vector<int>& theirs = known[peer][static_cast<std::size_t>(other->cell)];
+            const std::size_t peer = as_index(other->rank);
+            const std::vector<int>& theirs = known[peer][as_index(other->cell)];
             std::ranges::transform(
                 after, theirs, after.begin(), [](int a, int b) { return std::max(a, b); });
             after[peer] = std::max(after[peer], other->cell);
@@ -106,11 +107,11 @@ std::vector<RowLayout> lay_out_step(const Plan& plan,
         for (const RowNeeds::Need& arrival : row.arrivals) {
             const auto writer = writer_of.find(key(arrival.received.value()));
             PIPETWIN_EXPECT(writer != writer_of.end(), "what is received is sent");
-            const auto sender = static_cast<std::size_t>(writer->second.rank);
-            const auto cell = static_cast<std::size_t>(writer->second.cell);
+            const std::size_t sender = as_index(writer->second.rank);
+            const std::size_t cell = as_index(writer->second.cell);
             const int done = known[sender][cell][rank];
             blocks.push_back({.bytes = aligned(arrival.bytes),
-                              .begin = row.turns[static_cast<std::size_t>(done)],
+                              .begin = row.turns[as_index(done)],
                               .end = arrival.end});
         }
         const ArenaLayout layout = lay_out(blocks);

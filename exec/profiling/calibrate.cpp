@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 #include "exec/base/cores.h"
@@ -71,7 +72,7 @@ std::vector<CalibrationSetting::Piece> held_by(const CalibrationSetting& setting
                                                int worker,
                                                const Model& model) {
     return setting.held.empty() ? std::vector{CalibrationSetting::Piece{0, model.layer_count()}}
-                                : setting.held.at(static_cast<std::size_t>(worker));
+                                : setting.held.at(as_index(worker));
 }
 
 /// Several pieces take turns of as many micro-batches as there are ranks, or of all of them.
@@ -106,7 +107,7 @@ Scenario scenario_of(const CalibrationSetting& setting,
 std::vector<LayerTimes> mean_layers(const Samples& steps,
                                     const std::vector<int>& held,
                                     int layer_count) {
-    std::vector<LayerTimes> layers(static_cast<std::size_t>(layer_count));
+    std::vector<LayerTimes> layers(as_index(layer_count));
     for (std::size_t layer = 0; layer < held.size(); ++layer) {
         if (held[layer] < 0) {
             continue;
@@ -115,7 +116,7 @@ std::vector<LayerTimes> mean_layers(const Samples& steps,
             return mean_over(steps,
                              [&](const StepSample& step) { return step.layers[layer].*part; });
         };
-        layers[static_cast<std::size_t>(held[layer])] = {
+        layers[as_index(held[layer])] = {
             .forward = mean(&LayerClock::Laps::forward),
             .recompute = mean(&LayerClock::Laps::recompute),
             .backward_input = mean(&LayerClock::Laps::backward_input),
@@ -183,7 +184,7 @@ class CalibrationRounds::Cores {
             const MeasuredPipeline::Options own{.precision = options.precision,
                                                 .optimizer = options.optimizer,
                                                 .seed = options.seed,
-                                                .cores = {cores[static_cast<std::size_t>(worker)]},
+                                                .cores = {cores[as_index(worker)]},
                                                 .input_gradient = !share.begins};
             pipelines_.push_back(std::make_unique<MeasuredPipeline>(plan, share.model, own));
             layers_.push_back(share.layers);
@@ -207,7 +208,7 @@ class CalibrationRounds::Cores {
         std::iota(calm.begin(), calm.end(), std::size_t{0});
         std::ranges::stable_sort(calm, {}, [this](std::size_t step) { return stolen(step); });
         const std::size_t third = (calm.size() + 2) / 3;
-        const auto clean = static_cast<std::size_t>(clean_steps());
+        const std::size_t clean = as_index(clean_steps());
         calm.resize(clean > 0 ? clean : third);
         CalibrationRun run = run_of(calm);
         run.clean_steps = clean_steps();
@@ -266,7 +267,7 @@ CalibrationRounds::CalibrationRounds(const Model& model, const CalibrateOptions&
     PIPETWIN_EXPECT(!options.settings.empty(), "a setting to measure");
     const std::size_t cores = allowed_cores().size();
     for (const CalibrationSetting& setting : options.settings) {
-        if (static_cast<std::size_t>(setting.workers) > cores) {
+        if (as_index(setting.workers) > cores) {
             throw Error(ErrorKind::Unavailable,
                         "calibration",
                         fmt::format("{} workers on {} cores", setting.workers, cores),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
@@ -12,8 +13,8 @@ LayerClock::LayerClock(const Plan& plan)
     : watches_(static_cast<std::size_t>(plan.rank_count())),
       laps_(static_cast<std::size_t>(plan->partition->layer_count())) {
     for (int layer = 0; layer < plan->partition->layer_count(); ++layer) {
-        const auto stage = static_cast<std::size_t>(plan->partition->stage_of_layer(layer));
-        rank_of_layer_.push_back(static_cast<std::size_t>(plan->schedule.rank_of_stage[stage]));
+        const std::size_t stage = as_index(plan->partition->stage_of_layer(layer));
+        rank_of_layer_.push_back(as_index(plan->schedule.rank_of_stage[stage]));
     }
 }
 
@@ -22,11 +23,11 @@ void LayerClock::restart() {
 }
 
 void LayerClock::turn(int rank, Op op) {
-    watches_[static_cast<std::size_t>(rank)] = {.last = Clock::now(), .action = op};
+    watches_[as_index(rank)] = {.last = Clock::now(), .action = op};
 }
 
 void LayerClock::lap(int layer, Op part, TimePoint done) {
-    const auto index = static_cast<std::size_t>(layer);
+    const std::size_t index = as_index(layer);
     const Op action = watches_[rank_of_layer_[index]].action;
     TimePoint& last = watches_[rank_of_layer_[index]].last;
     Laps& laps = laps_[index];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/as_index.h"
 #include "core/plan/offload.h"
 #include "core/timeline/timeline.h"
 #include "exec/data/random_batch.h"
@@ -26,7 +27,7 @@ Samples quiet(Samples samples) {
     const auto calm = std::ranges::count_if(
         samples, [](const StepSample& sample) { return sample.stolen <= most_stolen; });
     const std::size_t third = (samples.size() + 2) / 3;
-    samples.resize(calm > 0 ? static_cast<std::size_t>(calm) : third);
+    samples.resize(calm > 0 ? as_index(calm) : third);
     const Duration longest = longest_quiet_time(times_of(samples));
     std::erase_if(samples, [longest](const StepSample& sample) { return sample.time > longest; });
     return samples;
@@ -88,9 +89,9 @@ void MeasuredPipeline::average_over_calls(std::vector<LayerClock::Laps>& layers)
 }
 
 int MeasuredPipeline::calls(int stage, Op op) const {
-    const int rank = plan_->schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+    const int rank = plan_->schedule.rank_of_stage[as_index(stage)];
     return static_cast<int>(std::ranges::count_if(
-        plan_->schedule.ranks[static_cast<std::size_t>(rank)],
+        plan_->schedule.ranks[as_index(rank)],
         [&](const Action& action) { return action.stage == stage && action.op == op; }));
 }
 

@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/replicas/whole_model.h"
 #include "exec/transport/byte_message.h"
@@ -51,7 +52,7 @@ class Processes final : public ParameterHolders {
     int owner(const TensorPlace& place) const {
         const Plan& plan = executor_.plan();
         return place.replica * plan.rank_count() +
-               plan->schedule.rank_of_stage[static_cast<std::size_t>(place.stage)];
+               plan->schedule.rank_of_stage[as_index(place.stage)];
     }
 
     void ask(int process, Request request, const TensorPlace& place) {
@@ -67,12 +68,11 @@ std::vector<StageShapes> shapes_of_all(World& world, Executor& executor) {
     ByteWriter mine;
     put(mine, stage_shapes(executor));
     const Plan& plan = executor.plan();
-    std::vector<StageShapes> shapes(static_cast<std::size_t>(plan->replicas));
+    std::vector<StageShapes> shapes(as_index(plan->replicas));
     const auto all = world.all_gather(mine.bytes());
     for (std::size_t process = 0; process < all.size(); ++process) {
         ByteReader message(all[process]);
-        shapes[process / static_cast<std::size_t>(plan.rank_count())].merge(
-            get_stage_shapes(message));
+        shapes[process / as_index(plan.rank_count())].merge(get_stage_shapes(message));
     }
     return shapes;
 }

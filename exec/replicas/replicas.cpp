@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "core/base/as_index.h"
 #include "exec/base/cores.h"
 #include "exec/replicas/whole_model.h"
 
@@ -10,7 +11,7 @@ namespace pipetwin::exec {
 namespace {
 
 std::size_t replicas_here(const Plan& plan, const ExecutorOptions& options) {
-    return options.world != nullptr ? 1 : static_cast<std::size_t>(plan->replicas);
+    return options.world != nullptr ? 1 : as_index(plan->replicas);
 }
 
 /// Each of several pipelines has cores of its own, where there are enough for all.
@@ -50,9 +51,8 @@ Replicas::Replicas(const Plan& plan, const Model& model, const ExecutorOptions& 
 }
 
 Channel* Replicas::channel(int from, int to, int stage) {
-    const std::size_t pair =
-        static_cast<std::size_t>(from) * replicas_ + static_cast<std::size_t>(to);
-    return channels_[pair * stages_ + static_cast<std::size_t>(stage)].get();
+    const std::size_t pair = as_index(from) * replicas_ + as_index(to);
+    return channels_[pair * stages_ + as_index(stage)].get();
 }
 
 /// Calls work(replica) for all at the same time. Throws what the first of those threw that failed
@@ -142,9 +142,7 @@ class Pipelines final : public ParameterHolders {
     }
 
   private:
-    Executor& of(const TensorPlace& place) const {
-        return *all_[static_cast<std::size_t>(place.replica)];
-    }
+    Executor& of(const TensorPlace& place) const { return *all_[as_index(place.replica)]; }
 
     const std::vector<std::unique_ptr<Executor>>& all_;
 };

@@ -4,6 +4,7 @@
 #include <deque>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/device/memory.h"
 
@@ -66,9 +67,7 @@ class WholeModel {
     }
 
     const ParameterShape& shape_of(const TensorPlace& place) const {
-        return shapes_.at(static_cast<std::size_t>(place.replica))
-            .at(place.stage)
-            .at(static_cast<std::size_t>(place.parameter));
+        return shapes_.at(as_index(place.replica)).at(place.stage).at(as_index(place.parameter));
     }
 
     std::vector<Parameter*> parameters_of(int stage) {
@@ -92,7 +91,7 @@ class WholeModel {
             const std::size_t size = size_of(tensor.dtype());
             if (share.size > 0) {
                 act(place,
-                    static_cast<std::size_t>(share.begin) * size,
+                    as_index(share.begin) * size,
                     static_cast<std::size_t>(share.size) * size);
             }
         }
@@ -187,13 +186,13 @@ StageShapes get_stage_shapes(ByteReader& message) {
 
 Tensor& tensor_at(Executor& executor, const TensorPlace& place) {
     Parameter* const parameter =
-        executor.parameters_of_stage(place.stage)[static_cast<std::size_t>(place.parameter)];
-    return parameter->*trained_parts.at(static_cast<std::size_t>(place.part));
+        executor.parameters_of_stage(place.stage)[as_index(place.parameter)];
+    return parameter->*trained_parts.at(as_index(place.part));
 }
 
 std::vector<std::byte> read_tensor(Executor& executor, const TensorPlace& place) {
     const Tensor& tensor = tensor_at(executor, place);
-    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes().count));
+    std::vector<std::byte> bytes(as_index(tensor.bytes().count));
     executor.reader()(tensor, bytes);
     return bytes;
 }

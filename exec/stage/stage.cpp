@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/device/silent_kernels.h"
 #include "exec/layers/layer.h"
@@ -83,7 +84,7 @@ std::int64_t parameter_count(const Model& model, const Stage::Place& place) {
 struct Stage::Impl {
     Impl(Device& on, Arena& in, const StageOptions& with)
         : device(on), kernels(&on.kernels()), arena(in), options(with) {
-        stashes.resize(static_cast<std::size_t>(options.micro_batches));
+        stashes.resize(as_index(options.micro_batches));
         loss_sums = device.results(stashes.size());
         loss_scales.resize(stashes.size());
     }
@@ -186,7 +187,7 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share)
 
 Stash& Stage::Impl::stash(int micro_batch) {
     PIPETWIN_EXPECT(micro_batch >= 0, "micro-batches count from 0");
-    const auto index = static_cast<std::size_t>(micro_batch);
+    const std::size_t index = as_index(micro_batch);
     if (index >= stashes.size()) {  // more than announced: the list grows, nothing else
         stashes.resize(index + 1);
         const std::span<double> more = device.results(stashes.size());
@@ -227,10 +228,9 @@ Tensor Stage::Impl::load(const MicroBatch& data) {
                 "a sample of the batch is {}, expected {}", to_string(found), to_string(wanted)));
     }
     const std::int64_t rows = std::int64_t{data.samples} * wanted.positions;
-    const std::size_t width = wanted.token_ids ? 1 : static_cast<std::size_t>(wanted.width);
-    const std::size_t begin = static_cast<std::size_t>(data.first_sample) *
-                              static_cast<std::size_t>(wanted.positions) * width;
-    const std::size_t count = static_cast<std::size_t>(rows) * width;
+    const std::size_t width = wanted.token_ids ? 1 : as_index(wanted.width);
+    const std::size_t begin = as_index(data.first_sample) * as_index(wanted.positions) * width;
+    const std::size_t count = as_index(rows) * width;
     Tensor input = arena.allocate(wanted.token_ids ? DType::I32 : options.format.real,
                                   rows,
                                   static_cast<std::int64_t>(width),
@@ -319,7 +319,7 @@ Tensor Stage::Impl::run_forward(
     int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep) {
     LayerCall call = base;
     if (!call.recomputation) {  // which has left its loss already
-        call.loss_sum = &loss_sums[static_cast<std::size_t>(micro_batch)];
+        call.loss_sum = &loss_sums[as_index(micro_batch)];
     }
     std::vector<Kept>& kept = keep ? stash.layers : dropped;
     kept.resize(layers.size());
@@ -342,7 +342,7 @@ Tensor Stage::Impl::run_forward(
     }
     stash.is_whole = keep;
     if (!call.recomputation) {
-        loss_scales[static_cast<std::size_t>(micro_batch)] = call.loss_scale;
+        loss_scales[as_index(micro_batch)] = call.loss_scale;
     }
     return x;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::exec {
@@ -23,8 +24,7 @@ std::unique_ptr<StashOffload> StashOffload::of_rank(const Plan& plan,
                     "the stashes of a CPU lie in host memory already",
                     "set pipeline.offload = \"none\", or cluster.backend = \"cuda\"");
     }
-    std::vector<StashCopy> copies =
-        std::move(stash_copies(plan).at(static_cast<std::size_t>(rank)));
+    std::vector<StashCopy> copies = std::move(stash_copies(plan).at(as_index(rank)));
     return std::unique_ptr<StashOffload>(
         new StashOffload(plan, rank, std::move(copies), std::move(link), arena));
 }
@@ -34,7 +34,7 @@ StashOffload::StashOffload(const Plan& plan,
                            std::vector<StashCopy> copies,
                            std::unique_ptr<CopyEngine> link,
                            Arena& arena)
-    : row_(plan->schedule.ranks.at(static_cast<std::size_t>(rank))),
+    : row_(plan->schedule.ranks.at(as_index(rank))),
       arena_(arena),
       link_(std::move(link)),
       host_(link_->memory()),

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/as_index.h"
 #include "core/base/content_hash.h"
 #include "core/base/error.h"
 #include "core/interop/safetensors.h"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view manifest_name = "checkpoint.json";
 constexpr std::string_view prefix = "step-";
-constexpr std::size_t kept = 2;
+constexpr std::size_t kept_checkpoints = 2;
 constexpr std::size_t most_manifest_bytes = std::size_t{256} << 20U;
 
 std::string_view safetensors_type(DType type) {
@@ -89,7 +90,7 @@ CheckpointFile write_tensors(const fs::path& folder,
     file.write(begin);
     std::vector<std::byte> bytes;
     for (const NamedTensor& named : tensors) {
-        bytes.resize(static_cast<std::size_t>(named.tensor->bytes().count));
+        bytes.resize(as_index(named.tensor->bytes().count));
         parameters.read(*named.tensor, bytes);
         file.write(bytes);
         ContentHash hash;
@@ -124,8 +125,8 @@ class Stored {
     /// Of those that `find` knows. Throws Error(BadInput) if they are not those that were written.
     void read(const std::string& name, std::vector<std::byte>& bytes) const {
         const Place& place = places_.at(name);
-        bytes.resize(static_cast<std::size_t>(place.entry.end - place.entry.begin));
-        place.file->read(static_cast<std::size_t>(place.data_begin + place.entry.begin), bytes);
+        bytes.resize(as_index(place.entry.end - place.entry.begin));
+        place.file->read(as_index(place.data_begin + place.entry.begin), bytes);
         ContentHash hash;
         hash.add(bytes);
         if (hash.digits() != place.hash) {
@@ -267,7 +268,7 @@ void Checkpoints::save(CheckpointManifest about, const TrainedParameters& parame
         fs::rename(unfinished, finished);
         flush_folder(folder_);
         const std::vector<fs::path> all = newest_first();
-        for (std::size_t i = kept; i < all.size(); ++i) {
+        for (std::size_t i = kept_checkpoints; i < all.size(); ++i) {
             fs::remove_all(all[i]);
         }
     } catch (const fs::filesystem_error& error) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "exec/base/quiet.h"
 
 namespace pipetwin::exec {
@@ -32,7 +33,7 @@ SlowStages::SlowStages(const Plan& plan)
     for (const std::vector<Action>& row : plan->schedule.ranks) {
         for (const Action& action : row) {
             if (is_compute(action.op)) {
-                stages_[static_cast<std::size_t>(action.stage)].planned += plan.duration(action);
+                stages_[as_index(action.stage)].planned += plan.duration(action);
             }
         }
     }
@@ -48,8 +49,7 @@ std::vector<std::string> SlowStages::add(const Timeline& step) {
     for (const std::vector<Span>& row : step.ranks) {
         for (const Span& span : row) {
             if (is_compute(span.action.op)) {
-                stages_[static_cast<std::size_t>(span.action.stage)].taken.back() +=
-                    span.end - span.ready;
+                stages_[as_index(span.action.stage)].taken.back() += span.end - span.ready;
             }
         }
     }

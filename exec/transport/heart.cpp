@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/device/device_failure.h"
 
@@ -172,7 +173,7 @@ void Heart::take(Beat& beat) {
 void Heart::lose(Beat& beat) {
     const std::lock_guard lock(mutex_);
     beat.fails = true;
-    const auto peer = static_cast<std::size_t>(beat.line.peer);
+    const std::size_t peer = as_index(beat.line.peer);
     news_[peer].gone = 1;
     fresh_[peer] = true;
 }

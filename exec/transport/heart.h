@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "exec/transport/gpu_link.h"
 #include "exec/transport/world.h"
 
@@ -73,7 +74,7 @@ class Heart {
 
     void live();
     bool is_first() const { return self_.index == 0; }
-    News& own() { return news_[static_cast<std::size_t>(self_.index)]; }
+    News& own() { return news_[as_index(self_.index)]; }
     bool go_on(Beat& beat, Clock::time_point now);
     void begin(Beat& beat);
     void take(Beat& beat);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/median.h"
 #include "exec/device/memory.h"
@@ -18,7 +19,7 @@ constexpr std::int64_t smallest = std::int64_t{4} << 10;
 constexpr std::int64_t largest = std::int64_t{64} << 20;
 constexpr std::int64_t fitted_from = std::int64_t{64} << 10;
 constexpr int tag = 1;  ///< of no edge: those go the other way between these two
-constexpr Duration longest = std::chrono::milliseconds(400);
+constexpr Duration longest_round = std::chrono::milliseconds(400);
 
 /// One of the two ends of a ladder.
 class End {
@@ -84,7 +85,7 @@ std::vector<LadderRung> link_ladder(World& world, int first, int second, Memory*
     // What the first of the two says, all do.
     const auto agreed = [&](std::int64_t value) {
         const auto all = world.all_gather(std::as_bytes(std::span(&value, 1)));
-        return ByteReader(all[static_cast<std::size_t>(first)]).get<std::int64_t>();
+        return ByteReader(all[as_index(first)]).get<std::int64_t>();
     };
     std::vector<LadderRung> rungs;
     for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 4) {
@@ -103,7 +104,7 @@ std::vector<LadderRung> link_ladder(World& world, int first, int second, Memory*
             time = median(std::move(times)) / 2;
             rungs.push_back({.message = Bytes{bytes}, .time = time});
         }
-        if (Duration(agreed(time.count())) > longest) {
+        if (Duration(agreed(time.count())) > longest_round) {
             break;
         }
     }
@@ -172,9 +173,8 @@ MeasuredLinks measured_links(World& world, int ranks, const std::vector<int>& ho
             mine.put(link.latency).put(link.bytes_per_second).put(link.half_bandwidth);
         }
         const auto all = world.all_gather(mine.bytes());
-        ByteReader text(all[static_cast<std::size_t>(first)]);
-        const bool one_host =
-            hosts.at(static_cast<std::size_t>(first)) == hosts.at(static_cast<std::size_t>(second));
+        ByteReader text(all[as_index(first)]);
+        const bool one_host = hosts.at(as_index(first)) == hosts.at(as_index(second));
         LinkCost link{.between = one_host ? "ranks" : "nodes"};
         link.latency = text.get<Duration>();
         link.bytes_per_second = text.get<double>();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/as_index.h"
 #include "exec/transport/byte_message.h"
 
 namespace pipetwin::exec {
@@ -14,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds interval{100};
+constexpr std::chrono::milliseconds look_interval{100};
 
 }  // namespace
 
@@ -83,10 +84,10 @@ void Monitor::live() {
         listen();
         const auto now = Clock::now();
         // Where it is longer, this process was held up itself.
-        look(std::min<Duration>(now - last, 2 * interval));
+        look(std::min<Duration>(now - last, 2 * look_interval));
         last = now;
         lock.lock();
-        ends_or_not_.wait_for(lock, interval, [this] { return ends_; });
+        ends_or_not_.wait_for(lock, look_interval, [this] { return ends_; });
     }
     lock.unlock();
     beat(true);
@@ -106,7 +107,7 @@ void Monitor::beat(bool leaves) {
 void Monitor::listen() {
     while (const std::optional<World::Call> call = world_.next_call()) {
         const std::lock_guard lock(mutex_);
-        Peer& peer = peers_[static_cast<std::size_t>(call->from)];
+        Peer& peer = peers_[as_index(call->from)];
         peer.is_gone = peer.is_gone || call->is_gone;
         if (!call->bytes.empty()) {
             ByteReader text(call->bytes);

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/device/device_failure.h"
 #include "exec/transport/byte_message.h"
@@ -26,10 +27,6 @@ using Parts = std::vector<std::vector<std::byte>>;
 
 /// How long processes may take to be started everywhere.
 constexpr std::chrono::seconds patience_to_meet{120};
-
-std::size_t at(int process) {
-    return static_cast<std::size_t>(process);
-}
 
 /// What this process sends to another one, beside all channels. It waits for nobody.
 class Outbox {
@@ -74,7 +71,7 @@ class Inbox {
     std::vector<std::byte> receive() {
         std::int64_t size = 0;
         fill(std::as_writable_bytes(std::span(&size, 1)));
-        std::vector<std::byte> bytes(static_cast<std::size_t>(size));
+        std::vector<std::byte> bytes(as_index(size));
         if (!bytes.empty()) {
             fill(bytes);
         }
@@ -153,19 +150,23 @@ class NcclWorld final : public World {
     }
 
     void send(int to, std::span<const std::byte> bytes) override {
-        std::unique_ptr<Outbox>& box = outboxes_[at(to)];
+        std::unique_ptr<Outbox>& box = outboxes_[as_index(to)];
         if (!box) {
             box = std::make_unique<Outbox>(
-                waits_, links_.make(mail_ids_[at(self_.index)][at(to)], true, LinkMemory::Host));
+                waits_,
+                links_.make(
+                    mail_ids_[as_index(self_.index)][as_index(to)], true, LinkMemory::Host));
         }
         box->send(bytes);
     }
 
     std::vector<std::byte> receive(int from) override {
-        std::unique_ptr<Inbox>& box = inboxes_[at(from)];
+        std::unique_ptr<Inbox>& box = inboxes_[as_index(from)];
         if (!box) {
             box = std::make_unique<Inbox>(
-                waits_, links_.make(mail_ids_[at(from)][at(self_.index)], false, LinkMemory::Host));
+                waits_,
+                links_.make(
+                    mail_ids_[as_index(from)][as_index(self_.index)], false, LinkMemory::Host));
         }
         return box->receive();
     }
@@ -227,7 +228,7 @@ class NcclWorld final : public World {
         const Parts all = gathered(mine.bytes(), *control_, [] {});
         std::vector<std::vector<Id>> beats;
         for (int process = 0; process < size(); ++process) {
-            ByteReader theirs(all[at(process)]);
+            ByteReader theirs(all[as_index(process)]);
             const auto next = [&theirs](int count) {
                 std::vector<Id> ids;
                 for (int i = 0; i < count; ++i) {
@@ -243,13 +244,13 @@ class NcclWorld final : public World {
                 parting_ = links_.make_gather(gathers[1], self_);
             }
         }
-        outboxes_.resize(at(size()));
-        inboxes_.resize(at(size()));
+        outboxes_.resize(as_index(size()));
+        inboxes_.resize(as_index(size()));
         std::vector<Heart::Line> lines;
         for (int other = is_first ? 1 : 0; other < (is_first ? size() : 1); ++other) {
             const int far = is_first ? other : index();  // of the two the one that is not first
-            const Id& from_first = beats[0][at(far - 1)];
-            const Id& to_first = beats[at(far)][at(far - 1)];
+            const Id& from_first = beats[0][as_index(far - 1)];
+            const Id& to_first = beats[as_index(far)][as_index(far - 1)];
             lines.push_back(
                 {.peer = other,
                  .out = links_.make(is_first ? from_first : to_first, true, LinkMemory::Host),
@@ -277,7 +278,7 @@ class NcclWorld final : public World {
             waits_.look_until([&] { return gather.done(); }, heed);
         };
         go_round();
-        Parts parts(at(size()));
+        Parts parts(as_index(size()));
         std::vector<std::size_t> sizes(parts.size());
         // Of each the next part of what is missing.
         const auto take = [&](std::size_t place) {

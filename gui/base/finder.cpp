@@ -11,6 +11,8 @@
 #include <QStyledItemDelegate>
 #include <QVBoxLayout>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -136,7 +138,7 @@ void Finder::take() {
     leave();
     if (item != nullptr) {
         // A copy: what is taken may ask again.
-        const auto act = entries_[static_cast<std::size_t>(item->data(Qt::UserRole).toInt())].take;
+        const auto act = entries_[as_index(item->data(Qt::UserRole).toInt())].take;
         act();
     }
 }

@@ -7,6 +7,8 @@
 #include <QImage>
 #include <QPaintEngine>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -40,8 +42,7 @@ PixelCanvas::PixelCanvas(QPainter& painter, const QRect& area, std::span<const Q
     }
     for (int x = 0; x < area.width(); ++x) {
         const Columns columns = columns_of(area.x() + x, 1);
-        std::fill(
-            line(0) + columns.first, line(0) + columns.last, ground[static_cast<std::size_t>(x)]);
+        std::fill(line(0) + columns.first, line(0) + columns.last, ground[as_index(x)]);
     }
 }
 
@@ -111,7 +112,7 @@ void PixelCanvas::hatch_columns(int x, int width, QRgb color, Qt::BrushStyle pat
     const auto shift = static_cast<unsigned>(pixel(area_.x()) - pixel(origin));
     const Tile& tile = tile_of(pattern);
     for (int y = 0; y < lines_; ++y) {
-        const auto& of_line = tile[static_cast<std::size_t>(y % period)];
+        const auto& of_line = tile[as_index(y % period)];
         QRgb* const pixels = line(y);
         for (int i = columns.first; i < columns.last; ++i) {
             pixels[i] = of_line[(static_cast<unsigned>(i) + shift) % period] ? color : pixels[i];
@@ -181,7 +182,7 @@ const PixelCanvas::Tile& PixelCanvas::tile_of(Qt::BrushStyle pattern) {
         QPainter(&image).fillRect(image.rect(), QBrush(Qt::black, pattern));
         for (int y = 0; y < period; ++y) {
             for (int x = 0; x < period; ++x) {
-                found->second[static_cast<std::size_t>(y)][static_cast<std::size_t>(x)] =
+                found->second[as_index(y)][as_index(x)] =
                     image.pixelColor(x, y) == QColor(Qt::black);
             }
         }

@@ -9,6 +9,8 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
+#include "core/base/as_index.h"
+#include "gui/base/panel_text.h"
 #include "gui/base/sentence.h"
 #include "gui/base/workers.h"
 
@@ -16,19 +18,10 @@ namespace pipetwin::gui {
 
 namespace {
 
-constexpr int margin = 10;
 constexpr std::array<Side, 2> both_sides{Side::Predicted, Side::Measured};
 
 std::size_t place(Side side) {
     return side == Side::Predicted ? 0 : 1;
-}
-
-QString text_of(const std::string& text) {
-    return QString::fromStdString(text);
-}
-
-QString time_text(Duration time) {
-    return text_of(format_duration(time));
 }
 
 /// "Predicted", "Measured", "Emulated".
@@ -96,7 +89,7 @@ CriticalPathPanel::CriticalPathPanel(Selection* selection, QWidget* parent)
     sentence_->setWordWrap(true);
     sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
     sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);
-    sentence_->setContentsMargins(margin, 0, margin, 0);
+    sentence_->setContentsMargins(panel_margin, 0, panel_margin, 0);
     shares_view_->setSelectionMode(QAbstractItemView::SingleSelection);
     splitter_->addWidget(shares_view_);
     for (const Side side : both_sides) {
@@ -118,8 +111,8 @@ CriticalPathPanel::CriticalPathPanel(Selection* selection, QWidget* parent)
         connect(view, &QTreeView::activated, this, go);
     }
     auto* const column = new QVBoxLayout(this);
-    column->setContentsMargins(0, margin, 0, 0);
-    column->setSpacing(margin / 2);
+    column->setContentsMargins(0, panel_margin, 0, 0);
+    column->setSpacing(panel_margin / 2);
     column->addWidget(sentence_);
     column->addWidget(splitter_, 1);
     connect(selection_, &Selection::span_changed, this, &CriticalPathPanel::want);
@@ -237,22 +230,20 @@ void CriticalPathPanel::show_shares() {
     }
     const int rows = static_cast<int>(lines.size());
     auto content = std::make_shared<const std::vector<Line>>(std::move(lines));
-    const auto line = [content](int row) -> const Line& {
-        return (*content)[static_cast<std::size_t>(row)];
-    };
-    shares_->show(
-        {.headers = headers,
-         .rows = rows,
-         .text =
-             [line, shown](int row, int column) {
-                 if (column == 0) {
-                     return line(row).name;
-                 }
-                 const int number = (column - 1) / columns_of_side;
-                 const auto& share = line(row).sides[shown[static_cast<std::size_t>(number)]];
-                 return share ? share_text(*share, (column - 1) % columns_of_side) : QString();
-             },
-         .is_heading = [line](int row) { return line(row).heading; }});
+    const auto line = [content](int row) -> const Line& { return (*content)[as_index(row)]; };
+    shares_->show({.headers = headers,
+                   .rows = rows,
+                   .text =
+                       [line, shown](int row, int column) {
+                           if (column == 0) {
+                               return line(row).name;
+                           }
+                           const int number = (column - 1) / columns_of_side;
+                           const auto& share = line(row).sides[shown[as_index(number)]];
+                           return share ? share_text(*share, (column - 1) % columns_of_side)
+                                        : QString();
+                       },
+                   .is_heading = [line](int row) { return line(row).heading; }});
     shares_view_->setVisible(rows > 0);
 }
 
@@ -260,7 +251,7 @@ void CriticalPathPanel::show_actions(Side side) {
     const auto analysis = paths_[place(side)].analysis;
     const int rows = analysis == nullptr ? 0 : static_cast<int>(analysis->critical_path().size());
     const auto piece = [analysis](int row) -> const PathPiece& {
-        return analysis->critical_path()[static_cast<std::size_t>(row)];
+        return analysis->critical_path()[as_index(row)];
     };
     const QString name = analysis == nullptr ? QString() : heading_of(*run_, side);
     actions_[place(side)]->show(

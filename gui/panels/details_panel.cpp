@@ -11,7 +11,7 @@ namespace pipetwin::gui {
 
 namespace {
 
-constexpr int margin = 14;
+constexpr int details_margin = 14;
 constexpr int column_gap = 12;
 constexpr int line_gap = 4;
 
@@ -58,7 +58,7 @@ DetailTable::DetailTable(const QString& heading, QWidget* parent)
     }
     grid_->setColumnStretch(0, 1);
     auto* const column = new QVBoxLayout(this);
-    column->setContentsMargins(0, 0, 0, margin);
+    column->setContentsMargins(0, 0, 0, details_margin);
     column->setSpacing(line_gap);
     column->addWidget(heading_);
     column->addWidget(subtitle_);
@@ -121,14 +121,14 @@ DetailsPanel::DetailsPanel(QWidget* parent)
     setFrameShape(QFrame::NoFrame);
     setWidgetResizable(true);
     const int columns = name_width(font()) + 3 * (number_width(font()) + column_gap);
-    setMinimumWidth(columns + 2 * margin + verticalScrollBar()->sizeHint().width());
+    setMinimumWidth(columns + 2 * details_margin + verticalScrollBar()->sizeHint().width());
 
     auto* const content = new QWidget(this);
     auto* const column = new QVBoxLayout(content);
-    column->setContentsMargins(margin, margin, margin, margin);
+    column->setContentsMargins(details_margin, details_margin, details_margin, details_margin);
     column->setSpacing(0);
     column->addWidget(selection_);  // what was just clicked on is seen without scrolling
-    note_->setContentsMargins(0, 0, 0, margin);
+    note_->setContentsMargins(0, 0, 0, details_margin);
     column->addWidget(note_);
     for (DetailTable* const table : {step_, ops_, breakdown_, whole_}) {
         column->addWidget(table);

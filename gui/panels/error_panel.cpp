@@ -10,6 +10,8 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
+#include "core/base/as_index.h"
+#include "gui/base/panel_text.h"
 #include "gui/base/sentence.h"
 #include "gui/base/workers.h"
 #include "gui/view/analysis/action_details.h"
@@ -18,12 +20,7 @@ namespace pipetwin::gui {
 
 namespace {
 
-constexpr int margin = 10;
 constexpr int least_bars_height = 60;
-
-QString text_of(const std::string& text) {
-    return QString::fromStdString(text);
-}
 
 QString words_of(Op op) {
     return text_of(std::string(op_words(op)));
@@ -133,12 +130,12 @@ void HistogramView::paintEvent(QPaintEvent* /*event*/) {
         return;
     }
     const int line = fontMetrics().height();
-    const QRect area = rect().adjusted(margin, line + 6, -margin, -line - 4);
+    const QRect area = rect().adjusted(panel_margin, line + 6, -panel_margin, -line - 4);
     const auto bins = static_cast<int>(histogram_.counts.size());
     const std::int64_t most = std::max<std::int64_t>(1, std::ranges::max(histogram_.counts));
     const auto x_of = [&](int bin) { return area.left() + area.width() * bin / bins; };
     for (int bin = 0; bin < bins; ++bin) {
-        const std::int64_t count = histogram_.counts[static_cast<std::size_t>(bin)];
+        const std::int64_t count = histogram_.counts[as_index(bin)];
         // A bin with anything in it can be seen.
         const int height =
             count == 0 ? 0 : std::max(2, static_cast<int>(area.height() * count / most));
@@ -150,14 +147,16 @@ void HistogramView::paintEvent(QPaintEvent* /*event*/) {
     painter.drawLine(area.left(), area.bottom() + 1, area.right(), area.bottom() + 1);
     painter.setPen(palette_.text);
     painter.drawLine(x_of(bins / 2), area.top(), x_of(bins / 2), area.bottom() + 1);
-    painter.drawText(rect().adjusted(margin, 3, -margin, 0), Qt::AlignTop | Qt::AlignLeft, title_);
+    painter.drawText(
+        rect().adjusted(panel_margin, 3, -panel_margin, 0), Qt::AlignTop | Qt::AlignLeft, title_);
     painter.setPen(palette_.faint_text);
     const QString highest = tr("highest: %1").arg(counted(most));
     if (fontMetrics().horizontalAdvance(title_ + QLatin1String("  ") + highest) <= area.width()) {
-        painter.drawText(
-            rect().adjusted(margin, 3, -margin, 0), Qt::AlignTop | Qt::AlignRight, highest);
+        painter.drawText(rect().adjusted(panel_margin, 3, -panel_margin, 0),
+                         Qt::AlignTop | Qt::AlignRight,
+                         highest);
     }
-    const QRect axis = rect().adjusted(margin, 0, -margin, -2);
+    const QRect axis = rect().adjusted(panel_margin, 0, -panel_margin, -2);
     const bool goes_on = histogram_.outside > 0;
     const QString least =
         (goes_on ? QStringLiteral("\u2264 -") : QStringLiteral("-")) + end_text(histogram_);
@@ -190,15 +189,15 @@ ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
     sentence_->setWordWrap(true);
     sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
     sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse);
-    sentence_->setContentsMargins(margin, 0, margin, 0);
+    sentence_->setContentsMargins(panel_margin, 0, panel_margin, 0);
     for (QWidget* const widget : {static_cast<QWidget*>(costs_view_),
                                   static_cast<QWidget*>(histogram_),
                                   static_cast<QWidget*>(worst_view_)}) {
         splitter_->addWidget(widget);
     }
     auto* const column = new QVBoxLayout(this);
-    column->setContentsMargins(0, margin, 0, 0);
-    column->setSpacing(margin / 2);
+    column->setContentsMargins(0, panel_margin, 0, 0);
+    column->setSpacing(panel_margin / 2);
     column->addWidget(sentence_);
     column->addWidget(splitter_, 1);
     for (const auto& [view, model] :
@@ -248,31 +247,30 @@ void ErrorPanel::show_summary(const Result& summary) {
     sentence_->setAccessibleName(text);
     const bool any = summary != nullptr && !summary->costs.empty();
     const bool is_emulated = any && summary->measured != "measured";
-    costs_->show({.headers = {tr("Kind"),
-                              tr("Stage"),
-                              tr("Predicted"),
-                              is_emulated ? tr("Emulated") : tr("Measured"),
-                              tr("Error"),
-                              tr("p95 |error|"),
-                              tr("MAPE"),
-                              tr("Per step"),
-                              tr("Count")},
-                  .rows = any ? static_cast<int>(summary->costs.size()) : 0,
-                  .text =
-                      [summary](int row, int column) {
-                          return cost_text(summary->costs[static_cast<std::size_t>(row)], column);
-                      },
-                  .target = [summary](int row) -> std::optional<SpanRef> {
-                      return summary->costs[static_cast<std::size_t>(row)].worst;
-                  }});
+    costs_->show(
+        {.headers = {tr("Kind"),
+                     tr("Stage"),
+                     tr("Predicted"),
+                     is_emulated ? tr("Emulated") : tr("Measured"),
+                     tr("Error"),
+                     tr("p95 |error|"),
+                     tr("MAPE"),
+                     tr("Per step"),
+                     tr("Count")},
+         .rows = any ? static_cast<int>(summary->costs.size()) : 0,
+         .text = [summary](int row,
+                           int column) { return cost_text(summary->costs[as_index(row)], column); },
+         .target = [summary](int row) -> std::optional<SpanRef> {
+             return summary->costs[as_index(row)].worst;
+         }});
     worst_->show({.headers = {tr("Furthest off"), tr("Rank"), tr("Step"), tr("Off"), tr("Error")},
                   .rows = any ? static_cast<int>(summary->worst.size()) : 0,
                   .text =
                       [summary](int row, int column) {
-                          return worst_text(summary->worst[static_cast<std::size_t>(row)], column);
+                          return worst_text(summary->worst[as_index(row)], column);
                       },
                   .target = [summary](int row) -> std::optional<SpanRef> {
-                      return summary->worst[static_cast<std::size_t>(row)].ref;
+                      return summary->worst[as_index(row)].ref;
                   }});
     share_room(splitter_,
                {fit_columns(costs_view_),
@@ -290,7 +288,7 @@ void ErrorPanel::show_histogram(int row) {
     } else if (row < 0) {
         histogram_->show_errors(tr("all actions"), summary_->histogram);
     } else {
-        const CostError& cost = summary_->costs[static_cast<std::size_t>(row)];
+        const CostError& cost = summary_->costs[as_index(row)];
         histogram_->show_errors(
             tr("%1 of stage %2").arg(words_of(cost.op), QString::number(cost.stage)),
             cost.histogram);

@@ -13,6 +13,8 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
+#include "core/base/as_index.h"
+#include "gui/base/panel_text.h"
 #include "gui/base/workers.h"
 #include "gui/view/analysis/action_details.h"
 
@@ -20,7 +22,6 @@ namespace pipetwin::gui {
 
 namespace {
 
-constexpr int margin = 10;
 constexpr int cell_padding = 20;  // with what a heading needs beside its text
 
 /// A heading, and a text that is as wide as any in its column.
@@ -52,7 +53,7 @@ QString measured_name(const OpRows& rows) {
 QString critical_text(double sides, const OpRows& rows) {
     const std::array<QString, 4> texts{
         QString(), QObject::tr("predicted"), measured_name(rows), QObject::tr("both")};
-    return texts[static_cast<std::size_t>(sides)];
+    return texts[as_index(sides)];
 }
 
 QString text_of(const OpRows& rows, int row, OpColumn column) {
@@ -138,7 +139,7 @@ QVariant OpTableModel::headerData(int section, Qt::Orientation orientation, int 
     if (role != Qt::DisplayRole) {
         return {};
     }
-    return tr(column_texts[static_cast<std::size_t>(section)].heading)
+    return tr(column_texts[as_index(section)].heading)
         .replace(tr("measured"), measured_name(*rows_));
 }
 
@@ -205,9 +206,9 @@ void OpFilterProxy::rebuild() {
         [rows = model_->rows(), filter = filter_, column = column_, descending = descending_] {
             auto order = std::make_shared<Order>();
             order->rows = ordered_rows(*rows, filter, column, descending);
-            order->place_of.assign(static_cast<std::size_t>(rows->size()), -1);
+            order->place_of.assign(as_index(rows->size()), -1);
             for (std::size_t row = 0; row < order->rows.size(); ++row) {
-                order->place_of[static_cast<std::size_t>(order->rows[row])] = static_cast<int>(row);
+                order->place_of[as_index(order->rows[row])] = static_cast<int>(row);
             }
             return std::shared_ptr<const Order>(std::move(order));
         }));
@@ -223,7 +224,7 @@ QModelIndex OpFilterProxy::parent(const QModelIndex& /*child*/) const {
 
 QModelIndex OpFilterProxy::mapToSource(const QModelIndex& proxy) const {
     return proxy.isValid() && proxy.row() < rowCount()
-               ? model_->index(order_->rows[static_cast<std::size_t>(proxy.row())], proxy.column())
+               ? model_->index(order_->rows[as_index(proxy.row())], proxy.column())
                : QModelIndex();
 }
 
@@ -231,7 +232,7 @@ QModelIndex OpFilterProxy::mapFromSource(const QModelIndex& source) const {
     if (!source.isValid() || std::cmp_greater_equal(source.row(), order_->place_of.size())) {
         return {};
     }
-    const int row = order_->place_of[static_cast<std::size_t>(source.row())];
+    const int row = order_->place_of[as_index(source.row())];
     return row < 0 || row >= rowCount() ? QModelIndex() : createIndex(row, source.column());
 }
 
@@ -277,7 +278,7 @@ OpTablePanel::OpTablePanel(Selection* selection, QWidget* parent)
     view_->horizontalHeader()->setSortIndicator(0, Qt::AscendingOrder);
     view_->setSortingEnabled(true);
     for (int column = 0; column < op_column_count; ++column) {
-        const ColumnText& text = column_texts[static_cast<std::size_t>(column)];
+        const ColumnText& text = column_texts[as_index(column)];
         const QString heading = tr(text.heading);
         view_->setColumnWidth(
             column,
@@ -285,13 +286,13 @@ OpTablePanel::OpTablePanel(Selection* selection, QWidget* parent)
                                     fontMetrics().horizontalAdvance(text.widest)));
     }
     auto* const top = new QHBoxLayout;
-    top->setContentsMargins(margin, margin / 2, margin, 0);
-    top->setSpacing(margin);
+    top->setContentsMargins(panel_margin, panel_margin / 2, panel_margin, 0);
+    top->setSpacing(panel_margin);
     top->addWidget(line_, 1);
     top->addWidget(count_);
     auto* const column = new QVBoxLayout(this);
     column->setContentsMargins(0, 0, 0, 0);
-    column->setSpacing(margin / 2);
+    column->setSpacing(panel_margin / 2);
     column->addLayout(top);
     column->addWidget(view_, 1);
 

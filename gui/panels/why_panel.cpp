@@ -9,6 +9,8 @@
 #include <QTreeView>
 #include <QVBoxLayout>
 
+#include "core/base/as_index.h"
+#include "gui/base/panel_text.h"
 #include "gui/base/sentence.h"
 #include "gui/base/text_table.h"
 #include "gui/view/analysis/wait_words.h"
@@ -17,16 +19,7 @@ namespace pipetwin::gui {
 
 namespace {
 
-constexpr int margin = 10;
 constexpr std::size_t most_rows = 500;
-
-QString text_of(const std::string& text) {
-    return QString::fromStdString(text);
-}
-
-QString time_text(Duration time) {
-    return text_of(format_duration(time));
-}
 
 /// The piece that filled most of a wait.
 std::string mostly(const StepAnalysis& analysis, const SpanRef& ref) {
@@ -115,7 +108,7 @@ std::optional<SpanRef> WaitModel::target(int row) const {
     if (row < 0 || row >= rowCount()) {
         return std::nullopt;
     }
-    const auto place = static_cast<std::size_t>(row);
+    const std::size_t place = as_index(row);
     SpanRef ref = is_chain_ ? chain_[place].ref : longest_[place].ref;
     const RowIndex* const spans = analysis_->run().twin.row(ref);
     if (spans != nullptr && ref.cell == spans->size()) {
@@ -128,7 +121,7 @@ std::optional<SpanRef> WaitModel::end_of_step(int row) const {
     if (is_chain_ || row < 0 || row >= rowCount()) {
         return std::nullopt;
     }
-    const SpanRef& ref = longest_[static_cast<std::size_t>(row)].ref;
+    const SpanRef& ref = longest_[as_index(row)].ref;
     const RowIndex* const spans = analysis_->run().twin.row(ref);
     return spans != nullptr && ref.cell == spans->size() ? std::optional(ref) : std::nullopt;
 }
@@ -159,7 +152,7 @@ QVariant WaitModel::data(const QModelIndex& index, int role) const {
 }
 
 QString WaitModel::text(const QModelIndex& index) const {
-    const auto row = static_cast<std::size_t>(index.row());
+    const std::size_t row = as_index(index.row());
     if (!is_chain_) {
         return idle_text(longest_[row], index.column());
     }
@@ -254,15 +247,15 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
     view_->setColumnWidth(WaitModel::TimeColumn, metrics.horizontalAdvance("888888.888 ms"));
     view_->setColumnWidth(WaitModel::BeginColumn, metrics.horizontalAdvance("Begin in step 888"));
     auto* const column = new QVBoxLayout(this);
-    column->setContentsMargins(0, margin, 0, 0);
-    column->setSpacing(margin / 2);
+    column->setContentsMargins(0, panel_margin, 0, 0);
+    column->setSpacing(panel_margin / 2);
     auto* const texts = new QVBoxLayout;
-    texts->setContentsMargins(margin, 0, margin, 0);
-    texts->setSpacing(margin / 2);
+    texts->setContentsMargins(panel_margin, 0, panel_margin, 0);
+    texts->setSpacing(panel_margin / 2);
     texts->addWidget(sentence_);
     texts->addWidget(note_);
     auto* const head = new QHBoxLayout;
-    head->setContentsMargins(0, 0, margin, 0);
+    head->setContentsMargins(0, 0, panel_margin, 0);
     head->addLayout(texts, 1);
     head->addWidget(all_, 0, Qt::AlignTop);
     column->addLayout(head);

@@ -11,6 +11,7 @@
 #include <QTableView>
 #include <QVBoxLayout>
 
+#include "core/base/as_index.h"
 #include "gui/view/analysis/action_details.h"
 
 namespace pipetwin::gui {
@@ -130,7 +131,7 @@ int RunListModel::columnCount(const QModelIndex& parent) const {
 
 /// Of the step times; below 0 is faster.
 QString RunListModel::difference(const RunHeadline& run) const {
-    const RunHeadline& base = runs_[static_cast<std::size_t>(baseline_)];
+    const RunHeadline& base = runs_[as_index(baseline_)];
     if (&run == &base) {
         return tr("baseline");
     }
@@ -176,7 +177,7 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
     if (!index.isValid() || index.row() >= rowCount()) {
         return {};
     }
-    const RunHeadline& run = runs_[static_cast<std::size_t>(index.row())];
+    const RunHeadline& run = runs_[as_index(index.row())];
     switch (role) {
         case Qt::DisplayRole:
             return text(run, index.column());
@@ -207,7 +208,7 @@ QVariant RunListModel::headerData(int section, Qt::Orientation orientation, int 
                                                   tr("Bubble"),
                                                   tr("Peak memory"),
                                                   tr("Step to baseline")};
-    return names[static_cast<std::size_t>(section)];
+    return names[as_index(section)];
 }
 
 CompareRunsPanel::CompareRunsPanel(QWidget* parent)
@@ -261,7 +262,7 @@ void CompareRunsPanel::remove_current() {
 void CompareRunsPanel::open_current() {
     const int row = table_->currentIndex().row();
     if (row >= 0 && row < model_->rowCount()) {
-        emit open_wanted(model_->runs()[static_cast<std::size_t>(row)].paths);
+        emit open_wanted(model_->runs()[as_index(row)].paths);
     }
 }
 

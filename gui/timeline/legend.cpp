@@ -12,7 +12,7 @@ namespace pipetwin::gui {
 
 namespace {
 
-constexpr int gap = 6;
+constexpr int swatch_gap = 6;
 
 QString words(Op op) {
     const std::string_view text = is_send(op) ? "message" : op_words(op);
@@ -21,7 +21,7 @@ QString words(Op op) {
 
 /// The entry under which the legend explains an op: all messages share one.
 Op entry_of(Op op) {
-    return is_send(op) || is_receive(op) ? Op::SendForward : op;
+    return is_message(op) ? Op::SendForward : op;
 }
 
 void for_each_span(const RunData& run, const std::function<void(const Span&)>& visit) {
@@ -119,7 +119,7 @@ int Legend::layout_entries(QPainter* painter, const Density& density) const {
     const QFontMetrics metrics(font());
     int x = 0;
     const auto add = [&](const QString& text, const std::function<void(const QRect&)>& swatch) {
-        const int text_x = x + density.swatch + gap;
+        const int text_x = x + density.swatch + swatch_gap;
         const int text_width = metrics.horizontalAdvance(text) + 1;
         if (painter != nullptr) {
             swatch(QRect(x, (height() - metrics.height()) / 2, density.swatch, metrics.height()));

@@ -7,6 +7,7 @@
 #include <QPainter>
 #include <QWheelEvent>
 
+#include "core/base/as_index.h"
 #include "gui/view/timeline/overview.h"
 
 namespace pipetwin::gui {
@@ -16,8 +17,6 @@ namespace {
 constexpr int strip_height = 56;
 constexpr int margin = 6;
 constexpr int edge_width = 5;
-constexpr double zoom_per_notch = 1.2;
-constexpr double wheel_notch = 120;
 
 }  // namespace
 
@@ -91,14 +90,14 @@ void MinimapView::draw_picture() {
     };
     const auto measured = utilisation_over_run(twin, scene().places, Side::Measured, rect.width());
     for (int x = 0; x < rect.width() && twin.has(Side::Measured); ++x) {
-        const int top = y_of(measured[static_cast<std::size_t>(x)]);
+        const int top = y_of(measured[as_index(x)]);
         painter.fillRect(rect.left() + x, top, 1, rect.bottom() + 1 - top, palette_.memory_fill);
     }
     const auto predicted =
         utilisation_over_run(twin, scene().places, Side::Predicted, rect.width());
     int last = rect.bottom();
     for (int x = 0; x < rect.width() && twin.has(Side::Predicted); ++x) {
-        const int y = std::min(rect.bottom(), y_of(predicted[static_cast<std::size_t>(x)]));
+        const int y = std::min(rect.bottom(), y_of(predicted[as_index(x)]));
         const int top = std::min(y, last);
         painter.fillRect(
             rect.left() + x, top, 1, std::max(1, std::abs(y - last)), palette_.memory_line);

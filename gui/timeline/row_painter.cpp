@@ -5,6 +5,7 @@
 
 #include <QFontMetrics>
 
+#include "core/base/as_index.h"
 #include "gui/view/timeline/link_load.h"
 
 namespace pipetwin::gui {
@@ -119,14 +120,14 @@ const QColor& RowPainter::ground() const {
 
 /// The colour of many actions at once: the paler, the less of the time is compute.
 QRgb RowPainter::faded(Op op, double compute) {
-    std::vector<QRgb>& known = faded_[static_cast<std::size_t>(op)];
+    std::vector<QRgb>& known = faded_[as_index(op)];
     if (known.empty()) {
         for (int shade = 0; shade <= shades; ++shade) {
             known.push_back(
                 mixed(ground(), style(op).fill, static_cast<double>(shade) / shades).rgb());
         }
     }
-    return known[static_cast<std::size_t>(compute * shades + 0.5)];
+    return known[as_index(compute * shades + 0.5)];
 }
 
 QRgb RowPainter::fill_of(const Box& box) {
@@ -200,7 +201,7 @@ void RowPainter::paint_parting(const Box& box, int left, PixelCanvas& canvas) {
 /// The longest of "F12", "F" that fits; empty if none does. Measuring a text takes longer than all
 /// else about an action, so widths are added up: digits are equally wide.
 QString RowPainter::label_for(const Action& action, const OpStyle& style, int width) const {
-    const int letter = letter_widths_[static_cast<std::size_t>(action.op)];
+    const int letter = letter_widths_[as_index(action.op)];
     if (letter + label_margin > width) {
         return {};
     }
@@ -251,7 +252,7 @@ void RowPainter::paint_errors(const Band& strip) {
     const int middle = rect.y() + rect.height() / 2;
     PixelCanvas canvas(painter_, rect, ground_);
     canvas.fill(QRect(rect.x(), middle, rect.width(), 1), palette().grid);
-    const auto width = static_cast<std::size_t>(rect.width());
+    const std::size_t width = as_index(rect.width());
     std::vector<int> tops(width, middle);     // of the faster ones
     std::vector<int> bottoms(width, middle);  // of the slower ones
     std::vector<ErrorBar> bars;
@@ -276,7 +277,7 @@ void RowPainter::paint_errors(const Band& strip) {
             const int left = std::max(0, bar.x);
             const int right = std::min(rect.width(), bar.x + bar.width - gap);
             for (int x = left; x < right; ++x) {
-                const auto column = static_cast<std::size_t>(x);
+                const std::size_t column = as_index(x);
                 tops[column] = bar.error > 0 ? middle - length : middle;
                 bottoms[column] = bar.error > 0 ? middle : middle + length;
             }
@@ -292,8 +293,8 @@ Bytes RowPainter::highest(int rank) const {
     Bytes most;
     for (const Side side : {Side::Predicted, Side::Measured}) {
         const auto& data = scene_.run->side(side);
-        if (data && static_cast<std::size_t>(rank) < data->memory.size()) {
-            most = std::max(most, data->memory[static_cast<std::size_t>(rank)].peak());
+        if (data && as_index(rank) < data->memory.size()) {
+            most = std::max(most, data->memory[as_index(rank)].peak());
         }
     }
     return most;
@@ -334,7 +335,7 @@ void RowPainter::paint_curve(const Band& band,
                              double pixels_per_byte,
                              PixelCanvas& canvas) {
     const auto& data = scene_.run->side(side);
-    const auto rank = static_cast<std::size_t>(band.rank);
+    const std::size_t rank = as_index(band.rank);
     if (!data || rank >= data->memory.size() || data->memory[rank].empty()) {
         return;
     }
@@ -343,7 +344,7 @@ void RowPainter::paint_curve(const Band& band,
         return rect.bottom() -
                static_cast<int>(static_cast<double>(bytes.count) * pixels_per_byte + 0.5);
     };
-    const auto width = static_cast<std::size_t>(rect.width());
+    const std::size_t width = as_index(rect.width());
     std::vector<int> tops(width, rect.bottom());
     std::vector<int> bottoms(width, rect.bottom());
     const TimelineScene::Steps steps = scene_.steps_in_sight();
@@ -360,7 +361,7 @@ void RowPainter::paint_curve(const Band& band,
             *row, view_of(side, step), left - rect.left(), std::max(0, right - left + 1));
         int last = 0;
         for (std::size_t i = 0; i < columns.size(); ++i) {
-            const std::size_t x = static_cast<std::size_t>(left - rect.left()) + i;
+            const std::size_t x = as_index(left - rect.left()) + i;
             const int high = y_of(columns[i].most);
             const int low = y_of(columns[i].least);
             // The area ends at the bottom; the line joins what it was in the column before.
@@ -382,7 +383,7 @@ void RowPainter::paint_links(const Band& band) {
     }
     const QRect rect = scene_.rect_at(band.y, band.height);
     const int middle = rect.y() + rect.height() / 2;
-    const auto width = static_cast<std::size_t>(rect.width());
+    const std::size_t width = as_index(rect.width());
     std::vector<int> tops(width, middle);
     std::vector<int> bottoms(width, middle);
     const auto height_of = [&rect](double share) {

@@ -5,6 +5,7 @@
 
 #include <QPainter>
 
+#include "core/base/as_index.h"
 #include "gui/base/pixel_canvas.h"
 #include "gui/timeline/timeline_scene.h"
 #include "gui/view/timeline/row_boxes.h"
@@ -31,7 +32,7 @@ class RowPainter {
     };
 
     const Palette& palette() const { return scene_.palette; }
-    const OpStyle& style(Op op) const { return styles_[static_cast<std::size_t>(op)]; }
+    const OpStyle& style(Op op) const { return styles_[as_index(op)]; }
     ViewTransform view_of(Side side, int step) const;
     static WideBox wide_box(const Box& box, const RowIndex& spans, const ViewTransform& view);
     const QColor& ground() const;

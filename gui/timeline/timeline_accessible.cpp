@@ -5,6 +5,7 @@
 
 #include <QScrollBar>
 
+#include "core/base/as_index.h"
 #include "gui/view/analysis/action_details.h"
 
 namespace pipetwin::gui {
@@ -49,7 +50,7 @@ std::vector<SpanRef> TimelineAccessible::seen_of(int row) const {
     if (!scene.has_run() || row < 0 || row >= rowCount()) {
         return seen;
     }
-    const Row& place = scene.layout.rows[static_cast<std::size_t>(row)];
+    const Row& place = scene.layout.rows[as_index(row)];
     const TimelineScene::Steps steps = scene.steps_in_sight();
     for (int step = steps.first; step <= steps.last; ++step) {
         const RowIndex* const spans = scene.run->twin.row(place.side, step, place.rank);
@@ -76,7 +77,7 @@ std::vector<SpanRef> TimelineAccessible::seen_of(int row) const {
 std::optional<TimelineAccessible::Place> TimelineAccessible::place_of(const SpanRef& ref) const {
     const std::vector<Row>& rows = timeline()->scene().layout.rows;
     for (int row = 0; row < rowCount(); ++row) {
-        const Row& place = rows[static_cast<std::size_t>(row)];
+        const Row& place = rows[as_index(row)];
         if (place.side != ref.side || place.rank != ref.rank) {
             continue;
         }
@@ -117,8 +118,8 @@ int TimelineAccessible::childCount() const {
 QAccessibleInterface* TimelineAccessible::child(int index) const {
     for (int row = 0; row < rowCount() && index >= 0; ++row) {
         const std::vector<SpanRef> seen = seen_of(row);
-        if (static_cast<std::size_t>(index) < seen.size()) {
-            return cell_for(seen[static_cast<std::size_t>(index)]);
+        if (as_index(index) < seen.size()) {
+            return cell_for(seen[as_index(index)]);
         }
         index -= static_cast<int>(seen.size());
     }
@@ -161,9 +162,8 @@ QAccessibleInterface* TimelineAccessible::cell_for(const SpanRef& ref) const {
 
 QAccessibleInterface* TimelineAccessible::cellAt(int row, int column) const {
     const std::vector<SpanRef> seen = seen_of(row);
-    return column >= 0 && static_cast<std::size_t>(column) < seen.size()
-               ? cell_for(seen[static_cast<std::size_t>(column)])
-               : nullptr;
+    return column >= 0 && as_index(column) < seen.size() ? cell_for(seen[as_index(column)])
+                                                         : nullptr;
 }
 
 int TimelineAccessible::selectedCellCount() const {
@@ -185,7 +185,7 @@ QString TimelineAccessible::rowDescription(int row) const {
         return {};
     }
     const TimelineScene& scene = timeline()->scene();
-    const Row& place = scene.layout.rows[static_cast<std::size_t>(row)];
+    const Row& place = scene.layout.rows[as_index(row)];
     return TimelineView::tr("rank %1, %2")
         .arg(place.rank)
         .arg(QString::fromStdString(side_name(*scene.run, place.side)));

@@ -17,8 +17,6 @@ namespace pipetwin::gui {
 
 namespace {
 
-constexpr double wheel_notch = 120;
-constexpr double zoom_per_notch = 1.2;
 constexpr double pan_per_notch = 0.1;
 
 }  // namespace

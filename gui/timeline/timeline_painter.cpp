@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include <QFontMetrics>
+#include <QPaintEngine>
 
+#include "core/base/as_index.h"
 #include "gui/base/label_text.h"
 #include "gui/timeline/overlay_painter.h"
 #include "gui/timeline/row_painter.h"
@@ -126,8 +128,7 @@ class ScenePainter {
 
     /// The background and the lines of the grid; the colours of each of its columns.
     std::vector<QRgb> paint_background(const QRect& area, bool pinned) {
-        std::vector<QRgb> columns(static_cast<std::size_t>(std::max(0, area.width())),
-                                  palette().background.rgb());
+        std::vector<QRgb> columns(as_index(std::max(0, area.width())), palette().background.rgb());
         for (const QRect& gap : beside_rows(area, pinned)) {
             painter_.fillRect(gap, palette().background);
         }
@@ -135,7 +136,7 @@ class ScenePainter {
             const auto x = static_cast<int>(std::lround(tick.x));
             if (!tick.label.empty() && x < area.width()) {
                 painter_.fillRect(area.x() + x, area.y(), 1, area.height(), palette().grid);
-                columns[static_cast<std::size_t>(x)] = palette().grid.rgb();
+                columns[as_index(x)] = palette().grid.rgb();
             }
         }
         return columns;
@@ -262,7 +263,7 @@ class ScenePainter {
     void paint_row_label(const Row& row, const QRect& rect) {
         const auto& side = *scene_.run->side(row.side);
         paint_name(qt(side_name(*scene_.run, row.side)), rect);
-        const auto rank = static_cast<std::size_t>(row.rank);
+        const std::size_t rank = as_index(row.rank);
         if (rank < side.ranks.size()) {
             paint_value(utilisation_text(side.ranks[rank].utilisation), rect);
         }
@@ -273,8 +274,8 @@ class ScenePainter {
         Bytes peak;
         for (const Side side : {Side::Predicted, Side::Measured}) {
             const auto& data = scene_.run->side(side);
-            if (data && static_cast<std::size_t>(rank) < data->memory.size()) {
-                peak = data->memory[static_cast<std::size_t>(rank)].peak();
+            if (data && as_index(rank) < data->memory.size()) {
+                peak = data->memory[as_index(rank)].peak();
             }
         }
         paint_value(qt(format_bytes(peak)), rect);

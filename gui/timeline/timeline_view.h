@@ -13,6 +13,11 @@
 
 namespace pipetwin::gui {
 
+/// QWheelEvent::angleDelta of one notch of a wheel, in eighths of a degree.
+inline constexpr double wheel_notch = 120;
+/// How much larger times are drawn for each notch.
+inline constexpr double zoom_per_notch = 1.2;
+
 /// The timelines on one time axis: shows a run and keeps what is seen of it. What is selected
 /// stands in the Selection.
 ///

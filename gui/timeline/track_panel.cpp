@@ -10,6 +10,8 @@
 #include <QTableView>
 #include <QVBoxLayout>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::gui {
 
 TrackModel::TrackModel(TimelineView* timeline, QObject* parent)
@@ -38,7 +40,7 @@ int TrackModel::columnCount(const QModelIndex& parent) const {
 }
 
 bool TrackModel::is_there(const QModelIndex& index) const {
-    return index.isValid() && static_cast<std::size_t>(index.row()) < timeline_->tracks().size();
+    return index.isValid() && as_index(index.row()) < timeline_->tracks().size();
 }
 
 double TrackModel::utilisation(int rank) const {
@@ -46,8 +48,8 @@ double TrackModel::utilisation(int rank) const {
     for (const Side side : {Side::Measured, Side::Predicted}) {
         const SideData* const data =
             run != nullptr && run->side(side) ? &*run->side(side) : nullptr;
-        if (data != nullptr && static_cast<std::size_t>(rank) < data->ranks.size()) {
-            return data->ranks[static_cast<std::size_t>(rank)].utilisation;
+        if (data != nullptr && as_index(rank) < data->ranks.size()) {
+            return data->ranks[as_index(rank)].utilisation;
         }
     }
     return 0;
@@ -62,7 +64,7 @@ QVariant TrackModel::data(const QModelIndex& index, int role) const {
     if (!is_there(index)) {
         return {};
     }
-    const Track& track = timeline_->tracks()[static_cast<std::size_t>(index.row())];
+    const Track& track = timeline_->tracks()[as_index(index.row())];
     const auto checked = [](bool on) { return QVariant(on ? Qt::Checked : Qt::Unchecked); };
     switch (index.column()) {
         case Rank:
@@ -92,7 +94,7 @@ bool TrackModel::setData(const QModelIndex& index, const QVariant& value, int ro
     }
     const bool on = value.toInt() == Qt::Checked;
     Tracks tracks = timeline_->tracks();
-    Track& track = tracks[static_cast<std::size_t>(index.row())];
+    Track& track = tracks[as_index(index.row())];
     switch (index.column()) {
         case Rank:
             track.hidden = !on;
@@ -131,7 +133,7 @@ QVariant TrackModel::headerData(int section, Qt::Orientation orientation, int ro
     }
     const std::array<QString, column_count> names{
         tr("Shown"), tr("Utilisation"), tr("Pinned"), tr("Folded")};
-    return names[static_cast<std::size_t>(section)];
+    return names[as_index(section)];
 }
 
 int TrackModel::move(int row, int direction) {
@@ -141,7 +143,7 @@ int TrackModel::move(int row, int direction) {
     if (row < 0 || row >= count || target < 0 || target >= count) {
         return row;
     }
-    std::swap(tracks[static_cast<std::size_t>(row)], tracks[static_cast<std::size_t>(target)]);
+    std::swap(tracks[as_index(row)], tracks[as_index(target)]);
     timeline_->set_tracks(std::move(tracks));
     return target;
 }

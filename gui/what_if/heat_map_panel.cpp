@@ -17,13 +17,14 @@
 #include <QVBoxLayout>
 #include <QtConcurrentRun>
 
+#include "core/base/as_index.h"
+#include "gui/base/panel_text.h"
 #include "gui/base/workers.h"
 
 namespace pipetwin::gui {
 
 namespace {
 
-constexpr int margin = 10;
 constexpr int legend_width = 14;
 constexpr double most_digits = 9999.5;  ///< from here on four digits round to a power of ten
 constexpr int gap = 6;
@@ -65,7 +66,7 @@ QColor cividis(double share) {
                                          0xffc4b56c,
                                          0xffffea46};
     const double place = std::clamp(share, 0.0, 1.0) * static_cast<double>(colors.size() - 1);
-    const auto below = std::min(static_cast<std::size_t>(place), colors.size() - 2);
+    const auto below = std::min(as_index(place), colors.size() - 2);
     return mixed(
         QColor(colors[below]), QColor(colors[below + 1]), place - static_cast<double>(below));
 }
@@ -423,13 +424,13 @@ HeatMapPanel::HeatMapPanel(Selection*, QWidget* parent)
     row->addWidget(value_);
     row->addWidget(text_, 1);
     auto* const column = new QVBoxLayout(this);
-    column->setContentsMargins(margin, margin, margin, margin);
+    column->setContentsMargins(panel_margin, panel_margin, panel_margin, panel_margin);
     column->addLayout(row);
     column->addWidget(view_, 1);
     connect(value_, &QComboBox::currentIndexChanged, this, [this](int index) {
         constexpr std::array values{
             HeatValue::Throughput, HeatValue::Bubble, HeatValue::PeakMemory};
-        view_->show_value(values.at(static_cast<std::size_t>(index)));
+        view_->show_value(values.at(as_index(index)));
         if (is_current()) {
             say(view_->summary());
         }

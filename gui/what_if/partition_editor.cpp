@@ -12,16 +12,15 @@
 #include <QPainter>
 #include <QToolTip>
 
+#include "core/base/as_index.h"
+#include "gui/base/panel_text.h"
+
 namespace pipetwin::gui {
 
 namespace {
 
 constexpr int handle = 5;  ///< pixels to either side of a cut
 constexpr int edge = 6;
-
-QString time_text(Duration time) {
-    return QString::fromStdString(format_duration(time));
-}
 
 }  // namespace
 
@@ -58,7 +57,7 @@ QSize PartitionEditor::sizeHint() const {
 }
 
 Duration PartitionEditor::time_before(int layer) const {
-    return sums_.at(static_cast<std::size_t>(layer));
+    return sums_.at(as_index(layer));
 }
 
 Duration PartitionEditor::time_of_piece(std::size_t piece) const {
@@ -141,7 +140,7 @@ void PartitionEditor::select(int cut) {
 /// No piece may be empty.
 void PartitionEditor::move_to(int cut, int layer, bool dragging) {
     const int first = cut == 0 ? 0 : layer_before_cut(cut - 1);
-    const auto piece = static_cast<std::size_t>(cut);
+    const std::size_t piece = as_index(cut);
     const int last = layer_before_cut(cut) + pieces_[piece + 1];
     const int target = std::clamp(layer, first + 1, last - 1);
     if (target == layer_before_cut(cut)) {
@@ -203,7 +202,7 @@ bool PartitionEditor::event(QEvent* event) {
                x_of_layer(layer + 1) <= help->pos().x()) {
             ++layer;
         }
-        const LayerTime& under = layers_[static_cast<std::size_t>(layer)];
+        const LayerTime& under = layers_[as_index(layer)];
         std::size_t piece = 0;
         for (int behind = pieces_[0]; behind <= layer; behind += pieces_[piece]) {
             ++piece;

@@ -19,6 +19,8 @@
 #include <QUndoStack>
 #include <QVBoxLayout>
 
+#include "core/base/as_index.h"
+#include "gui/base/panel_text.h"
 #include "gui/view/analysis/action_details.h"
 #include "gui/what_if/partition_editor.h"
 
@@ -26,15 +28,11 @@ namespace pipetwin::gui {
 
 namespace {
 
-constexpr int margin = 12;
+constexpr int what_if_margin = 12;
 constexpr int log_steps = 1000;
 constexpr int label_column = 0;
 constexpr int slider_column = 1;
 constexpr int number_column = 2;
-
-QString text_of(const std::string& text) {
-    return QString::fromStdString(text);
-}
 
 /// 1..log_steps over the range; 0 stands for no value.
 int to_step(double value, double least, double most) {
@@ -116,7 +114,8 @@ WhatIfPanel::WhatIfPanel(Selection*, QWidget* parent)
     column->setSpacing(0);
     column->addWidget(area_);
     for (QWidget* const widget : std::initializer_list<QWidget*>{sentence_, results_, note_}) {
-        widget->setContentsMargins(margin, margin / 2, margin, margin / 2);
+        widget->setContentsMargins(
+            what_if_margin, what_if_margin / 2, what_if_margin, what_if_margin / 2);
         column->addWidget(widget);
     }
     column->addStretch(1);
@@ -143,7 +142,7 @@ void WhatIfPanel::build_area() {
 QWidget* WhatIfPanel::build_controls() {
     auto* const controls = new QWidget(this);
     auto* const grid = new QGridLayout(controls);
-    grid->setContentsMargins(margin, margin, margin, margin / 2);
+    grid->setContentsMargins(what_if_margin, what_if_margin, what_if_margin, what_if_margin / 2);
     grid->setColumnStretch(slider_column, 1);
     stages_ = add_turn(grid, tr("&Stages (K)"), &WhatIf::stages);
     micro_batches_ = add_turn(grid, tr("&Micro-batches (M)"), &WhatIf::micro_batches);
@@ -264,7 +263,7 @@ void WhatIfPanel::build_choices(QGridLayout* grid) {
     connect(recompute_, &QComboBox::currentIndexChanged, this, [this](int index) {
         if (index >= 0 && index < static_cast<int>(recompute_modes.size())) {
             WhatIf settings = settings_;
-            settings.recompute = recompute_modes.at(static_cast<std::size_t>(index));
+            settings.recompute = recompute_modes.at(as_index(index));
             change(tr("Recompute"), std::move(settings));
         }
     });
@@ -289,8 +288,8 @@ void WhatIfPanel::build_scale(QGridLayout* grid) {
     connect(scaled_stage_, &QSpinBox::valueChanged, this, [this] { show_scale(); });
     connect(scale_, &QDoubleSpinBox::valueChanged, this, [this](double to) {
         WhatIf settings = settings_;
-        const auto stage = static_cast<std::size_t>(scaled_stage_->value());
-        settings.cost_scale.resize(static_cast<std::size_t>(scaled_stage_->maximum()) + 1, 1);
+        const std::size_t stage = as_index(scaled_stage_->value());
+        settings.cost_scale.resize(as_index(scaled_stage_->maximum()) + 1, 1);
         settings.cost_scale.at(stage) = to;
         if (std::ranges::all_of(settings.cost_scale, [](double scale) { return scale == 1; })) {
             settings.cost_scale.clear();
@@ -354,7 +353,7 @@ QWidget* WhatIfPanel::build_results() {
     auto* const grid = new QGridLayout(results);
     grid->setContentsMargins(0, 0, 0, 0);
     grid->setColumnStretch(2, 1);
-    grid->setHorizontalSpacing(margin);
+    grid->setHorizontalSpacing(what_if_margin);
     step_ = add_result(grid, tr("Step"));
     pipeline_ = add_result(grid, tr("Pipeline"));
     bubble_ = add_result(grid, tr("Bubble (total)"));
@@ -486,7 +485,7 @@ void WhatIfPanel::show_choices(const WhatIfRanges& ranges) {
 
 void WhatIfPanel::show_scale() {
     const bool was_filling = std::exchange(filling_, true);
-    const auto stage = static_cast<std::size_t>(scaled_stage_->value());
+    const std::size_t stage = as_index(scaled_stage_->value());
     scale_->setValue(stage < settings_.cost_scale.size() ? settings_.cost_scale[stage] : 1);
     filling_ = was_filling;
 }

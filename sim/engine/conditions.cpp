@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::sim {
@@ -95,7 +96,7 @@ class EqualRecompute {
         if (action.op != Op::Recompute && (!backward || has_recompute(action))) {
             return {};
         }
-        return share_[static_cast<std::size_t>(action.micro_batch)];
+        return share_[as_index(action.micro_batch)];
     }
 
   private:
@@ -154,7 +155,7 @@ Conditions with_planned_durations(const Plan& plan) {
 
 Conditions with_slower_rank(const Plan& plan, int rank, double factor) {
     Conditions conditions = with_planned_durations(plan);
-    for (Duration& duration : conditions.durations.at(static_cast<std::size_t>(rank))) {
+    for (Duration& duration : conditions.durations.at(as_index(rank))) {
         duration = times(duration, factor);
     }
     return conditions;

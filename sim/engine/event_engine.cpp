@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "sim/engine/event_queue.h"
@@ -77,9 +78,7 @@ struct Sources {
                                  : 2 * plan->schedule.rank_of_stage.size())) {}
 
     /// Over the replicas' network.
-    std::size_t own_gradients(int stage) const {
-        return gradients + 2 * static_cast<std::size_t>(stage);
-    }
+    std::size_t own_gradients(int stage) const { return gradients + 2 * as_index(stage); }
     /// From the stage with the same weights.
     std::size_t others_gradients(int stage) const { return own_gradients(stage) + 1; }
     int stage_of(std::size_t source) const { return static_cast<int>((source - gradients) / 2); }
@@ -200,7 +199,7 @@ class Simulation {
 
     /// Through its row, until the rank is busy or has to wait.
     void follow(int rank) {
-        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+        Rank& state = ranks_[as_index(rank)];
         while (state.action != state.end && goes_on(rank, state, *state.action)) {
         }
     }
@@ -239,7 +238,7 @@ class Simulation {
         const std::size_t cell = cell_of(rank, state);
         const Duration came = host_copies_.came(rank, cell);
         if (came > now_) {
-            queue_.announce(static_cast<std::size_t>(rank), came);
+            queue_.announce(as_index(rank), came);
             return false;
         }
         host_copies_.begins(rank, cell, now_);
@@ -258,14 +257,13 @@ class Simulation {
             cores_.begin(now_, rank, length);
             cores_changed_ = true;
         } else {
-            queue_.announce(static_cast<std::size_t>(rank), now_ + length);
+            queue_.announce(as_index(rank), now_ + length);
         }
         return false;
     }
 
     std::size_t cell_of(int rank, const Rank& state) const {
-        return static_cast<std::size_t>(state.action -
-                                        schedule_.ranks[static_cast<std::size_t>(rank)].data());
+        return static_cast<std::size_t>(state.action - schedule_.ranks[as_index(rank)].data());
     }
 
     /// Hands the message over, if there is room; otherwise the rank waits.
@@ -288,7 +286,7 @@ class Simulation {
             carried(index, action, leaves, edge.link_free);
             state.acts = blocking_ && edge.link_free > now_;
             if (state.acts) {
-                queue_.announce(static_cast<std::size_t>(rank), edge.link_free);
+                queue_.announce(as_index(rank), edge.link_free);
             }
         }
         if (!state.acts) {
@@ -299,14 +297,14 @@ class Simulation {
 
     /// The message's way is settled. Its arrival is an event only for a receiver that waits.
     void carried(int index, const Action& send, Duration begin, Duration end) {
-        timeline_.links[static_cast<std::size_t>(index)].push_back(
+        timeline_.links[as_index(index)].push_back(
             {.action = send, .begin = begin, .ready = begin, .end = end});
         Edge& edge = edge_at(index);
         const Duration arrival = end + costs_.latency(index);
         edge.arrivals.push(arrival);
         if (edge.receiver_waits) {
             edge.receiver_waits = false;
-            queue_.announce(static_cast<std::size_t>(edge.receiver), arrival);
+            queue_.announce(as_index(edge.receiver), arrival);
         }
     }
 
@@ -318,7 +316,7 @@ class Simulation {
         if (edge.arrivals.empty()) {
             edge.receiver_waits = true;
         } else if (edge.arrivals.front() > now_) {
-            queue_.announce(static_cast<std::size_t>(rank), edge.arrivals.front());
+            queue_.announce(as_index(rank), edge.arrivals.front());
         } else {
             edge.arrivals.pop();
             ++edge.taken;
@@ -335,7 +333,7 @@ class Simulation {
     /// The stage's gradients set out; the rank does not wait for them.
     void set_out(int rank, int stage) {
         if (goes_on_meanwhile(stage)) {
-            Duration& network = network_free_[static_cast<std::size_t>(rank)];
+            Duration& network = network_free_[as_index(rank)];
             network = std::max(network, now_) + costs_.overlapped_reduction(stage);
             queue_.announce(sources_.own_gradients(stage), network);
         }
@@ -348,7 +346,7 @@ class Simulation {
     void gradients_came(int stage) {
         Reduction& awaited = reduction(stage);
         if (--awaited.awaited == 0) {
-            wake(awaited.user_waits, schedule_.rank_of_stage[static_cast<std::size_t>(stage)]);
+            wake(awaited.user_waits, schedule_.rank_of_stage[as_index(stage)]);
         }
     }
 
@@ -393,7 +391,7 @@ class Simulation {
     }
 
     void done(int rank) {
-        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+        Rank& state = ranks_[as_index(rank)];
         if (offloads_) {
             host_copies_.ends(rank, cell_of(rank, state), now_);
         }
@@ -412,8 +410,8 @@ class Simulation {
         }
     }
 
-    Edge& edge_at(int index) { return edges_[static_cast<std::size_t>(index)]; }
-    Reduction& reduction(int stage) { return reductions_[static_cast<std::size_t>(stage)]; }
+    Edge& edge_at(int index) { return edges_[as_index(index)]; }
+    Reduction& reduction(int stage) { return reductions_[as_index(stage)]; }
 
     static constexpr int unlimited = 1 << 30;
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::sim {
 
 std::vector<std::int64_t> max_min_fair_rates(std::span<const Claim* const> claims,
@@ -14,13 +16,13 @@ std::vector<std::int64_t> max_min_fair_rates(std::span<const Claim* const> claim
         std::vector<std::int64_t> users(room.size(), 0);
         for (std::size_t i = 0; i < claims.size(); ++i) {
             for (const int resource : settled[i] ? std::vector<int>{} : claims[i]->shared) {
-                ++users[static_cast<std::size_t>(resource)];
+                ++users[as_index(resource)];
             }
         }
         const auto limit_of = [&](const Claim& claim) {
             std::int64_t limit = claim.most;
             for (const int resource : claim.shared) {
-                const auto index = static_cast<std::size_t>(resource);
+                const std::size_t index = as_index(resource);
                 limit = std::min(limit, room[index] / users[index]);
             }
             return limit;
@@ -42,7 +44,7 @@ std::vector<std::int64_t> max_min_fair_rates(std::span<const Claim* const> claim
             rates[i] = std::max<std::int64_t>(1, least);
             --left;
             for (const int resource : claims[i]->shared) {
-                room[static_cast<std::size_t>(resource)] -= least;
+                room[as_index(resource)] -= least;
             }
         }
     }
@@ -52,7 +54,7 @@ std::vector<std::int64_t> max_min_fair_rates(std::span<const Claim* const> claim
 void FairWork::set_rates(std::span<Piece> pieces) {
     std::vector<const Claim*> claims;
     for (const Piece& piece : pieces) {
-        claims.push_back(&claims_[static_cast<std::size_t>(piece.owner)]);
+        claims.push_back(&claims_[as_index(piece.owner)]);
     }
     const std::vector<std::int64_t> rates = max_min_fair_rates(claims, capacities_);
     for (std::size_t i = 0; i < pieces.size(); ++i) {

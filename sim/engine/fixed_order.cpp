@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/as_index.h"
 #include "core/schedule/lower.h"
 #include "sim/engine/host_copies.h"
 #include "sim/engine/row_walk.h"
@@ -19,7 +20,7 @@ void prepare_links(const Schedule& schedule, std::vector<std::vector<Span>>& lin
     for (std::size_t edge = 0; edge < links.size(); ++edge) {
         links[edge].clear();
         if (exchanges(schedule, static_cast<int>(edge / 2))) {
-            links[edge].reserve(static_cast<std::size_t>(schedule.micro_batches));
+            links[edge].reserve(as_index(schedule.micro_batches));
         }
     }
 }
@@ -28,7 +29,7 @@ void add_message(std::vector<std::vector<Span>>& links,
                  const MessageEnd& end,
                  Duration begin,
                  Duration through) {
-    std::vector<Span>& row = links[static_cast<std::size_t>(end.edge)];
+    std::vector<Span>& row = links[as_index(end.edge)];
     row.push_back({end.action, begin, begin, through});
     write_soon(&row.back());
 }
@@ -55,7 +56,7 @@ class Spans {
         prepare_links(schedule, timeline_.links);
     }
 
-    Span* of_rank(int rank) { return timeline_.ranks[static_cast<std::size_t>(rank)].data(); }
+    Span* of_rank(int rank) { return timeline_.ranks[as_index(rank)].data(); }
 
     static void on_rank(Span* spans,
                         std::size_t cell,
@@ -102,7 +103,7 @@ class TimesAndRoom {
         }
     }
 
-    SpanTimes* of_rank(int rank) { return &times_.ranks[static_cast<std::size_t>(rank)]; }
+    SpanTimes* of_rank(int rank) { return &times_.ranks[as_index(rank)]; }
 
     static void on_rank(SpanTimes* row,
                         std::size_t cell,
@@ -175,13 +176,9 @@ class Times {
           gradients_complete_(plan->schedule.rank_of_stage.size()),
           keeper_(keeper) {}
 
-    State enter(int rank) {
-        return {rank, rank_free_[static_cast<std::size_t>(rank)], keeper_.of_rank(rank)};
-    }
+    State enter(int rank) { return {rank, rank_free_[as_index(rank)], keeper_.of_rank(rank)}; }
 
-    void leave(const State& state) {
-        rank_free_[static_cast<std::size_t>(state.rank)] = state.free;
-    }
+    void leave(const State& state) { rank_free_[as_index(state.rank)] = state.free; }
 
     void act(State& state, std::size_t cell, const Action& action) {
         const Duration begin = state.free;
@@ -203,7 +200,7 @@ class Times {
     }
 
     void send(State& state, const MessageEnd& end) {
-        Edge& edge = edges_[static_cast<std::size_t>(end.edge)];
+        Edge& edge = edges_[as_index(end.edge)];
         const Duration begin = state.free;
         const bool may_wait = bounded_ && end.number >= capacity_;
         const Duration ready = may_wait ? std::max(begin, edge.room.pop()) : begin;
@@ -218,12 +215,12 @@ class Times {
 
     void begin_receive(State& state, const MessageEnd& end) {
         if (bounded_ && capacity_ == 0) {
-            edges_[static_cast<std::size_t>(end.edge)].room.push(state.free);
+            edges_[as_index(end.edge)].room.push(state.free);
         }
     }
 
     void receive(State& state, const MessageEnd& end) {
-        Edge& edge = edges_[static_cast<std::size_t>(end.edge)];
+        Edge& edge = edges_[as_index(end.edge)];
         const Duration begin = state.free;
         state.free = std::max(begin, edge.arrivals.pop());
         if (capacity_ > 0) {
@@ -256,14 +253,14 @@ class Times {
         if (!uses_gradients(action.op)) {
             return begin;
         }
-        const Duration complete = gradients_complete_[static_cast<std::size_t>(action.stage)];
+        const Duration complete = gradients_complete_[as_index(action.stage)];
         return std::max({begin, complete, action.op == Op::Optimizer ? norm_known_ : Duration{}});
     }
 
     /// The gradients set out: for the stage with the same weights, and over the rank's network for
     /// the other replicas.
     void reduce(int rank, int stage, Duration begin) {
-        Duration& network = network_free_[static_cast<std::size_t>(rank)];
+        Duration& network = network_free_[as_index(rank)];
         const Duration length = costs_.overlapped_reduction(stage);
         if (length > Duration{}) {
             network = std::max(network, begin) + length;
@@ -275,7 +272,7 @@ class Times {
     }
 
     void complete(int stage, Duration time) {
-        Duration& complete = gradients_complete_[static_cast<std::size_t>(stage)];
+        Duration& complete = gradients_complete_[as_index(stage)];
         complete = std::max(complete, time);
     }
 

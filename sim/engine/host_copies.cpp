@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/as_index.h"
 #include "core/plan/offload.h"
 
 namespace pipetwin::sim {
@@ -35,20 +36,16 @@ HostCopies::HostCopies(const Plan& plan, const Conditions& conditions) : plan_(p
 
 Duration HostCopies::came(int rank, std::size_t cell) const {
     const std::int32_t needed = cell_at(rank, cell).needs;
-    return needed == none
-               ? Duration{}
-               : copies_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(needed)].in;
+    return needed == none ? Duration{} : copies_[as_index(rank)][as_index(needed)].in;
 }
 
 void HostCopies::begins(int rank, std::size_t cell, Duration now) {
     const std::int32_t number = cell_at(rank, cell).lets_in;
     if (number != none) {
         Copy& copy = copy_at(rank, number);
-        const auto& row = plan_->schedule.ranks[static_cast<std::size_t>(rank)];
-        copy.in = carry(2 * static_cast<std::size_t>(rank) + 1,
-                        row[copy.user],
-                        std::max(now, copy.out),
-                        copy.in_occupation);
+        const auto& row = plan_->schedule.ranks[as_index(rank)];
+        copy.in = carry(
+            2 * as_index(rank) + 1, row[copy.user], std::max(now, copy.out), copy.in_occupation);
     }
 }
 
@@ -56,8 +53,8 @@ void HostCopies::ends(int rank, std::size_t cell, Duration now) {
     const std::int32_t number = cell_at(rank, cell).makes;
     if (number != none) {
         Copy& copy = copy_at(rank, number);
-        const auto& row = plan_->schedule.ranks[static_cast<std::size_t>(rank)];
-        copy.out = carry(2 * static_cast<std::size_t>(rank), row[cell], now, copy.out_occupation);
+        const auto& row = plan_->schedule.ranks[as_index(rank)];
+        copy.out = carry(2 * as_index(rank), row[cell], now, copy.out_occupation);
     }
 }
 

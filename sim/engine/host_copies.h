@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
@@ -49,11 +50,9 @@ class HostCopies {
         Duration in{};   ///< when it is back
     };
 
-    const Cell& cell_at(int rank, std::size_t cell) const {
-        return cells_[static_cast<std::size_t>(rank)][cell];
-    }
+    const Cell& cell_at(int rank, std::size_t cell) const { return cells_[as_index(rank)][cell]; }
     Copy& copy_at(int rank, std::int32_t number) {
-        return copies_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(number)];
+        return copies_[as_index(rank)][as_index(number)];
     }
 
     /// Over a direction of a rank's link: returns when the copy is complete.

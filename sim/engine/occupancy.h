@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/units.h"
 
 namespace pipetwin::sim {
@@ -14,7 +15,7 @@ class Occupancy {
   public:
     /// At most `messages` on each edge.
     Occupancy(std::size_t edges, int messages)
-        : messages_(static_cast<std::size_t>(messages)),
+        : messages_(as_index(messages)),
           sent_(edges),
           times_(std::make_unique_for_overwrite<Times[]>(edges * messages_)) {}
 
@@ -22,7 +23,7 @@ class Occupancy {
     void hand_over(int edge, int number, Duration time) {
         Times* const times = &times_[place(edge, number)];
         times->handed_over = time;
-        sent_[static_cast<std::size_t>(edge)] = number + 1;
+        sent_[as_index(edge)] = number + 1;
         // So many edges are written in turns that the processor does not see that each goes on.
         constexpr int ahead = 6;  // it may be beyond the edge, where nothing is fetched
         constexpr int to_write = 1;
@@ -71,7 +72,7 @@ class Occupancy {
     };
 
     std::size_t place(int edge, int number) const {
-        return static_cast<std::size_t>(edge) * messages_ + static_cast<std::size_t>(number);
+        return as_index(edge) * messages_ + as_index(number);
     }
 
     std::size_t messages_;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/schedule.h"
@@ -104,7 +105,7 @@ class RowWalk {
     using State = typename Visitor::State;
 
     void follow(int rank) {
-        const auto index = static_cast<std::size_t>(rank);
+        const std::size_t index = as_index(rank);
         const std::vector<Action>& row = schedule_.ranks[index];
         const Action* const actions = row.data();
         const std::size_t end = std::min(row.size(), stretch_end_);
@@ -154,7 +155,7 @@ class RowWalk {
 
     bool sends(int rank, State& state, std::size_t cell, const Action& action) {
         const int index = edge_of(action);
-        Edge& edge = edges_[static_cast<std::size_t>(index)];
+        Edge& edge = edges_[as_index(index)];
         const bool room = edge.sent - edge.received < capacity_ ||
                           (edge.sent == edge.received && edge.receive_begun);
         if (!room) {
@@ -169,7 +170,7 @@ class RowWalk {
 
     bool receives(int rank, State& state, std::size_t cell, const Action& action) {
         const int index = edge_of(action);
-        Edge& edge = edges_[static_cast<std::size_t>(index)];
+        Edge& edge = edges_[as_index(index)];
         const MessageEnd end{cell, action, index, edge.received};
         if (!edge.receive_begun) {
             edge.receive_begun = true;
@@ -188,10 +189,10 @@ class RowWalk {
     }
 
     void reduces(int stage) {
-        reduced_[static_cast<std::size_t>(stage)] = true;
+        reduced_[as_index(stage)] = true;
         // Where gradients come from, they go to.
         if (const auto other = gradient_source(schedule_, stage)) {
-            const auto index = static_cast<std::size_t>(*other);
+            const std::size_t index = as_index(*other);
             if (gradients_awaited_[index]) {
                 gradients_awaited_[index] = false;
                 runnable_.push(schedule_.rank_of_stage[index]);
@@ -201,9 +202,9 @@ class RowWalk {
 
     bool gradients_are_missing(int rank, int stage) {
         const auto source = gradient_source(schedule_, stage);
-        const bool waits = source && !reduced_[static_cast<std::size_t>(*source)];
-        gradients_awaited_[static_cast<std::size_t>(stage)] = waits;
-        PIPETWIN_EXPECT(schedule_.rank_of_stage[static_cast<std::size_t>(stage)] == rank,
+        const bool waits = source && !reduced_[as_index(*source)];
+        gradients_awaited_[as_index(stage)] = waits;
+        PIPETWIN_EXPECT(schedule_.rank_of_stage[as_index(stage)] == rank,
                         "a rank updates its own stages");
         return waits;
     }
@@ -213,7 +214,7 @@ class RowWalk {
     bool norms_are_missing(int rank, std::size_t cell) {
         if (!norms_left_) {
             norms_left_ = 0;
-            next_[static_cast<std::size_t>(rank)] = cell;
+            next_[as_index(rank)] = cell;
             for (std::size_t i = 0; i < next_.size(); ++i) {
                 const std::vector<Action>& row = schedule_.ranks[i];
                 *norms_left_ += std::count_if(

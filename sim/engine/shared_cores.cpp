@@ -6,6 +6,7 @@
 #include <optional>
 #include <ratio>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::sim {
@@ -70,10 +71,10 @@ void SharedCores::share_out_limited(std::span<Piece> busy) const {
 
 /// With those that disturb it now.
 std::int64_t SharedCores::limit_of(int rank, std::span<const Piece> busy) const {
-    const auto& shares = interference_[static_cast<std::size_t>(rank)];
+    const auto& shares = interference_[as_index(rank)];
     std::int64_t slowness = one;
     for (const Piece& other : busy) {
-        slowness += other.owner == rank ? 0 : shares[static_cast<std::size_t>(other.owner)];
+        slowness += other.owner == rank ? 0 : shares[as_index(other.owner)];
     }
     return static_cast<std::int64_t>(Units{full_speed} * one / slowness);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::sim {
@@ -45,7 +46,7 @@ SharedLinks::SharedLinks(const Plan& plan, const Conditions& conditions)
       users_(conditions.contention.shared_links.size(), 0) {}
 
 bool SharedLinks::is_shared(int edge) const {
-    return !users_.empty() && !way_of_edge_[static_cast<std::size_t>(edge)].empty();
+    return !users_.empty() && !way_of_edge_[as_index(edge)].empty();
 }
 
 void SharedLinks::request(Duration now, int edge, const Action& send) {
@@ -60,9 +61,9 @@ std::vector<SharedLinks::Carried> SharedLinks::take_done(Duration now) {
         PIPETWIN_EXPECT(message != under_way_.end(), "a message is through that had set out");
         through.push_back(*message);
         under_way_.erase(message);
-        edge_busy_[static_cast<std::size_t>(edge)] = false;
-        for (const int link : way_of_edge_[static_cast<std::size_t>(edge)]) {
-            --users_[static_cast<std::size_t>(link)];
+        edge_busy_[as_index(edge)] = false;
+        for (const int link : way_of_edge_[as_index(edge)]) {
+            --users_[as_index(link)];
         }
     }
     if (!through.empty()) {
@@ -78,7 +79,7 @@ void SharedLinks::start_what_can(Duration now) {
     std::vector<bool> edge_wanted = edge_busy_;
     std::deque<Carried> still_waiting;
     for (const Carried& message : waiting_) {
-        const auto edge = static_cast<std::size_t>(message.edge);
+        const std::size_t edge = as_index(message.edge);
         const bool starts = !edge_wanted[edge] && way_is_free(message.edge, wanted);
         edge_wanted[edge] = true;
         if (starts) {
@@ -87,35 +88,34 @@ void SharedLinks::start_what_can(Duration now) {
         }
         still_waiting.push_back(message);
         for (const int link : way_of_edge_[edge]) {
-            wanted[static_cast<std::size_t>(link)] = true;
+            wanted[as_index(link)] = true;
         }
     }
     waiting_ = std::move(still_waiting);
 }
 
 bool SharedLinks::way_is_free(int edge, const std::vector<bool>& wanted) const {
-    const auto& way = way_of_edge_[static_cast<std::size_t>(edge)];
+    const auto& way = way_of_edge_[as_index(edge)];
     return conditions_.contention.sharing == LinkSharing::Fair ||
            std::ranges::none_of(way, [&](int link) {
-               const auto index = static_cast<std::size_t>(link);
+               const std::size_t index = as_index(link);
                return users_[index] > 0 || wanted[index];
            });
 }
 
 void SharedLinks::start(Duration now, const Carried& message) {
-    const auto edge = static_cast<std::size_t>(message.edge);
+    const std::size_t edge = as_index(message.edge);
     const LinkCost& link = conditions_.links[edge / 2];
     const Bytes bytes = conditions_.transfer == TransferMode::HandOver
                             ? Bytes{}
                             : message_bytes(plan_, message.edge, message.send.micro_batch);
     const Bytes units = bytes.count > 0 ? bytes + link.half_bandwidth : Bytes{};
     const auto& factors = conditions_.message_factors;
-    const double factor =
-        factors.empty() ? 1 : factors[edge][static_cast<std::size_t>(message.send.micro_batch)];
+    const double factor = factors.empty() ? 1 : factors[edge][as_index(message.send.micro_batch)];
     work_.begin(now, message.edge, std::llround(static_cast<double>(units.count) * factor));
     edge_busy_[edge] = true;
     for (const int shared : way_of_edge_[edge]) {
-        ++users_[static_cast<std::size_t>(shared)];
+        ++users_[as_index(shared)];
     }
     under_way_.push_back({.edge = message.edge, .send = message.send, .begin = now});
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::sim {
@@ -12,8 +13,8 @@ namespace {
 std::vector<int> one_of_each_class(const Plan& plan) {
     std::vector<int> found(plan->costs.size(), -1);
     for (int micro_batch = plan.micro_batches() - 1; micro_batch >= 0; --micro_batch) {
-        const int cost_class = plan->cost_class[static_cast<std::size_t>(micro_batch)];
-        found[static_cast<std::size_t>(cost_class)] = micro_batch;
+        const int cost_class = plan->cost_class[as_index(micro_batch)];
+        found[as_index(cost_class)] = micro_batch;
     }
     return found;
 }
@@ -42,7 +43,7 @@ void StepCosts::add_actions(const Plan& plan) {
                 const bool known = micro_batch >= 0 || !has_micro_batch(action.op);
                 table_.push_back(!known ? Duration{}
                                  : conditions_.duration_of_op
-                                     ? conditions_.duration_of_op->at(static_cast<std::size_t>(op))
+                                     ? conditions_.duration_of_op->at(as_index(op))
                                      : plan.duration(action));
             }
         }

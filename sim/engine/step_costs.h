@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/plan/plan.h"
 #include "sim/engine/conditions.h"
 
@@ -16,7 +17,7 @@ class StepCosts {
 
     /// How long a rank is busy with the action at its place; zero for sends and receives.
     Duration action(int rank, std::size_t cell, const Action& action) const {
-        return own_durations_ ? conditions_.durations[static_cast<std::size_t>(rank)][cell]
+        return own_durations_ ? conditions_.durations[as_index(rank)][cell]
                               : table_[number(action)];
     }
 
@@ -25,40 +26,35 @@ class StepCosts {
         const Duration usual = table_[message_number(edge, micro_batch)];
         return own_messages_
                    ? times(usual,
-                           conditions_.message_factors[static_cast<std::size_t>(edge)]
-                                                      [static_cast<std::size_t>(micro_batch)])
+                           conditions_.message_factors[as_index(edge)][as_index(micro_batch)])
                    : usual;
     }
 
-    Duration latency(int edge) const { return latencies_[static_cast<std::size_t>(edge)]; }
+    Duration latency(int edge) const { return latencies_[as_index(edge)]; }
 
     /// From a REDUCE_GRAD to the moment when the stage with the same weights has the gradients.
-    Duration hand_over_of_gradients(int stage) const {
-        return hand_overs_[static_cast<std::size_t>(stage)];
-    }
+    Duration hand_over_of_gradients(int stage) const { return hand_overs_[as_index(stage)]; }
 
     /// How long a REDUCE_GRAD that its rank does not wait for occupies the rank's network.
-    Duration overlapped_reduction(int stage) const {
-        return overlapped_[static_cast<std::size_t>(stage)];
-    }
+    Duration overlapped_reduction(int stage) const { return overlapped_[as_index(stage)]; }
 
     /// Places in the table, for those who keep a number and look the cost up later.
     std::size_t number(const Action& action) const {
         const std::size_t cost_class =
             has_micro_batch(action.op) && classes_ > 1 ? class_of(action.micro_batch) : 0;
-        return (cost_class * stages_ + static_cast<std::size_t>(action.stage)) * op_count +
+        return (cost_class * stages_ + as_index(action.stage)) * op_count +
                static_cast<std::size_t>(action.op);
     }
     std::size_t message_number(int edge, int micro_batch) const {
         const std::size_t cost_class = classes_ > 1 ? class_of(micro_batch) : 0;
-        return first_message_ + cost_class * edges_ + static_cast<std::size_t>(edge);
+        return first_message_ + cost_class * edges_ + as_index(edge);
     }
     const std::vector<Duration>& table() const { return table_; }
     const std::vector<Duration>& latencies() const { return latencies_; }
 
   private:
     std::size_t class_of(int micro_batch) const {
-        return static_cast<std::size_t>(cost_class_[static_cast<std::size_t>(micro_batch)]);
+        return as_index(cost_class_[as_index(micro_batch)]);
     }
     void add_actions(const Plan& plan);
     void add_messages(const Plan& plan);

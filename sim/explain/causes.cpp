@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 
@@ -76,8 +77,8 @@ Causes::Causes(const Plan& plan, const Timeline& timeline)
         Reduction network;
         for (std::uint32_t cell = 0; cell < timeline.ranks[rank].size(); ++cell) {
             const Action& action = timeline.ranks[rank][cell].action;
-            if (is_send(action.op) || is_receive(action.op)) {
-                Edge& edge = edges_.at(static_cast<std::size_t>(edge_of(action)));
+            if (is_message(action.op)) {
+                Edge& edge = edges_.at(as_index(edge_of(action)));
                 auto& places = is_send(action.op) ? edge.sends : edge.receives;
                 numbers[cell] = static_cast<std::uint32_t>(places.size());
                 places.push_back({.rank = rank, .cell = cell});
@@ -117,7 +118,7 @@ void Causes::know_norm(SpanPlace place) {
 void Causes::know_reduction(SpanPlace place, Reduction& network) {
     const Span& span = span_at(place);
     const int stage = span.action.stage;
-    Reduction& reduction = reductions_.at(static_cast<std::size_t>(stage));
+    Reduction& reduction = reductions_.at(as_index(stage));
     reduction = {.place = place, .known = true};
     if (plan_->overlap_reduction && plan_.all_reduce_time(stage) > Duration{}) {
         reduction.overlapped = true;
@@ -300,8 +301,8 @@ class CauseWalk {
     /// To the receive that made room: the one `capacity` messages earlier has ended; without
     /// capacity the message's own has begun.
     Moment to_receiver(const Span& send) {
-        const auto& edge = causes_.edges_.at(static_cast<std::size_t>(edge_of(send.action)));
-        const auto capacity = static_cast<std::size_t>(causes_.plan_->channel_capacity.value_or(0));
+        const auto& edge = causes_.edges_.at(as_index(edge_of(send.action)));
+        const std::size_t capacity = as_index(causes_.plan_->channel_capacity.value_or(0));
         at_ = edge.receives.at(message_at(at_) - capacity);
         makes_room_ = true;
         return capacity == 0 ? Moment::Begin : Moment::Ready;
@@ -316,13 +317,12 @@ class CauseWalk {
             return Moment::End;
         }
         const auto& reductions = causes_.reductions_;
-        const auto stage = static_cast<std::size_t>(update.action.stage);
+        const std::size_t stage = as_index(update.action.stage);
         if (reductions[stage].overlapped && reductions[stage].end == update.ready) {
             return over_network(update.action.stage);
         }
         const auto source = gradient_source(causes_.plan_->schedule, update.action.stage);
-        const auto* const reduction =
-            source ? &reductions[static_cast<std::size_t>(*source)] : nullptr;
+        const auto* const reduction = source ? &reductions[as_index(*source)] : nullptr;
         PIPETWIN_EXPECT(reduction != nullptr && reduction->known,
                         "an update waits for gradients that are on their way");
         return set_out(*reduction, update.ready, Reason::Reduction);
@@ -330,7 +330,7 @@ class CauseWalk {
 
     /// Over the stages whose gradients the rank's network carried before.
     Moment over_network(int stage) {
-        const auto* reduction = &causes_.reductions_[static_cast<std::size_t>(stage)];
+        const auto* reduction = &causes_.reductions_[as_index(stage)];
         Reason reason = Reason::Reduction;
         while (reduction->begin > causes_.span_at(reduction->place).begin) {
             add(causes_.span_at(reduction->place).action,
@@ -339,7 +339,7 @@ class CauseWalk {
                 reduction->end,
                 reason);
             reason = Reason::LinkBusy;
-            reduction = &causes_.reductions_[static_cast<std::size_t>(reduction->stage_before)];
+            reduction = &causes_.reductions_[as_index(reduction->stage_before)];
         }
         return set_out(*reduction, reduction->end, reason);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/schedule/edge.h"
 #include "sim/engine/conditions.h"
 #include "sim/explain/breakdown.h"
@@ -186,8 +187,7 @@ void explain_gains(const Plan& plan, Explanation& result) {
     const auto slack = sensitivity.slack();
     for (auto& [wait, chain, of_wait] : result.waits) {
         if (wait.kind != WaitKind::StepEnd) {
-            of_wait = slack.at(static_cast<std::size_t>(wait.rank))
-                          .at(static_cast<std::size_t>(wait.cell));
+            of_wait = slack.at(as_index(wait.rank)).at(as_index(wait.cell));
         }
     }
 }

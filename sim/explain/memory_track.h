@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
 #include "sim/explain/task_graph.h"
@@ -19,9 +20,7 @@ class MemoryTrack {
     MemoryTrack(const Plan& plan, const TaskGraph& graph);
 
     /// Bytes that a rank holds, [2 * cell] during an action of its row and [2 * cell + 1] after it.
-    std::span<const Bytes> totals(int rank) const {
-        return totals_[static_cast<std::size_t>(rank)].values;
-    }
+    std::span<const Bytes> totals(int rank) const { return totals_[as_index(rank)].values; }
 
     /// When these began to be held: the beginnings and the ends of the actions, of all ranks one
     /// after the other. `times` has room for `size` of them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "sim/simulate/simulate.h"
@@ -67,9 +68,7 @@ void Sensitivity::know_owners() {
         if (place.kind == TaskKind::Moment) {
             continue;
         }
-        const Action& action =
-            plan_->schedule
-                .ranks[static_cast<std::size_t>(place.rank)][static_cast<std::size_t>(place.cell)];
+        const Action& action = plan_->schedule.ranks[as_index(place.rank)][as_index(place.cell)];
         Owner owner{.kind = Owner::Kind::Action,
                     .op = action.op,
                     .stage = action.stage,
@@ -104,10 +103,10 @@ void Sensitivity::know_owners() {
         }
         all_.costs.push_back(cost);
         if (owner.kind == Owner::Kind::Message) {
-            of_boundary_[static_cast<std::size_t>(owner.boundary)].costs.push_back(cost);
+            of_boundary_[as_index(owner.boundary)].costs.push_back(cost);
         } else if (owner.kind != Owner::Kind::Copy) {
-            of_stage_[static_cast<std::size_t>(owner.stage)].costs.push_back(cost);
-            of_rank_[static_cast<std::size_t>(owner.rank)].costs.push_back(cost);
+            of_stage_[as_index(owner.stage)].costs.push_back(cost);
+            of_rank_[as_index(owner.rank)].costs.push_back(cost);
         }
     }
 }
@@ -119,7 +118,7 @@ const Sensitivity::Entries& Sensitivity::entries_of(const Target& target) const 
     const auto& entries = target.part == Part::Link   ? of_boundary_
                           : target.part == Part::Rank ? of_rank_
                                                       : of_stage_;
-    return entries.at(static_cast<std::size_t>(target.index));
+    return entries.at(as_index(target.index));
 }
 
 bool Sensitivity::takes_time(const Target& target) const {
@@ -272,8 +271,7 @@ Conditions Sensitivity::faster_conditions(std::span<const Target> targets,
     for (std::size_t i = 1; i < graph_.tasks().size(); ++i) {
         const TaskPlace& place = graph_.places()[i];
         if (place.kind == TaskKind::Action) {
-            conditions.durations[static_cast<std::size_t>(place.rank)]
-                                [static_cast<std::size_t>(place.cell)] =
+            conditions.durations[as_index(place.rank)][as_index(place.cell)] =
                 costs[graph_.tasks()[i].cost];
         }
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/as_index.h"
 #include "core/plan/offload.h"
 #include "sim/engine/row_walk.h"
 #include "sim/engine/step_costs.h"
@@ -48,7 +49,7 @@ class TaskWriter {
             let_stash_in(rank, cell);
         }
         if (uses_gradients(action.op)) {
-            for (const Signal& signal : awaited_[static_cast<std::size_t>(action.stage)]) {
+            for (const Signal& signal : awaited_[as_index(action.stage)]) {
                 wait_for(rank, cell, signal);
             }
             if (action.op == Op::Optimizer && norms_ != start) {
@@ -57,7 +58,7 @@ class TaskWriter {
         } else if (action.op == Op::ReduceGradient) {
             reduce(rank, cell, action.stage);
         }
-        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+        Rank& state = ranks_[as_index(rank)];
         state.task = add({.after = state.task,
                           .also = state.waits_for.task,
                           .cost = static_cast<std::uint32_t>(costs_.number(action)),
@@ -89,7 +90,7 @@ class TaskWriter {
                    place(rank, end.cell, TaskKind::Message));
         edge_at(end).messages.push(link);
         if (blocking_) {
-            ranks_[static_cast<std::size_t>(rank)].task = link;
+            ranks_[as_index(rank)].task = link;
         }
         cells(rank).push_back({.task = blocking_ ? link : moment});
     }
@@ -105,7 +106,7 @@ class TaskWriter {
             rank,
             end.cell,
             {.task = edge_at(end).messages.pop(), .lag = static_cast<std::uint32_t>(end.edge)});
-        ranks_[static_cast<std::size_t>(rank)].receives = true;
+        ranks_[as_index(rank)].receives = true;
         cells(rank).push_back({});
         if (capacity_ && *capacity_ > 0) {
             edge_at(end).room.push(settle(rank, end.cell));
@@ -184,7 +185,7 @@ class TaskWriter {
             return;
         }
         Copy& copy = *copies.lets_in;
-        std::uint32_t& link = from_host_[static_cast<std::size_t>(rank)];
+        std::uint32_t& link = from_host_[as_index(rank)];
         const TaskPlace user = place(rank, copy.user, TaskKind::Copy);
         const std::uint32_t may_begin =
             add({.after = settle(rank, cell), .also = link, .cost = no_cost_, .lag = no_lag_},
@@ -197,8 +198,8 @@ class TaskWriter {
     /// Behind a compute action: the stash that it has made leaves.
     void take_stash_out(int rank, std::size_t cell) {
         if (Copy* const copy = copies_of(rank, cell).makes) {
-            std::uint32_t& link = to_host_[static_cast<std::size_t>(rank)];
-            link = add({.after = ranks_[static_cast<std::size_t>(rank)].task,
+            std::uint32_t& link = to_host_[as_index(rank)];
+            link = add({.after = ranks_[as_index(rank)].task,
                         .also = link,
                         .cost = copy->cost,
                         .lag = no_lag_},
@@ -208,10 +209,10 @@ class TaskWriter {
     }
 
     const CellCopies& copies_of(int rank, std::size_t cell) const {
-        return copies_of_cell_[static_cast<std::size_t>(rank)][cell];
+        return copies_of_cell_[as_index(rank)][cell];
     }
 
-    Edge& edge_at(const MessageEnd& end) { return edges_[static_cast<std::size_t>(end.edge)]; }
+    Edge& edge_at(const MessageEnd& end) { return edges_[as_index(end.edge)]; }
 
     std::uint32_t add_cost(Duration cost) {
         graph_.costs_.push_back(cost);
@@ -239,7 +240,7 @@ class TaskWriter {
 
     /// The moment at which the rank has all that it has waited for, as a task.
     std::uint32_t settle(int rank, std::size_t cell) {
-        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+        Rank& state = ranks_[as_index(rank)];
         if (state.waits_for.task != start) {
             state.task = add({.after = state.task,
                               .also = state.waits_for.task,
@@ -253,33 +254,33 @@ class TaskWriter {
     }
 
     void know_receive(int rank, const CellEnd& end) {
-        Rank& state = ranks_[static_cast<std::size_t>(rank)];
+        Rank& state = ranks_[as_index(rank)];
         if (state.receives) {
             cells(rank).back() = end;
             state.receives = false;
         }
     }
 
-    std::vector<CellEnd>& cells(int rank) { return graph_.cells_[static_cast<std::size_t>(rank)]; }
+    std::vector<CellEnd>& cells(int rank) { return graph_.cells_[as_index(rank)]; }
 
     void wait_for(int rank, std::size_t cell, const Signal& signal) {
         settle(rank, cell);
-        ranks_[static_cast<std::size_t>(rank)].waits_for = signal;
+        ranks_[as_index(rank)].waits_for = signal;
     }
 
     void reduce(int rank, std::size_t cell, int stage) {
         const std::uint32_t moment = settle(rank, cell);
         const Duration length = costs_.overlapped_reduction(stage);
         if (length > Duration{}) {
-            std::uint32_t& network = network_[static_cast<std::size_t>(rank)];
+            std::uint32_t& network = network_[as_index(rank)];
             network =
                 add({.after = moment, .also = network, .cost = add_cost(length), .lag = no_lag_},
                     place(rank, cell, TaskKind::Message));
-            awaited_[static_cast<std::size_t>(stage)].push_back({.task = network});
+            awaited_[as_index(stage)].push_back({.task = network});
         }
         if (const auto other = gradient_source(schedule_, stage)) {
             const std::uint32_t lag = add_lag(costs_.hand_over_of_gradients(stage));
-            awaited_[static_cast<std::size_t>(*other)].push_back({.task = moment, .lag = lag});
+            awaited_[as_index(*other)].push_back({.task = moment, .lag = lag});
         }
     }
 

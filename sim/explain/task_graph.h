@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
@@ -62,9 +63,7 @@ class TaskGraph {
     std::optional<std::uint32_t> host_lag() const { return host_lag_; }
 
     /// For every action of a rank's row.
-    std::span<const CellEnd> cells(int rank) const {
-        return cells_[static_cast<std::size_t>(rank)];
-    }
+    std::span<const CellEnd> cells(int rank) const { return cells_[as_index(rank)]; }
 
     /// The tasks with which the ranks come to the end of their rows.
     std::span<const std::uint32_t> last_tasks() const { return last_; }

@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/feasible_splits.h"
 #include "core/partition/partition.h"
@@ -15,34 +16,30 @@ namespace pipetwin::sim {
 
 namespace {
 
-std::size_t at(int index) {
-    return static_cast<std::size_t>(index);
-}
-
 /// Where the pieces of a candidate are, and so which partitions are tried.
-enum class Placement {
+enum class StagePlacement {
     OnePerRank,  ///< those that the bound finds
     Loop,        ///< the balanced one
     V,           ///< the balanced one
     Other,       ///< the balanced one, and no bound of its own
 };
 
-Placement placement_of(const Scenario& scenario, const Style& style) {
+StagePlacement placement_of(const Scenario& scenario, const Style& style) {
     const bool alike = scenario.cluster.devices.empty() && scenario.cluster.speeds.empty();
     if (has_schedule_file(scenario) ||
         has_stale_gradients(with_candidate(scenario, {.shape = {}, .style = style})) ||
         style.schedule == "chimera" || style.schedule == "forward-only") {
-        return Placement::Other;
+        return StagePlacement::Other;
     }
     if (style.chunks == 1) {
-        return Placement::OnePerRank;
+        return StagePlacement::OnePerRank;
     }
     if (!alike) {  // the balanced partition depends on which device holds what
-        return Placement::Other;
+        return StagePlacement::Other;
     }
     const bool turns =
         style.schedule == "zb-v" || style.schedule == "dualpipe-v" || style.schedule == "hanayo";
-    return turns ? Placement::V : Placement::Loop;
+    return turns ? StagePlacement::V : StagePlacement::Loop;
 }
 
 int recomputed(Recompute recompute, int micro_batches) {
@@ -127,9 +124,9 @@ std::vector<PieceStashes> stashes_of_pieces(const Style& style, int ranks, int m
     const int m = micro_batches;
     const int v = style.chunks;
     const std::string_view schedule = style.schedule;
-    std::vector<PieceStashes> stashes(at(p));
+    std::vector<PieceStashes> stashes(as_index(p));
     for (int r = 0; r < p; ++r) {
-        PieceStashes& of_rank = stashes[at(r)];
+        PieceStashes& of_rank = stashes[as_index(r)];
         if (schedule == "interleaved-1f1b") {
             of_rank.all = std::min(m * v, (v - 1) * p + 2 * (p - 1 - r) + 1);
         } else if (schedule == "interleaved-zb") {
@@ -194,13 +191,13 @@ Duration CandidateBounds::least(const Shape& shape) const {
     const std::optional<std::string>& schedule = scenario_.pipeline.schedule;
     const Duration share = least_of_any(scenario_, sums, shape.stages, micro_batches_of(shape));
     if (shape.stages > sums.layers() ||
-        (schedule && placement_of(scenario_, {.schedule = *schedule}) == Placement::Other)) {
+        (schedule && placement_of(scenario_, {.schedule = *schedule}) == StagePlacement::Other)) {
         return share;
     }
     const bool both_ways = !schedule && shape.data_parallel == 1;  // chimera begins at both ends
     Duration fill{};
     for (int rank = 0; rank < shape.stages; ++rank) {
-        fill += sums.forward[at(both_ways ? std::min(rank, shape.stages - 1 - rank) : rank)];
+        fill += sums.forward[as_index(both_ways ? std::min(rank, shape.stages - 1 - rank) : rank)];
     }
     return share + fill / shape.stages;
 }
@@ -258,7 +255,7 @@ const std::vector<int>& ShapeBounds::balanced(int pieces, bool recomputes) {
     std::vector<Duration> times;
     for (int layer = 0; layer < sums_.layers(); ++layer) {
         const auto of_layer = [&](const std::vector<Duration>& sum) {
-            return sum[at(layer + 1)] - sum[at(layer)];
+            return sum[as_index(layer + 1)] - sum[as_index(layer)];
         };
         const Duration forward = of_layer(sums_.forward);
         times.push_back(forward + (recomputes ? forward : Duration{}) +
@@ -269,14 +266,14 @@ const std::vector<int>& ShapeBounds::balanced(int pieces, bool recomputes) {
 
 std::optional<Duration> ShapeBounds::least(const Style& style, Duration ceiling) {
     const BoundQuestion asked = question(style);
-    const Placement placement = placement_of(scenario_, style);
-    if (placement == Placement::OnePerRank) {
+    const StagePlacement placement = placement_of(scenario_, style);
+    if (placement == StagePlacement::OnePerRank) {
         return StepBound(sums_, asked).least(ceiling);
     }
-    if (placement == Placement::Other || scenario_.pipeline.partition) {
+    if (placement == StagePlacement::Other || scenario_.pipeline.partition) {
         return least_of_any(scenario_, sums_, asked.stages, asked.micro_batches);
     }
-    Pieces pieces{.layers = {}, .v_shape = placement == Placement::V, .stashes = {}};
+    Pieces pieces{.layers = {}, .v_shape = placement == StagePlacement::V, .stashes = {}};
     if (scenario_.pipeline.offload == Offload::None) {
         pieces.stashes = stashes_of_pieces(style, asked.stages, asked.micro_batches);
     }
@@ -325,19 +322,20 @@ std::vector<std::vector<int>> ShapeBounds::partitions(const Style& style, Durati
     }
     const BoundQuestion asked = question(style);
     switch (placement_of(scenario_, style)) {
-        case Placement::OnePerRank:
+        case StagePlacement::OnePerRank:
             return partitions_by_bound(asked, least);
-        case Placement::Loop:
-        case Placement::V:
+        case StagePlacement::Loop:
+        case StagePlacement::V:
             return balanced_ones(style, asked);
-        case Placement::Other:
+        case StagePlacement::Other:
             return {{}};
     }
     PIPETWIN_EXPECT(false, "placement out of range");
 }
 
 bool ShapeBounds::has_more_partitions(const Style& style) const {
-    return !scenario_.pipeline.partition && placement_of(scenario_, style) == Placement::OnePerRank;
+    return !scenario_.pipeline.partition &&
+           placement_of(scenario_, style) == StagePlacement::OnePerRank;
 }
 
 std::optional<std::vector<std::vector<int>>> ShapeBounds::faster_partitions(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/all_reduce.h"
 #include "core/plan/stage_costs.h"
@@ -35,7 +36,7 @@ Cluster one_wide_stage(Scenario& scenario, const Profile& profile, int devices) 
 }
 
 /// Rounded up, so that no part of a nanosecond is lost.
-Duration part(Duration time, int parts) {
+Duration one_of(Duration time, int parts) {
     return Duration{(time.count() + parts - 1) / parts};
 }
 
@@ -78,7 +79,7 @@ Hybrid hybrid_like(const Scenario& scenario,
         const StageCost cost = costs.of(layer, layer + 1);
         problem.work.push_back(cost.forward + (recomputes ? cost.recompute : Duration{}) +
                                cost.backward);
-        problem.weights.push_back(states[static_cast<std::size_t>(layer)].weights);
+        problem.weights.push_back(states[as_index(layer)].weights);
         problem.boundary.push_back(layer == 0 ? Duration{} : occupation(link, cost.input));
     }
     const auto sum_of = [&](Bytes weights, int replicas) {
@@ -87,9 +88,9 @@ Hybrid hybrid_like(const Scenario& scenario,
         return all_reduce_time(scenario.pipeline.all_reduce, some, weights);
     };
     problem.all_reduce = [&](Bytes weights, int replicas) {
-        return part(sum_of(weights, replicas), micro_batches);
+        return one_of(sum_of(weights, replicas), micro_batches);
     };
-    problem.replicas.resize(static_cast<std::size_t>(std::min(devices, micro_batches)));
+    problem.replicas.resize(as_index(std::min(devices, micro_batches)));
     std::iota(problem.replicas.begin(), problem.replicas.end(), 1);
 
     Hybrid hybrid{.split = replicated_partition(problem),
@@ -107,7 +108,7 @@ Hybrid hybrid_like(const Scenario& scenario,
         };
         hybrid.work.push_back(sum(problem.work));
         hybrid.all_reduce.push_back(
-            sum_of(sum(problem.weights), hybrid.split.replicas[static_cast<std::size_t>(stage)]));
+            sum_of(sum(problem.weights), hybrid.split.replicas[as_index(stage)]));
     }
     return hybrid;
 }

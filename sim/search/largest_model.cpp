@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/partition/partition.h"
 #include "core/plan/plan.h"
@@ -23,10 +24,6 @@ namespace {
 
 constexpr int most_layers = 100'000;  // as in a profile
 constexpr std::size_t wave_size = 8;  // candidates; the same on every machine
-
-std::size_t at(int index) {
-    return static_cast<std::size_t>(index);
-}
 
 /// The model with some number of copies.
 struct Sized {
@@ -59,8 +56,10 @@ class Filler {
         rules_ = {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
                   .devices = plan->tensor_parallel,
                   .tied = tied_bytes(sized.model, sized.profile)};
-        states_ = stage_states(
-            sized.profile, samples_, Partition(std::vector<int>(at(layers_), 1), layers_), rules_);
+        states_ = stage_states(sized.profile,
+                               samples_,
+                               Partition(std::vector<int>(as_index(layers_), 1), layers_),
+                               rules_);
         rules_.optimizer_shards = optimizer_shards(settled);
         precision_ = sized.profile.precision;
     }
@@ -108,7 +107,7 @@ class Filler {
         }
         StageState state;
         for (int layer = first; layer < first + count; ++layer) {
-            const StageState& added = states_[at(layer)];
+            const StageState& added = states_[as_index(layer)];
             state.weights += added.weights;
             state.gradients += added.gradients;
             state.optimizer_state += added.optimizer_state;
@@ -148,8 +147,8 @@ class Filler {
 bool has_one_stage_per_rank(const Plan& plan) {
     const Schedule& schedule = plan->schedule;
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
-        if (schedule.rank_of_stage[at(stage)] != stage ||
-            schedule.weights_of_stage[at(stage)] != stage) {
+        if (schedule.rank_of_stage[as_index(stage)] != stage ||
+            schedule.weights_of_stage[as_index(stage)] != stage) {
             return false;
         }
     }
@@ -180,7 +179,7 @@ Attempt checked(const Candidate& candidate, Plan plan) {
         .channel_capacity = *plan->channel_capacity,
         .peaks = plan->host_link ? peak_memory(plan, simulate(plan)) : peak_memory(plan)};
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        const Bytes peak = attempt.peaks[at(rank)].total();
+        const Bytes peak = attempt.peaks[as_index(rank)].total();
         const Bytes limit = plan.memory_limit(rank).value();
         attempt.limits.push_back(limit);
         const bool worse =
@@ -204,7 +203,7 @@ struct Room {
 };
 
 /// A candidate and what bounds the copies it can hold.
-struct Contender {
+struct SizedCandidate {
     Candidate candidate;
     int least = 1;  ///< copies: no stage is empty
     int most = 0;
@@ -225,15 +224,15 @@ class LargestSearch {
 
   private:
     std::shared_ptr<const Sized> sized(int copies);
-    std::vector<Contender> contenders(int copies);
+    std::vector<SizedCandidate> contenders(int copies);
     int copies_for_any_shape() const;
     std::optional<Room> room_for_copies(const Scenario& settled);
     Attempt attempt(const Candidate& candidate, const Sized& model, bool closest = false) const;
     bool holds(const Candidate& candidate, int copies) {
         return attempt(candidate, *sized(copies)).fits;
     }
-    int largest_of(const Contender& contender, int fitting);
-    void add_closest(std::vector<Contender> all, LargestModel& largest);
+    int largest_of(const SizedCandidate& contender, int fitting);
+    void add_closest(std::vector<SizedCandidate> all, LargestModel& largest);
 
     Scenario scenario_;
     const Profile& profile_;
@@ -280,10 +279,10 @@ std::optional<Room> LargestSearch::room_for_copies(const Scenario& settled) {
     const std::int64_t parts = std::int64_t{*pipeline.chunks} * *pipeline.tensor_parallel;
     Room result{.left = room};
     for (int layer = 0; layer < one->model.layer_count(); ++layer) {
-        const StageState& state = states[at(layer)];
+        const StageState& state = states[as_index(layer)];
         Bytes bytes = state.weights + state.gradients +
                       Bytes{state.optimizer_state.count / optimizer_shards(settled)};
-        bytes += keeps ? Bytes{samples[at(layer)].saved.count / parts} : Bytes{};
+        bytes += keeps ? Bytes{samples[as_index(layer)].saved.count / parts} : Bytes{};
         if (layer >= repeated_.first && layer < repeated_.first + repeated_.group) {
             result.of_copy += bytes;
         } else {
@@ -304,15 +303,15 @@ int LargestSearch::copies_for_any_shape() const {
 }
 
 /// Those of a model with so many copies; what promises most comes first.
-std::vector<Contender> LargestSearch::contenders(int copies) {
+std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
     const auto model = sized(copies);
-    std::vector<Contender> all;
+    std::vector<SizedCandidate> all;
     for (const Shape& shape : shapes_of(scenario_, model->model)) {
         for (const Style& style : styles_of(scenario_, model->model, shape)) {
             if (style.recompute_by_rank && scenario_.pipeline.recompute_auto) {
                 continue;  // it fits where all ranks recompute
             }
-            Contender one{.candidate = {.shape = shape, .style = style}};
+            SizedCandidate one{.candidate = {.shape = shape, .style = style}};
             const Scenario settled = with_candidate(scenario_, one.candidate);
             const int missing = settled.pipeline.pieces() - others_;
             one.least = std::max(1, (missing + repeated_.group - 1) / repeated_.group);
@@ -342,7 +341,7 @@ std::vector<Contender> LargestSearch::contenders(int copies) {
             all.push_back(std::move(one));
         }
     }
-    std::ranges::stable_sort(all, std::greater{}, &Contender::most);
+    std::ranges::stable_sort(all, std::greater{}, &SizedCandidate::most);
     return all;
 }
 
@@ -370,7 +369,7 @@ Attempt LargestSearch::attempt(const Candidate& candidate, const Sized& model, b
 }
 
 /// Doubling, then bisection: what holds n copies holds fewer, too.
-int LargestSearch::largest_of(const Contender& contender, int fitting) {
+int LargestSearch::largest_of(const SizedCandidate& contender, int fitting) {
     int good = fitting;
     int bad = contender.most + 1;
     for (int step = 1; good + 1 < bad; step *= 2) {
@@ -389,11 +388,11 @@ int LargestSearch::largest_of(const Contender& contender, int fitting) {
 }
 
 /// What misses least with as few copies as there may be.
-void LargestSearch::add_closest(std::vector<Contender> all, LargestModel& largest) {
-    std::ranges::stable_sort(all, {}, &Contender::lack);
+void LargestSearch::add_closest(std::vector<SizedCandidate> all, LargestModel& largest) {
+    std::ranges::stable_sort(all, {}, &SizedCandidate::lack);
     constexpr std::size_t most_tried = 64;
     all.resize(std::min(all.size(), most_tried));
-    for (const Contender& contender : all) {
+    for (const SizedCandidate& contender : all) {
         Attempt tried = attempt(contender.candidate, *sized(contender.least), true);
         const auto lack = [](const ClosestPlan& plan) { return plan.peak - plan.limit; };
         if (tried.missed && (!largest.next || lack(*tried.missed) < lack(*largest.next))) {
@@ -406,18 +405,18 @@ void LargestSearch::add_closest(std::vector<Contender> all, LargestModel& larges
 
 std::optional<ClosestPlan> LargestSearch::closest() {
     LargestModel result;
-    std::vector<Contender> all = contenders(1);
-    std::erase_if(all, [](const Contender& contender) { return contender.least > 1; });
+    std::vector<SizedCandidate> all = contenders(1);
+    std::erase_if(all, [](const SizedCandidate& contender) { return contender.least > 1; });
     add_closest(std::move(all), result);
     return result.next;
 }
 
 LargestModel LargestSearch::run(const LargestProgress& progress) {
-    const std::vector<Contender> all = contenders(copies_for_any_shape());
+    const std::vector<SizedCandidate> all = contenders(copies_for_any_shape());
     LargestModel largest{.why_no_plan = all.empty() ? unknown_ : "", .candidates = std::ssize(all)};
-    const Contender* winner = nullptr;
+    const SizedCandidate* winner = nullptr;
     for (std::size_t first = 0; first < all.size() && all[first].most > largest.copies;) {
-        std::vector<const Contender*> wave;
+        std::vector<const SizedCandidate*> wave;
         std::vector<std::shared_ptr<const Sized>> models;  // made by one thread
         for (; first < all.size() && wave.size() < wave_size; ++first) {
             if (all[first].most > largest.copies && all[first].most >= all[first].least) {

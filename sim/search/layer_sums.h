@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/units.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
@@ -29,9 +30,7 @@ struct LayerSums {
     /// What a stage of layers `first` to `end` - 1 keeps of a micro-batch from I to W, beside
     /// `saved`.
     Bytes split_of(int first, int end) const {
-        const auto at = [](const std::vector<Bytes>& of, int i) {
-            return of[static_cast<std::size_t>(i)];
-        };
+        const auto at = [](const std::vector<Bytes>& of, int i) { return of[as_index(i)]; };
         return at(split, end) - at(split, first) + at(input_gradient, end) -
                at(input_gradient, first + 1);
     }

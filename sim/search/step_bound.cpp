@@ -5,13 +5,11 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::sim {
 
 namespace {
-
-std::size_t at(int index) {
-    return static_cast<std::size_t>(index);
-}
 
 /// One micro-batch on some layers of one rank.
 struct Work {
@@ -39,20 +37,23 @@ struct Work {
 };
 
 Work work_of(const LayerSums& sums, bool split, int first, int end) {
-    const auto part = [&](const std::vector<Duration>& of) { return of[at(end)] - of[at(first)]; };
+    const auto part = [&](const std::vector<Duration>& of) {
+        return of[as_index(end)] - of[as_index(first)];
+    };
     return {.forward = part(sums.forward) + sums.dispatch,
             .input = part(sums.backward_input) + sums.dispatch,
             .weight = part(sums.backward_weight) + (split ? sums.dispatch : Duration{})};
 }
 
 Duration update_of(const LayerSums& sums, const BoundQuestion& question, int first, int end) {
-    const Duration update = sums.update[at(end)] - sums.update[at(first)] + sums.dispatch;
+    const Duration update =
+        sums.update[as_index(end)] - sums.update[as_index(first)] + sums.dispatch;
     if (question.replicas.replicas == 1 || question.overlap_reduction) {
         return update;
     }
     return update + all_reduce_time(question.all_reduce,
                                     question.replicas,
-                                    sums.weights[at(end)] - sums.weights[at(first)]);
+                                    sums.weights[as_index(end)] - sums.weights[as_index(first)]);
 }
 
 /// What a rank holds of one micro-batch on one of its pieces, or the least of them.
@@ -76,18 +77,21 @@ Bytes held_at_least(const StashBytes& of, bool recomputes, int stashes, int pend
 
 /// Of the first forward, up to the stage.
 Duration StepBound::before(int stage, int first) const {
-    return sums_.forward[at(first)] + stage * sums_.dispatch + question_.hops_to(stage);
+    return sums_.forward[as_index(first)] + stage * sums_.dispatch + question_.hops_to(stage);
 }
 
 /// Of the last backward, from the stage.
 Duration StepBound::after(int stage, int first) const {
-    return sums_.backward_input[at(first)] + stage * sums_.dispatch + question_.hops_to(stage) +
-           (question_.split ? Duration{} : sums_.backward_weight[at(first)]);
+    return sums_.backward_input[as_index(first)] + stage * sums_.dispatch +
+           question_.hops_to(stage) +
+           (question_.split ? Duration{} : sums_.backward_weight[as_index(first)]);
 }
 
 /// Of one micro-batch from the stage to the last one and back.
 Duration StepBound::way(int stage, int first) const {
-    const auto behind = [&](const std::vector<Duration>& of) { return of.back() - of[at(first)]; };
+    const auto behind = [&](const std::vector<Duration>& of) {
+        return of.back() - of[as_index(first)];
+    };
     const int stages = question_.stages;
     return behind(sums_.forward) + behind(sums_.backward_input) +
            (question_.split ? Duration{} : behind(sums_.backward_weight)) +
@@ -99,7 +103,8 @@ Duration StepBound::cycles(int stage, int first, int end) const {
     const int at_once = question_.in_flight->of(stage, question_.stages);
     const int cycles = (question_.micro_batches - 1) / at_once;
     const int more = (question_.micro_batches - 1) % at_once;
-    const Duration forward = sums_.forward[at(end)] - sums_.forward[at(first)] + sums_.dispatch;
+    const Duration forward =
+        sums_.forward[as_index(end)] - sums_.forward[as_index(first)] + sums_.dispatch;
     return before(stage, first) + (cycles + 1) * way(stage, first) + more * forward +
            after(stage, first);
 }
@@ -115,11 +120,11 @@ Duration StepBound::waits(int stage, int first, int end) const {
     const Duration all_again = std::max(recomputed - 1, 0) * again;
     const Duration hops = (stages - 1 - stage) * sums_.dispatch + question_.hops_to(stages - 1) -
                           question_.hops_to(stage);
-    const Duration there = sums_.forward.back() - sums_.forward[at(end)] + hops;
+    const Duration there = sums_.forward.back() - sums_.forward[as_index(end)] + hops;
     const Duration back =
-        sums_.backward_input.back() - sums_.backward_input[at(end)] + hops +
+        sums_.backward_input.back() - sums_.backward_input[as_index(end)] + hops +
         (question_.split ? Duration{}
-                         : sums_.backward_weight.back() - sums_.backward_weight[at(end)]);
+                         : sums_.backward_weight.back() - sums_.backward_weight[as_index(end)]);
     const Duration away = after(stage, first);
     const Duration update = update_of(sums_, question_, first, end);
     const Duration backwards = micro_batches * backward + all_again;
@@ -168,9 +173,9 @@ bool StepBound::holds(int stage, int first, int end, bool recomputes) const {
     const int in_flight =
         question_.in_flight ? question_.in_flight->of(stage, question_.stages) : stashes;
     const StashBytes of{.input = stage == 0 ? sums_.input : sums_.least_boundary,
-                        .saved = sums_.saved[at(end)] - sums_.saved[at(first)],
+                        .saved = sums_.saved[as_index(end)] - sums_.saved[as_index(first)],
                         .split = sums_.split_of(first, end)};
-    return sums_.state[at(end)] - sums_.state[at(first)] +
+    return sums_.state[as_index(end)] - sums_.state[as_index(first)] +
                held_at_least(of, recomputes, stashes, std::max(stashes - in_flight, 0)) <=
            *question_.memory_limit;
 }
@@ -188,7 +193,7 @@ int StepBound::recomputed(int stage, int first, int end) const {
 bool StepBound::keeps(const std::vector<int>& layers_per_stage, Duration limit) const {
     int first = 0;
     for (int stage = 0; stage < question_.stages; ++stage) {
-        const int end = first + layers_per_stage[at(stage)];
+        const int end = first + layers_per_stage[as_index(stage)];
         if (!allows(stage, first, end, limit)) {
             return false;
         }
@@ -255,14 +260,14 @@ std::vector<int> StepBound::longest_last(Duration limit) const {
     if (!keeps(limit)) {
         return {};
     }
-    std::vector<int> sizes(at(question_.stages));
+    std::vector<int> sizes(as_index(question_.stages));
     int end = sums_.layers();
     for (int stage = question_.stages - 1; stage > 0; --stage) {
         int first = end - 1;
         while (first > stage && allows(stage, first - 1, end, limit)) {
             --first;
         }
-        sizes[at(stage)] = end - first;
+        sizes[as_index(stage)] = end - first;
         end = first;
     }
     sizes.front() = end;
@@ -289,21 +294,21 @@ std::optional<Duration> bound_of_pieces(const LayerSums& sums,
                                         const Pieces& pieces) {
     const auto smaller = [](Bytes& least, Bytes bytes) { least = std::min(least, bytes); };
     const int ranks = question.stages;
-    std::vector<RankSum> of_rank(at(ranks));
+    std::vector<RankSum> of_rank(as_index(ranks));
     int first = 0;
     for (int piece = 0; std::cmp_less(piece, pieces.layers.size()); ++piece) {
-        const int end = first + pieces.layers[at(piece)];
+        const int end = first + pieces.layers[as_index(piece)];
         const bool turned = pieces.v_shape && piece >= ranks;
-        RankSum& rank = of_rank[at(turned ? 2 * ranks - 1 - piece : piece % ranks)];
+        RankSum& rank = of_rank[as_index(turned ? 2 * ranks - 1 - piece : piece % ranks)];
         const Work work = work_of(sums, question.split, first, end);
         if (piece < ranks) {
             rank.first = work;
         }
         rank.all += work;
         rank.update += update_of(sums, question, first, end);
-        rank.state += sums.state[at(end)] - sums.state[at(first)];
+        rank.state += sums.state[as_index(end)] - sums.state[as_index(first)];
         smaller(rank.smallest.input, piece == 0 ? sums.input : sums.least_boundary);
-        smaller(rank.smallest.saved, sums.saved[at(end)] - sums.saved[at(first)]);
+        smaller(rank.smallest.saved, sums.saved[as_index(end)] - sums.saved[as_index(first)]);
         smaller(rank.smallest.split, sums.split_of(first, end));
         first = end;
     }
@@ -311,8 +316,9 @@ std::optional<Duration> bound_of_pieces(const LayerSums& sums,
     Duration fill{};
     Duration drain{};
     for (int r = 0; r < ranks; ++r) {
-        const RankSum& rank = of_rank[at(r)];
-        const PieceStashes held = pieces.stashes.empty() ? PieceStashes{} : pieces.stashes[at(r)];
+        const RankSum& rank = of_rank[as_index(r)];
+        const PieceStashes held =
+            pieces.stashes.empty() ? PieceStashes{} : pieces.stashes[as_index(r)];
         const auto holds = [&](bool recomputes) {
             return !question.memory_limit ||
                    rank.state + held_at_least(rank.smallest, recomputes, held.all, held.pending) <=

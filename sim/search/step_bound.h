@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/costs/all_reduce.h"
 #include "sim/search/layer_sums.h"
 
@@ -47,9 +48,7 @@ struct BoundQuestion {
     AllReduceKind all_reduce = AllReduceKind::Ring;
     bool overlap_reduction = false;
 
-    Duration hops_to(int rank) const {
-        return hops.empty() ? Duration{} : hops[static_cast<std::size_t>(rank)];
-    }
+    Duration hops_to(int rank) const { return hops.empty() ? Duration{} : hops[as_index(rank)]; }
 };
 
 /// No schedule with one stage on each rank is faster, however the layers are partitioned.

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
@@ -21,7 +22,7 @@ std::optional<ClosestPlan> missing(const Candidate& candidate,
                                    const std::vector<MemoryUse>& peaks) {
     std::optional<ClosestPlan> missed;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        const Bytes peak = peaks[static_cast<std::size_t>(rank)].total();
+        const Bytes peak = peaks[as_index(rank)].total();
         const Bytes limit = plan.memory_limit(rank).value_or(peak);
         if (peak > limit && (!missed || peak - limit > missed->peak - missed->limit)) {
             missed = ClosestPlan{.candidate = candidate,
@@ -37,7 +38,7 @@ std::optional<ClosestPlan> missing(const Candidate& candidate,
 RecomputeRules rules_of(const std::vector<Recompute>& of_rank, const Schedule& schedule) {
     std::vector<Recompute> of_piece;
     for (const int rank : schedule.rank_of_stage) {
-        of_piece.push_back(of_rank[static_cast<std::size_t>(rank)]);
+        of_piece.push_back(of_rank[as_index(rank)]);
     }
     return RecomputeRules(std::move(of_piece));
 }
@@ -49,7 +50,7 @@ std::optional<RecomputeRules> as_needed(const SearchSpace& space,
                                         const Candidate& candidate,
                                         Scenario settled,
                                         Outcome& outcome) {
-    std::vector<Recompute> of_rank(static_cast<std::size_t>(candidate.shape.stages));
+    std::vector<Recompute> of_rank(as_index(candidate.shape.stages));
     settled.pipeline.recompute = Recompute::None;
     settled.pipeline.recompute_auto = false;
     bool own_room = false;

@@ -2,6 +2,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/validate.h"
 #include "sim/engine/fixed_order.h"
@@ -22,11 +23,10 @@ Occupancy::Room room_of(const Timeline& timeline, int micro_batches) {
         for (const Span& span : row) {
             if (is_send(span.action.op)) {
                 const int edge = edge_of(span.action);
-                occupancy.hand_over(
-                    edge, handed_over[static_cast<std::size_t>(edge)]++, span.ready);
+                occupancy.hand_over(edge, handed_over[as_index(edge)]++, span.ready);
             } else if (is_receive(span.action.op)) {
                 const int edge = edge_of(span.action);
-                occupancy.take(edge, taken[static_cast<std::size_t>(edge)]++, span.end);
+                occupancy.take(edge, taken[as_index(edge)]++, span.end);
             }
         }
     }

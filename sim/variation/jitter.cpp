@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/clones.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
@@ -191,7 +192,7 @@ class Sampler {
         const std::vector<double> of_rank = factors_of_ranks(device_, rank_count_, key);
         for (std::size_t cost = 0; cost < costs_.size(); ++cost) {
             const int rank = rank_of_cost_[cost];
-            const double factor = rank < 0 ? 1 : of_rank[static_cast<std::size_t>(rank)];
+            const double factor = rank < 0 ? 1 : of_rank[as_index(rank)];
             costs_[cost].of[lane] = static_cast<double>(graph_.costs()[cost].count()) * factor;
         }
     }
@@ -226,9 +227,8 @@ class SharingSampler {
             drawn_.durations.emplace_back(row.size());
             drawn_.copy_factors.emplace_back(row.size(), 1);
         }
-        drawn_.message_factors.assign(
-            2 * plan->links.size(),
-            std::vector<double>(static_cast<std::size_t>(plan.micro_batches()), 1));
+        drawn_.message_factors.assign(2 * plan->links.size(),
+                                      std::vector<double>(as_index(plan.micro_batches()), 1));
     }
 
     Duration step(std::uint32_t sample) {
@@ -237,8 +237,8 @@ class SharingSampler {
             factors_of_ranks(device_, plan_.rank_count(), key_of(seed_, sample, 1));
         for (std::size_t i = 1; i < tasks_.size(); ++i) {
             const TaskPlace& place = graph_.places()[i];
-            const auto rank = static_cast<std::size_t>(place.rank);
-            const auto cell = static_cast<std::size_t>(place.cell);
+            const std::size_t rank = as_index(place.rank);
+            const std::size_t cell = as_index(place.cell);
             const double factor = drawn_factor(i, key);
             const Duration cost = graph_.costs()[tasks_[i].cost];
             if (place.kind == TaskKind::Action) {
@@ -272,11 +272,10 @@ class SharingSampler {
     /// Of a send, or of gradients on their way to the replicas.
     void set_message(const Action& action, Duration cost, double factor) {
         if (action.op == Op::ReduceGradient) {
-            drawn_.overlapped_reductions[static_cast<std::size_t>(action.stage)] =
-                times(cost, factor);
+            drawn_.overlapped_reductions[as_index(action.stage)] = times(cost, factor);
         } else {
-            drawn_.message_factors[static_cast<std::size_t>(edge_of(action))]
-                                  [static_cast<std::size_t>(action.micro_batch)] = factor;
+            drawn_.message_factors[as_index(edge_of(action))][as_index(action.micro_batch)] =
+                factor;
         }
     }
 
@@ -320,7 +319,7 @@ Duration StepSamples::mean() const {
 Duration StepSamples::quantile(double share) const {
     PIPETWIN_EXPECT(!steps.empty() && share >= 0 && share <= 1, "a share of some samples");
     const double rank = std::ceil(share * static_cast<double>(steps.size()));
-    return steps[static_cast<std::size_t>(std::max(1.0, rank)) - 1];
+    return steps[as_index(std::max(1.0, rank)) - 1];
 }
 
 StepSamples sample_steps(const Plan& plan,
@@ -342,7 +341,7 @@ StepSamples sample_steps(const Plan& plan,
         for (std::uint32_t first = 0; first < static_cast<std::uint32_t>(samples); first += lanes) {
             sampler.add_block(first, result.steps);
         }
-        result.steps.resize(static_cast<std::size_t>(samples));
+        result.steps.resize(as_index(samples));
     }
     std::ranges::sort(result.steps);
     return result;

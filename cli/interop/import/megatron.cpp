@@ -5,6 +5,7 @@
 
 #include "cli/base/input.h"
 #include "cli/interop/import/importers.h"
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
@@ -163,7 +164,7 @@ std::string partition_lines(const MegatronFlags& flags, int pieces, const std::s
     }
     const LayoutPartition partition{
         .unit = LayoutUnit::Blocks,
-        .sizes = std::vector<int>(static_cast<std::size_t>(pieces), *flags.layers / pieces),
+        .sizes = std::vector<int>(as_index(pieces), *flags.layers / pieces),
         .decoder_layers = *flags.layers};
     return fmt::format(
         "{}partition = [{}]\n", in_units(partition), fmt::join(partition.sizes, ", "));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/schedule/generators/generators.h"
 
 namespace pipetwin::schedules {
@@ -90,7 +91,7 @@ class DualPipeRow {
         }
     }
 
-    static std::size_t index(int chunk) { return static_cast<std::size_t>(chunk); }
+    static std::size_t index(int chunk) { return as_index(chunk); }
 
     struct Pending {
         int chunk = 0;

@@ -1,3 +1,4 @@
+#include "core/base/as_index.h"
 #include "core/schedule/generators/generators.h"
 
 namespace pipetwin::schedules {
@@ -26,8 +27,8 @@ Schedule gpipe(const ScheduleShape& shape, BackwardOrder order) {
     Schedule schedule = loop_placement(shape);
     const int m = shape.micro_batches;
     for (int stage = 0; stage < shape.ranks; ++stage) {
-        auto& row = schedule.ranks[static_cast<std::size_t>(stage)];
-        row.reserve(2 * static_cast<std::size_t>(m));
+        auto& row = schedule.ranks[as_index(stage)];
+        row.reserve(2 * as_index(m));
         for (int k = 0; k < m; ++k) {
             row.push_back({.op = Op::Forward, .stage = stage, .micro_batch = k});
         }

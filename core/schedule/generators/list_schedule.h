@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin::schedules {
@@ -17,9 +18,9 @@ void list_schedule(Schedule& grid, int depth, const FirstStage& first_stage) {
         int forwards = 0;   ///< stages passed on the way down
         int backwards = 0;  ///< and back
     };
-    std::vector<Progress> progress(static_cast<std::size_t>(grid.micro_batches));
+    std::vector<Progress> progress(as_index(grid.micro_batches));
     const auto next_of = [&](int micro_batch) {
-        const Progress& done = progress[static_cast<std::size_t>(micro_batch)];
+        const Progress& done = progress[as_index(micro_batch)];
         const bool forward = done.forwards < depth;
         const int level = forward ? done.forwards : depth - 1 - done.backwards;
         return Action{.op = forward ? Op::Forward : Op::Backward,
@@ -38,12 +39,12 @@ void list_schedule(Schedule& grid, int depth, const FirstStage& first_stage) {
     while (left > 0) {
         std::vector<std::optional<Action>> taken(grid.ranks.size());
         for (int k = 0; k < grid.micro_batches; ++k) {
-            if (progress[static_cast<std::size_t>(k)].backwards == depth) {
+            if (progress[as_index(k)].backwards == depth) {
                 continue;
             }
             const Action action = next_of(k);
-            const int rank = grid.rank_of_stage[static_cast<std::size_t>(action.stage)];
-            auto& choice = taken[static_cast<std::size_t>(rank)];
+            const int rank = grid.rank_of_stage[as_index(action.stage)];
+            auto& choice = taken[as_index(rank)];
             if (!choice || comes_before(action, *choice)) {
                 choice = action;
             }
@@ -51,7 +52,7 @@ void list_schedule(Schedule& grid, int depth, const FirstStage& first_stage) {
         for (std::size_t rank = 0; rank < taken.size(); ++rank) {
             if (taken[rank]) {
                 grid.ranks[rank].push_back(*taken[rank]);
-                Progress& done = progress[static_cast<std::size_t>(taken[rank]->micro_batch)];
+                Progress& done = progress[as_index(taken[rank]->micro_batch)];
                 ++(taken[rank]->op == Op::Forward ? done.forwards : done.backwards);
                 --left;
             }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/base/as_index.h"
 #include "core/schedule/generators/generators.h"
 
 namespace pipetwin::schedules {
@@ -29,8 +30,8 @@ Schedule one_f_one_b(const ScheduleShape& shape) {
     Schedule schedule = loop_placement(shape);
     const int m = shape.micro_batches;
     for (int stage = 0; stage < shape.ranks; ++stage) {
-        auto& row = schedule.ranks[static_cast<std::size_t>(stage)];
-        row.reserve(2 * static_cast<std::size_t>(m));
+        auto& row = schedule.ranks[as_index(stage)];
+        row.reserve(2 * as_index(m));
         const int warm_up = std::min(m, shape.ranks - 1 - stage);
         for (int k = 0; k < warm_up; ++k) {
             row.push_back({.op = Op::Forward, .stage = stage, .micro_batch = k});

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/generators/generators.h"
 
@@ -17,7 +18,7 @@ Schedule placement(const ScheduleShape& shape, RankOf rank_of) {
         schedule.rank_of_stage.push_back(rank_of(stage));
         schedule.weights_of_stage.push_back(stage);
     }
-    schedule.ranks.resize(static_cast<std::size_t>(shape.ranks));
+    schedule.ranks.resize(as_index(shape.ranks));
     return schedule;
 }
 
@@ -57,11 +58,11 @@ Schedule v_placement(const ScheduleShape& shape) {
 void fill_rows(Schedule& schedule, const std::function<void(int rank, RowWriter& row)>& write) {
     std::vector<std::vector<int>> stages(schedule.ranks.size());
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-        const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
-        stages[static_cast<std::size_t>(rank)].push_back(stage);
+        const int rank = schedule.rank_of_stage[as_index(stage)];
+        stages[as_index(rank)].push_back(stage);
     }
     for (int rank = 0; rank < schedule.rank_count(); ++rank) {
-        const auto index = static_cast<std::size_t>(rank);
+        const std::size_t index = as_index(rank);
         RowWriter row(schedule.ranks[index], std::move(stages[index]));
         write(rank, row);
     }

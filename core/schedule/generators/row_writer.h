@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin::schedules {
@@ -18,21 +19,19 @@ class RowWriter {
 
     /// The next micro-batch of `op` on a chunk.
     void next(Op op, int chunk = 0) {
-        const auto index = static_cast<std::size_t>(chunk);
-        add(op, chunk, done_[index][static_cast<std::size_t>(op)]);
+        const std::size_t index = as_index(chunk);
+        add(op, chunk, done_[index][as_index(op)]);
     }
 
     /// A given micro-batch.
     void add(Op op, int chunk, int micro_batch) {
-        const auto index = static_cast<std::size_t>(chunk);
+        const std::size_t index = as_index(chunk);
         row_.push_back({.op = op, .stage = stages_[index], .micro_batch = micro_batch});
-        ++done_[index][static_cast<std::size_t>(op)];
+        ++done_[index][as_index(op)];
     }
 
     /// How many actions of this kind the chunk has.
-    int done(Op op, int chunk = 0) const {
-        return done_[static_cast<std::size_t>(chunk)][static_cast<std::size_t>(op)];
-    }
+    int done(Op op, int chunk = 0) const { return done_[as_index(chunk)][as_index(op)]; }
 
     /// The last two actions are issued together.
     void overlap_last_two() { row_[row_.size() - 2].with_next = true; }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/generators/generators.h"
 #include "core/schedule/generators/zb_auto_search.h"
@@ -15,7 +16,7 @@ using Rules = std::vector<RankRule>;
 
 template <class T>
 std::vector<T> given_or(const std::vector<T>& given, int count, T otherwise) {
-    const auto size = static_cast<std::size_t>(count);
+    const std::size_t size = as_index(count);
     PIPETWIN_EXPECT(given.empty() || given.size() == size, "zb-auto: one number per rank");
     return given.empty() ? std::vector<T>(size, otherwise) : given;
 }

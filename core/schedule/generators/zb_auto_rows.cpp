@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/generators/zb_auto_search.h"
 
@@ -7,15 +8,13 @@ namespace pipetwin::schedules {
 
 namespace {
 
-constexpr Duration never = Duration::max();
-
 /// Each rank runs as far as it can; the ranks take turns until all rows are through.
 class RowRun {
   public:
     RowRun(const ZeroBubbleProblem& problem, const Rows& rows)
         : problem_(problem),
           rows_(rows),
-          m_(static_cast<std::size_t>(problem.micro_batches)),
+          m_(as_index(problem.micro_batches)),
           ranks_(rows.size()),
           inputs_(rows.size() * m_, never),
           gradients_(rows.size() * m_, never) {
@@ -68,12 +67,12 @@ class RowRun {
         if (action.op == Op::BackwardWeight) {
             return Duration{};
         }
-        const auto k = static_cast<std::size_t>(action.micro_batch);
+        const std::size_t k = as_index(action.micro_batch);
         return (action.op == Op::Forward ? inputs_ : gradients_)[rank * m_ + k];
     }
 
     void run_action(std::size_t rank, const Action& action, Duration start) {
-        const auto k = static_cast<std::size_t>(action.micro_batch);
+        const std::size_t k = as_index(action.micro_batch);
         Duration& end = ranks_[rank].free;
         if (action.op == Op::BackwardWeight) {
             end = start + problem_.backward_weight[rank];

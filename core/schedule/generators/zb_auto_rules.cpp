@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/generators/zb_auto_search.h"
 
 namespace pipetwin::schedules {
 
 namespace {
-
-constexpr Duration never = Duration::max();
 
 /// Which rank acts next: a tournament, the winner of each pair one level up.
 ///
@@ -19,7 +18,7 @@ constexpr Duration never = Duration::max();
 ///     0     1   2     3    ranks
 class Clock {
   public:
-    explicit Clock(int ranks) : wakes_(static_cast<std::size_t>(ranks), Duration{}) {
+    explicit Clock(int ranks) : wakes_(as_index(ranks), Duration{}) {
         while (leaves_ < wakes_.size()) {
             leaves_ *= 2;
         }
@@ -63,7 +62,7 @@ class RuleRun {
         : problem_(problem),
           rules_(rules),
           rows_(rows),
-          m_(static_cast<std::size_t>(problem.micro_batches)),
+          m_(as_index(problem.micro_batches)),
           ranks_(rules.size()),
           inputs_(rules.size() * m_, never),
           gradients_(rules.size() * m_, never),
@@ -114,7 +113,7 @@ class RuleRun {
     bool may_forward(std::size_t rank) const {
         const Rank& state = ranks_[rank];
         return state.held + problem_.activation <= problem_.limit[rank] &&
-               state.forwards - state.inputs < static_cast<std::size_t>(rules_[rank].in_flight);
+               state.forwards - state.inputs < as_index(rules_[rank].in_flight);
     }
 
     /// Whether `gap` is at least so many quarters of `whole`.
@@ -128,7 +127,7 @@ class RuleRun {
         const Duration gradient = next_gradient(rank);
         const Duration input = may_forward(rank) ? next_input(rank) : never;
         const std::size_t backlog = ranks_[rank].inputs - ranks_[rank].weights;
-        if (backlog >= static_cast<std::size_t>(rule.backlog)) {
+        if (backlog >= as_index(rule.backlog)) {
             return Op::BackwardWeight;
         }
         if (gradient <= now_) {

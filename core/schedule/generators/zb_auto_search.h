@@ -4,11 +4,15 @@
 #include <limits>
 #include <vector>
 
+#include "core/base/units.h"
 #include "core/schedule/schedule.h"
 
 /// What the search of zb-auto is made of: the problem, the rules by which a rank picks its next
 /// action, and how long an order takes.
 namespace pipetwin::schedules {
+
+/// Later than any time of a schedule.
+inline constexpr Duration never = Duration::max();
 
 using Rows = std::vector<std::vector<Action>>;
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <tuple>
 
+#include "core/base/as_index.h"
 #include "exec/cuda/cudnn/cudnn_graph.h"
 #include "exec/cuda/cudnn/cudnn_plan.h"
 
@@ -88,9 +89,7 @@ struct CudnnAttention::Impl {
 
     int number_of(const AttentionShape& shape, AttentionDirection direction);
     Known ask(const AttentionShape& shape, AttentionDirection direction);
-    const AttentionShape& shape_of(int number) const {
-        return known.at(static_cast<std::size_t>(number)).shape;
-    }
+    const AttentionShape& shape_of(int number) const { return known.at(as_index(number)).shape; }
     void run(int number,
              std::initializer_list<Operand> operands,
              void* workspace,
@@ -150,7 +149,7 @@ void CudnnAttention::Impl::run(int number,
                                void* workspace,
                                cudaStream_t stream) {
     const CudnnFunctions& cudnn = *loaded.functions;
-    const Known& call = known.at(static_cast<std::size_t>(number));
+    const Known& call = known.at(as_index(number));
     if (stream != stream_of_handle) {
         check_cudnn(cudnn, "cudnnSetStream", cudnn.set_stream(handle->get(), stream));
         stream_of_handle = stream;
@@ -194,7 +193,7 @@ CudnnAttention::~CudnnAttention() = default;
 std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionShape& shape,
                                                          AttentionDirection direction) {
     const int number = impl_->number_of(shape, direction);
-    const auto& found = impl_->known[static_cast<std::size_t>(number)].plan;
+    const auto& found = impl_->known[as_index(number)].plan;
     if (!found) {
         return std::nullopt;
     }
@@ -202,7 +201,7 @@ std::optional<CudnnAttention::Plan> CudnnAttention::plan(const AttentionShape& s
 }
 
 std::string CudnnAttention::describe(const AttentionShape& shape, AttentionDirection direction) {
-    const auto number = static_cast<std::size_t>(impl_->number_of(shape, direction));
+    const std::size_t number = as_index(impl_->number_of(shape, direction));
     const Impl::Known& found = impl_->known[number];
     return found.plan ? "cuDNN " + text_of_version(impl_->loaded.functions->get_version())
                       : "own kernels: " + found.why_not;

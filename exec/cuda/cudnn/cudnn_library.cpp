@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::cuda {
 void check_cudnn(const CudnnFunctions& cudnn, const char* call, cudnnStatus_t status) {
     if (status == CUDNN_STATUS_SUCCESS) {
@@ -70,7 +72,7 @@ std::size_t CudnnDescriptor::get_bytes(cudnnBackendAttributeName_t name,
     check_cudnn(*cudnn_,
                 "cudnnBackendGetAttribute",
                 cudnn_->get_attribute(descriptor_, name, type, most, &count, values));
-    return static_cast<std::size_t>(std::min(count, most));
+    return as_index(std::min(count, most));
 }
 
 CudnnDescriptor CudnnDescriptor::descriptor_of(cudnnBackendAttributeName_t name,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "exec/cuda/cudnn/cudnn_attention.h"
 #include "exec/cuda/runtime/check.h"
 
@@ -114,7 +115,7 @@ class CudnnDescriptor {
     std::int64_t count_of(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
     template <class T>
     std::vector<T> values_of(cudnnBackendAttributeName_t name) const {
-        std::vector<T> values(static_cast<std::size_t>(count_of(name, cudnn_type_of<T>)));
+        std::vector<T> values(as_index(count_of(name, cudnn_type_of<T>)));
         values.resize(get_bytes(name, cudnn_type_of<T>, values.size(), values.data()));
         return values;
     }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "exec/base/spin.h"
@@ -65,11 +66,11 @@ void CudaCopyEngine::restart() {
 int CudaCopyEngine::start(Direction direction,
                           std::span<const Piece> pieces,
                           std::optional<int> after) {
-    const auto number = static_cast<std::size_t>(started_);
+    const std::size_t number = as_index(started_);
     if (number == copies_.size()) {
         copies_.push_back({.begin = make_event(), .end = make_event()});
     }
-    const cudaStream_t stream = streams_.at(static_cast<std::size_t>(direction)).get();
+    const cudaStream_t stream = streams_.at(as_index(direction)).get();
     if (after) {
         PIPETWIN_CUDA_CHECK(cudaStreamWaitEvent(stream, copy(*after).end.get(), 0));
     }

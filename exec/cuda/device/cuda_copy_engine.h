@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 
+#include "core/base/as_index.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/cuda/runtime/owned.h"
 #include "exec/device/copy_engine.h"
@@ -45,7 +46,7 @@ class CudaCopyEngine final : public exec::CopyEngine {
         Event end;
     };
     static Event make_event();
-    const Copy& copy(int number) const { return copies_.at(static_cast<std::size_t>(number)); }
+    const Copy& copy(int number) const { return copies_.at(as_index(number)); }
     static bool has_come(const Event& event);
     exec::TimePoint time_of(const Event& event) const;
 

@@ -40,7 +40,7 @@ exec::TimePoint CudaDevice::now() {
 exec::TimePoint CudaDevice::complete(const Action& action,
                                      exec::TimePoint /*begin*/,
                                      Duration /*planned*/) {
-    const bool is_communication = is_send(action.op) || is_receive(action.op);
+    const bool is_communication = is_message(action.op);
     if (is_communication) {  // a tensor changes hands after its action was completed
         return Clock::now();
     }

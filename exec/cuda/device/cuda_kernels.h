@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/cuda/device/update_table.h"
 #include "exec/cuda/kernels/kernels.h"
@@ -118,8 +119,7 @@ class CudaKernels final : public exec::Kernels {
   private:
     template <class Element>
     Element* scratch(std::int64_t elements) const {
-        return static_cast<Element*>(
-            lane_.scratch(static_cast<std::size_t>(elements) * sizeof(Element)));
+        return static_cast<Element*>(lane_.scratch(as_index(elements) * sizeof(Element)));
     }
     template <class From>
     void upload_from(std::span<const From> from, exec::View y) const;

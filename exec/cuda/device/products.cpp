@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "exec/cuda/runtime/check_libraries.h"
 
 namespace pipetwin::cuda {
@@ -167,7 +168,7 @@ std::vector<cublasLtMatmulAlgo_t> Products::Impl::algorithms_for(const Known& wa
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) {
         check_cublas("cublasLtMatmulAlgoGetHeuristic", status);
     }
-    std::vector<cublasLtMatmulAlgo_t> algorithms(static_cast<std::size_t>(count));
+    std::vector<cublasLtMatmulAlgo_t> algorithms(as_index(count));
     std::transform(found.begin(),
                    found.begin() + count,
                    algorithms.begin(),
@@ -218,8 +219,7 @@ std::optional<int> Products::number_of_summing(const Product& product) {
     }
     Product alone = product;
     alone.sums_b = false;
-    const std::int32_t family =
-        family_of(impl_->known[static_cast<std::size_t>(number_of(alone))].algorithm);
+    const std::int32_t family = family_of(impl_->known[as_index(number_of(alone))].algorithm);
     Impl::Known made = impl_->describe(product);
     const std::vector<cublasLtMatmulAlgo_t> algorithms = impl_->algorithms_for(made);
     const auto chosen = std::ranges::find(algorithms, family, family_of);
@@ -231,7 +231,7 @@ std::optional<int> Products::number_of_summing(const Product& product) {
 }
 
 cudaError_t Products::multiply(int number, const Operands& operands, cudaStream_t stream) {
-    const Impl::Known& known = impl_->known.at(static_cast<std::size_t>(number));
+    const Impl::Known& known = impl_->known.at(as_index(number));
     if (known.product.has_bias) {
         set(known.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
     } else if (known.product.sums_b) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "exec/cuda/cudnn/cudnn_attention.h"
 #include "exec/cuda/kernels/attention.h"
 #include "exec/cuda/module/self_test.h"
@@ -24,11 +25,11 @@ struct Attention {
 };
 
 std::size_t rows_of(const AttentionShape& shape) {
-    return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
+    return as_index(shape.samples) * as_index(shape.positions);
 }
 
 std::size_t width_of(const AttentionShape& shape) {
-    return static_cast<std::size_t>(shape.width);
+    return as_index(shape.width);
 }
 
 /// Multiples of 1/16 in [-2, 2), which are bf16 numbers, in an order that repeats late.
@@ -152,7 +153,7 @@ Attention on_device(CudnnAttention& cudnn,
     const Stream stream = make_stream();
     const std::vector<float> packed_qkv = packed(real, qkv);
     const std::vector<float> packed_dcontext = packed(real, dcontext);
-    const auto rows = static_cast<std::size_t>(attention_backward_scratch(shape));
+    const std::size_t rows = as_index(attention_backward_scratch(shape));
     const Operands x{.qkv = DeviceBuffer(packed_qkv, stream),
                      .dcontext = DeviceBuffer(packed_dcontext, stream),
                      .context = DeviceBuffer(packed_dcontext.size()),
@@ -229,8 +230,8 @@ Attention on_cpu(const AttentionShape& shape,
                  const std::vector<float>& qkv,
                  const std::vector<float>& dcontext) {
     const std::size_t width = width_of(shape);
-    const auto heads = static_cast<std::size_t>(shape.heads);
-    const auto positions = static_cast<std::size_t>(shape.positions);
+    const std::size_t heads = as_index(shape.heads);
+    const std::size_t positions = as_index(shape.positions);
     Attention result{std::vector<float>(dcontext.size()),
                      std::vector<float>(rows_of(shape) * heads),
                      std::vector<float>(qkv.size())};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "exec/cuda/device/products.h"
 #include "exec/cuda/runtime/owned.h"
 
@@ -77,9 +78,7 @@ double median_seconds(const Stream& stream, int repeats, const Issue& issue) {
     }
     std::ranges::nth_element(milliseconds, milliseconds.begin() + repeats / 2);
     constexpr float least = 1e-6F;  // so that no rate is infinite
-    return static_cast<double>(
-               std::max(milliseconds[static_cast<std::size_t>(repeats) / 2], least)) *
-           1e-3;
+    return static_cast<double>(std::max(milliseconds[as_index(repeats) / 2], least)) * 1e-3;
 }
 
 class Rates {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "exec/cuda/device/cuda_device.h"
 #include "exec/cuda/module/device_rates.h"
 #include "exec/cuda/module/self_test.h"
@@ -58,7 +59,7 @@ using pipetwin::cuda::GreenContext;
 /// A part for each rank; null where they share all. Throws Error(Unavailable) where the driver
 /// cannot divide the device.
 std::vector<std::unique_ptr<GreenContext>> make_parts(const PipetwinCudaRequest& request) {
-    const auto ranks = static_cast<std::size_t>(request.ranks);
+    const std::size_t ranks = as_index(request.ranks);
     if (request.own_multiprocessors == 0) {
         return std::vector<std::unique_ptr<GreenContext>>(ranks);
     }

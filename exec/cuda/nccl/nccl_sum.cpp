@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/base/number_range.h"
 #include "exec/cuda/kernels/kernels.h"
@@ -142,8 +143,7 @@ class NcclSum final : public exec::GpuSum {
         for (const GpuNumbers& some : numbers) {
             const NumberRange part = common(range, {.begin = passed, .size = some.count});
             if (part.size > 0) {
-                act(static_cast<std::byte*>(some.data) +
-                        static_cast<std::size_t>(part.begin - passed) * bytes_each,
+                act(static_cast<std::byte*>(some.data) + as_index(part.begin - passed) * bytes_each,
                     part.size);
             }
             passed += some.count;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -82,8 +83,7 @@ void DeviceMemory::give_back(void* block, std::size_t bytes) noexcept {
     const std::lock_guard lock(mutex_);
     for (Piece& piece : pieces_) {
         if (place >= piece.memory.get() && place < piece.memory.get() + piece.bytes) {
-            piece.heap.give_back(static_cast<std::size_t>(place - piece.memory.get()),
-                                 rounded(bytes));
+            piece.heap.give_back(as_index(place - piece.memory.get()), rounded(bytes));
             return;
         }
     }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "exec/cuda/runtime/green_context.h"
 
@@ -11,7 +12,7 @@ namespace pipetwin::cuda {
 std::vector<int> shares(int units, int parts, std::span<const int> wanted) {
     std::vector<int> result(wanted.begin(), wanted.end());
     if (result.empty()) {
-        result.assign(static_cast<std::size_t>(parts), units / parts);
+        result.assign(as_index(parts), units / parts);
     }
     const int sum = std::accumulate(result.begin(), result.end(), 0);
     if (sum > units || result.front() < 1) {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "core/base/as_index.h"
 #include "exec/transport/mpi/mpi_channel.h"
 #include "exec/transport/mpi/mpi_check.h"
 #include "exec/transport/mpi_module.h"
@@ -35,7 +36,7 @@ class MpiWorld final : public World {
           alarm_(copy_of(MPI_COMM_WORLD)) {
         PIPETWIN_MPI_CALL(MPI_Comm_rank(control_, &index_));
         PIPETWIN_MPI_CALL(MPI_Comm_size(control_, &size_));
-        outgoing_.resize(static_cast<std::size_t>(size_));
+        outgoing_.resize(as_index(size_));
     }
 
     int index() const override { return index_; }
@@ -90,7 +91,7 @@ class MpiWorld final : public World {
     std::vector<std::byte> receive(int from) override {
         std::int64_t size = 0;
         receive_part(from, std::as_writable_bytes(std::span(&size, 1)));
-        std::vector<std::byte> bytes(static_cast<std::size_t>(size));
+        std::vector<std::byte> bytes(as_index(size));
         for (std::size_t begin = 0; begin < bytes.size(); begin += most_at_once) {
             receive_part(
                 from,
@@ -109,7 +110,7 @@ class MpiWorld final : public World {
 
     void call_out(std::span<const std::byte> bytes) override {
         for (int other = 0; other < size_; ++other) {
-            Outgoing& outgoing = outgoing_[static_cast<std::size_t>(other)];
+            Outgoing& outgoing = outgoing_[as_index(other)];
             // While the last one has not left, another would only wait behind it.
             if (other != index_ && is_done(outgoing.request)) {
                 outgoing.bytes.assign(bytes.begin(), bytes.end());
@@ -134,8 +135,7 @@ class MpiWorld final : public World {
         }
         int size = 0;
         PIPETWIN_MPI_CALL(MPI_Get_count(&status, MPI_BYTE, &size));
-        Call call{.from = status.MPI_SOURCE,
-                  .bytes = std::vector<std::byte>(static_cast<std::size_t>(size))};
+        Call call{.from = status.MPI_SOURCE, .bytes = std::vector<std::byte>(as_index(size))};
         PIPETWIN_MPI_CALL(
             MPI_Mrecv(call.bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE));
         return call;
@@ -163,7 +163,7 @@ class MpiWorld final : public World {
                                                  const Wait& wait) const {
         // Where it is not done in time nobody calls MPI again, so that nothing is written any more.
         const auto own = static_cast<std::int64_t>(mine.size());
-        std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
+        std::vector<std::int64_t> sizes(as_index(size_));
         MPI_Request request = MPI_REQUEST_NULL;
         PIPETWIN_MPI_CALL(
             MPI_Iallgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, comm, &request));
@@ -179,7 +179,7 @@ class MpiWorld final : public World {
             all += sizes[i];
         }
         PIPETWIN_EXPECT(all <= std::int64_t{INT32_MAX}, "what is gathered has less than 2 GiB");
-        std::vector<std::byte> together(static_cast<std::size_t>(all));
+        std::vector<std::byte> together(as_index(all));
         PIPETWIN_MPI_CALL(MPI_Iallgatherv(mine.data(),
                                           static_cast<int>(own),
                                           MPI_BYTE,

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -36,7 +38,7 @@ Duration length_of(const RowIndex& row, int cell) {
 /// other the time since the end of the one before it that is no message.
 Duration wait_of(const RowIndex& row, int cell) {
     const Span span = row[cell];
-    if (is_send(span.action.op) || is_receive(span.action.op)) {
+    if (is_message(span.action.op)) {
         return span.ready - span.begin;
     }
     Duration last_end{0};
@@ -133,7 +135,7 @@ ActionDetails details_of(const RunData& run, const SpanRef& ref) {
         return {};
     }
     const Op op = span->action.op;
-    const bool message = is_send(op) || is_receive(op);
+    const bool message = is_message(op);
     ActionDetails details{.title = to_string(span->action),
                           .subtitle = place_of(span->action, ref.rank),
                           .lines = {},
@@ -260,7 +262,7 @@ std::vector<DetailLine> op_lines(const RunData& run, int step) {
         for (const RowIndex& row : rows->ranks) {
             for (int cell = 0; cell < row.size(); ++cell) {
                 if (const Op op = row.op(cell); pipetwin::is_compute(op)) {
-                    std::optional<Duration>& total = totals[static_cast<std::size_t>(op)][side];
+                    std::optional<Duration>& total = totals[as_index(op)][side];
                     total = total.value_or(Duration{}) + row.end(cell) - row.begin(cell);
                 }
             }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "gui/view/analysis/action_details.h"
 
 namespace pipetwin::gui {
@@ -78,7 +79,7 @@ class Collector {
         for (ref.cell = 0; ref.cell < measured->size(); ++ref.cell) {
             const Action action = measured->action(ref.cell);
             const auto twin = twin_of(run_.twin, ref);
-            if (is_send(action.op) || is_receive(action.op) || !twin) {
+            if (is_message(action.op) || !twin) {
                 continue;
             }
             add(ref,
@@ -162,7 +163,7 @@ class Collector {
             const double place = std::floor(percent / bin_percent_);
             const double bin = std::clamp(place, -1.0 * bins_per_side, bins_per_side - 1.0);
             error.histogram.outside += place == bin ? 0 : 1;
-            ++error.histogram.counts[static_cast<std::size_t>(bin + bins_per_side)];
+            ++error.histogram.counts[as_index(bin + bins_per_side)];
         }
         error.p95_percent = quantile(magnitudes(seen.percents), 0.95);
         return error;

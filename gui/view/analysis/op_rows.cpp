@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "gui/view/analysis/step_analysis.h"
 
 namespace pipetwin::gui {
@@ -30,7 +31,7 @@ SpanRef OpRows::ref(int row) const {
     return {.side = side_,
             .step = place / ranks_,
             .rank = place % ranks_,
-            .cell = row - starts_[static_cast<std::size_t>(place)]};
+            .cell = row - starts_[as_index(place)]};
 }
 
 std::optional<int> OpRows::row_of(const SpanRef& ref) const {
@@ -38,7 +39,7 @@ std::optional<int> OpRows::row_of(const SpanRef& ref) const {
     if (!at || !run_->twin.span(*at)) {
         return std::nullopt;
     }
-    return starts_[static_cast<std::size_t>(at->step * ranks_ + at->rank)] + at->cell;
+    return starts_[as_index(at->step * ranks_ + at->rank)] + at->cell;
 }
 
 Action OpRows::action(int row) const {
@@ -76,10 +77,6 @@ double number_of(const std::optional<Duration>& time) {
 double wait_of(const RunData& run, const std::optional<SpanRef>& ref) {
     const RowIndex* const row = row_with(run, ref);
     return row == nullptr ? no_number : static_cast<double>(wait_before(*row, ref->cell).count());
-}
-
-bool is_message(Op op) {
-    return is_send(op) || is_receive(op);
 }
 
 double error_of(const RunData& run,
@@ -129,11 +126,11 @@ double OpRows::number(int row, OpColumn column) const {
         case OpColumn::Critical:
             break;
     }
-    return critical_ == nullptr ? no_number : critical_->of_row[static_cast<std::size_t>(row)];
+    return critical_ == nullptr ? no_number : critical_->of_row[as_index(row)];
 }
 
 OpRows::CriticalCells OpRows::find_critical() const {
-    CriticalCells cells{.of_row = std::vector<std::uint8_t>(static_cast<std::size_t>(size()), 0)};
+    CriticalCells cells{.of_row = std::vector<std::uint8_t>(as_index(size()), 0)};
     for (int step = 0; run_ != nullptr && step < run_->twin.step_count(); ++step) {
         for (const Side side : {Side::Predicted, Side::Measured}) {
             const auto analysis = analysis_of(run_, side, step);
@@ -144,8 +141,7 @@ OpRows::CriticalCells OpRows::find_critical() const {
                 SpanRef at = piece.ref;
                 at.step = step;
                 if (const auto row = row_of(at)) {
-                    cells.of_row[static_cast<std::size_t>(*row)] |=
-                        side == Side::Predicted ? 1U : 2U;
+                    cells.of_row[as_index(*row)] |= side == Side::Predicted ? 1U : 2U;
                 }
             }
         }

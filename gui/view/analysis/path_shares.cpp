@@ -34,9 +34,7 @@ struct Group {
 };
 
 Op kind_of(Op op) {
-    return is_send(op) || is_receive(op) ? Op::SendForward
-           : uses_gradients(op)          ? Op::Optimizer
-                                         : op;
+    return is_message(op) ? Op::SendForward : uses_gradients(op) ? Op::Optimizer : op;
 }
 
 std::string name_of(const Group& group) {

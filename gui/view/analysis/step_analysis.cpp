@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "sim/explain/critical_path.h"
 #include "sim/explain/sensitivity.h"
@@ -17,12 +18,8 @@ namespace pipetwin::gui {
 
 namespace {
 
-bool is_message(Op op) {
-    return is_send(op) || is_receive(op);
-}
-
 std::size_t index(int number) {
-    return static_cast<std::size_t>(number);
+    return as_index(number);
 }
 
 /// A row of a drawn step and one of a replay answer the same questions.

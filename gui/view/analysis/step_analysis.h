@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "gui/view/run/run_data.h"
 #include "sim/explain/causes.h"
 
@@ -36,8 +37,8 @@ struct WaitSplit {
     Duration wait{};
     std::array<Duration, wait_part_count> parts{};
 
-    Duration& operator[](WaitPart part) { return parts[static_cast<std::size_t>(part)]; }
-    Duration operator[](WaitPart part) const { return parts[static_cast<std::size_t>(part)]; }
+    Duration& operator[](WaitPart part) { return parts[as_index(part)]; }
+    Duration operator[](WaitPart part) const { return parts[as_index(part)]; }
 };
 
 /// A piece of time that something waited for, and what filled it: an action, or the message of a

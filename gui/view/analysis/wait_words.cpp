@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::gui {
@@ -120,7 +121,7 @@ std::vector<int> percents(const std::vector<Duration>& parts, Duration whole) {
     std::ranges::stable_sort(
         by_rest, std::ranges::greater(), [&](std::size_t i) { return 100 * parts[i] % whole; });
     for (int i = 0; i < left; ++i) {
-        ++shares[by_rest[static_cast<std::size_t>(i)]];
+        ++shares[by_rest[as_index(i)]];
     }
     return shares;
 }
@@ -187,7 +188,7 @@ std::string idlest_words(const StepAnalysis& analysis, int ranks) {
         waits.push_back({.rank = rank});
     }
     for (const IdleTime& idle : analysis.idle_times()) {
-        waits[static_cast<std::size_t>(idle.ref.rank)].wait += idle.wait;
+        waits[as_index(idle.ref.rank)].wait += idle.wait;
     }
     std::ranges::stable_sort(waits, std::ranges::greater{}, &Rank::wait);
     constexpr double much_more = 1.2;

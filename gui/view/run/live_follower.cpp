@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/as_index.h"
 #include "core/timeline/compare.h"
 
 namespace pipetwin::gui {
@@ -77,7 +78,7 @@ std::string LiveFollower::Tail::appended() {
     stream.seekg(static_cast<std::streamoff>(read));
     std::string text(std::min(most_at_once, size - read), '\0');
     stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
+    text.resize(as_index(std::max<std::streamsize>(0, stream.gcount())));
     read += text.size();
     return text;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::gui {
 
 MemoryRow::MemoryRow(const MemoryCurve& curve, int cells) {
@@ -11,7 +13,7 @@ MemoryRow::MemoryRow(const MemoryCurve& curve, int cells) {
     for (const MemoryPoint& point : curve) {
         values.totals.push_back(point.use.total());
     }
-    if (curve.size() != 2 * static_cast<std::size_t>(cells)) {
+    if (curve.size() != 2 * as_index(cells)) {
         values.times.reserve(curve.size());
         for (const MemoryPoint& point : curve) {
             values.times.push_back(point.time);
@@ -54,9 +56,9 @@ std::size_t MemoryRow::last_until(const RowIndex& row, Duration time, std::size_
     const int ending = row.first_ending_after(time, static_cast<int>(near / 2));
     const bool begun = ending < row.size() && row.begin(ending) <= time;
     if (begun) {
-        return 2 * static_cast<std::size_t>(ending);
+        return 2 * as_index(ending);
     }
-    return ending == 0 ? 0 : 2 * static_cast<std::size_t>(ending) - 1;
+    return ending == 0 ? 0 : 2 * as_index(ending) - 1;
 }
 
 Bytes MemoryRow::at(const RowIndex& row, Duration time) const {
@@ -94,12 +96,12 @@ void MemoryRow::walk(const RowIndex& row,
         const Duration time = view.time_at(++x);
         ByteRange range{.least = totals[place], .most = totals[place]};
         for (; cell < cells && row.end(cell) <= time; ++cell) {
-            place = 2 * static_cast<std::size_t>(cell) + 1;
+            place = 2 * as_index(cell) + 1;
             range.add(totals[place - 1]);
             range.add(totals[place]);
         }
         if (cell < cells && row.begin(cell) <= time) {
-            place = 2 * static_cast<std::size_t>(cell);
+            place = 2 * as_index(cell);
             range.add(totals[place]);
         }
         column = range;
@@ -114,14 +116,14 @@ std::vector<ByteRange> MemoryRow::columns(const RowIndex& row,
     if (empty()) {
         return columns;
     }
-    columns.resize(static_cast<std::size_t>(std::max(0, count)));
+    columns.resize(as_index(std::max(0, count)));
     const bool crowd = values_->times.empty() && row.slot_count() > 0 &&
                        2 * static_cast<double>(row.slot_length().count()) < view.ns_per_pixel;
     if (crowd) {
         // The values of a cell stand at twice its number, the one before it below them.
         const auto place_of = [&](int pixel) {
             const int cell = row.cell_of_slot(row.slot_at(view.time_at(pixel)));
-            return static_cast<std::size_t>(std::max(0, 2 * cell - 1));
+            return as_index(std::max(0, 2 * cell - 1));
         };
         std::size_t place = place_of(x);
         for (ByteRange& column : columns) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/timeline/timeline.h"
 
 namespace pipetwin::gui {
@@ -18,13 +19,15 @@ class RowActions {
     explicit RowActions(std::span<const Span> row);
 
     int size() const { return static_cast<int>(ops_.size()); }
-    Op op(int cell) const { return static_cast<Op>(ops_[at(cell)] & ~unsigned{with_next_bit}); }
+    Op op(int cell) const {
+        return static_cast<Op>(ops_[as_index(cell)] & ~unsigned{with_next_bit});
+    }
     Action operator[](int cell) const {
-        const std::uint32_t place = places_[at(cell)];
+        const std::uint32_t place = places_[as_index(cell)];
         return {.op = op(cell),
                 .stage = stages_[place >> static_cast<unsigned>(micro_batch_bits)],
                 .micro_batch = static_cast<int>(place & micro_batch_mask),
-                .with_next = (ops_[at(cell)] & with_next_bit) != 0};
+                .with_next = (ops_[as_index(cell)] & with_next_bit) != 0};
     }
 
     bool operator==(const RowActions&) const = default;
@@ -36,7 +39,6 @@ class RowActions {
     static constexpr int micro_batch_bits = 16;
     static constexpr std::uint32_t micro_batch_mask = 0xffff;
 
-    static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
     template <class Item, class ActionOf>
     void fill(std::span<const Item> row, const ActionOf& action_of);
     std::uint32_t number_of(int stage);

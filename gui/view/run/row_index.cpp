@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::gui {
@@ -20,7 +21,7 @@ constexpr std::int64_t full = 65'280;  // a bin that is filled, while levels are
 Duration compute_of(const PartTimes& times) {
     Duration sum{0};
     for (int part = 0; is_compute(static_cast<RowPart>(part)); ++part) {
-        sum += times.of[static_cast<std::size_t>(part)];
+        sum += times.of[as_index(part)];
     }
     return sum;
 }
@@ -39,7 +40,7 @@ RowIndex::RowIndex(std::shared_ptr<const RowActions> actions, SpanTimes times)
 
 std::vector<Span> RowIndex::spans() const {
     std::vector<Span> spans;
-    spans.reserve(at(size()));
+    spans.reserve(as_index(size()));
     for (int cell = 0; cell < size(); ++cell) {
         spans.push_back((*this)[cell]);
     }
@@ -80,7 +81,7 @@ PartTimes RowIndex::before(Duration time) const {
         return {};
     }
     const int cell = first_ending_after(time);
-    Sums sums = sums_[at(cell / block)];
+    Sums sums = sums_[as_index(cell / block)];
     for (int i = cell / block * block; i < cell; ++i) {
         add_to(sums, i);
     }
@@ -112,7 +113,7 @@ Duration RowIndex::compute_between(int first, int last) const {
     const int last_block = last / block;
     if (first_block < last_block) {
         add_up_to(first_block * block);
-        sum += sums_[at(last_block)].compute - sums_[at(first_block)].compute;
+        sum += sums_[as_index(last_block)].compute - sums_[as_index(first_block)].compute;
         first = last_block * block;
     }
     add_up_to(last);
@@ -264,7 +265,7 @@ class RowIndex::SlotFiller {
 };
 
 void RowIndex::add_sums(BinFiller& bins, SlotFiller begins) {
-    sums_.reserve(at(size() / block + 2));
+    sums_.reserve(as_index(size() / block + 2));
     std::int64_t compute = 0;
     const auto sums = [&] { return Sums{.parts = bins.times(), .compute = Duration{compute}}; };
     for (int first = 0; first < size(); first += block) {
@@ -323,7 +324,7 @@ int RowIndex::slot_at(Duration time) const {
 double RowIndex::compute_of_slots(int first, int last) const {
     double sum = 0;
     for (; first < last; ++first) {
-        sum += static_cast<double>(slots_[at(first)].compute);
+        sum += static_cast<double>(slots_[as_index(first)].compute);
     }
     return sum;
 }
@@ -351,7 +352,7 @@ bool RowIndex::columns(Duration begin, double ns_per_column, std::span<Column> c
             const auto place = static_cast<double>(i);
             const auto weight = static_cast<float>(
                 (std::min(right, place + 1) - std::max(left, place)) / (255 * per_column));
-            const Bin& from = fitting->bins[static_cast<std::size_t>(i)];
+            const Bin& from = fitting->bins[as_index(i)];
             for (std::size_t part = 0; part < row_part_count; ++part) {
                 share.of[part] += weight * static_cast<float>(from.of[part]);
             }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "core/timeline/span_times.h"
 #include "gui/view/run/row_actions.h"
 
@@ -40,7 +41,7 @@ constexpr RowPart part_of(Op op) {
                                                   RowPart::Update,
                                                   RowPart::Update,
                                                   RowPart::Update};
-    return parts[static_cast<std::size_t>(op)];
+    return parts[as_index(op)];
 }
 static_assert(part_of(Op::Recompute) == RowPart::Recompute &&
               part_of(Op::SendForward) == RowPart::Message &&
@@ -58,7 +59,7 @@ constexpr Op op_of(RowPart part) {
                                                  Op::Optimizer,
                                                  Op::SendForward,
                                                  Op::RecvForward};
-    return ops[static_cast<std::size_t>(part)];
+    return ops[as_index(part)];
 }
 
 constexpr bool is_compute(RowPart part) {
@@ -70,8 +71,8 @@ template <class Number>
 struct PerPart {
     std::array<Number, row_part_count> of{};
 
-    Number& operator[](RowPart part) { return of[static_cast<std::size_t>(part)]; }
-    const Number& operator[](RowPart part) const { return of[static_cast<std::size_t>(part)]; }
+    Number& operator[](RowPart part) { return of[as_index(part)]; }
+    const Number& operator[](RowPart part) const { return of[as_index(part)]; }
     bool operator==(const PerPart&) const = default;
 };
 using PartTimes = PerPart<Duration>;
@@ -138,7 +139,7 @@ class RowIndex {
     /// The same of all cells before `cell`.
     Duration compute_before(int cell) const {
         const int whole = cell / block;
-        return sums_[at(whole)].compute + compute_between(whole * block, cell);
+        return sums_[as_index(whole)].compute + compute_between(whole * block, cell);
     }
 
     /// Shares of a stretch of time by part, from 0 to 1, taken from the coarsest bins that are no
@@ -160,7 +161,7 @@ class RowIndex {
     int slot_at(Duration time) const;
 
     /// The first cell that ends after the slot begins.
-    int cell_of_slot(int slot) const { return static_cast<int>(slots_[at(slot)].cell); }
+    int cell_of_slot(int slot) const { return static_cast<int>(slots_[as_index(slot)].cell); }
 
     /// The compute of the cells from that of slot `first` up to that of slot `last`, in ns; rounded
     /// to a ten-millionth.
@@ -187,7 +188,6 @@ class RowIndex {
     };
     static constexpr int block = 128;
 
-    static std::size_t at(int cell) { return static_cast<std::size_t>(cell); }
     class BinFiller;
     class SlotFiller;
     void add_sums(BinFiller& bins, SlotFiller begins);

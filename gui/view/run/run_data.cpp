@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/artifacts/chrome_trace.h"
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
 #include "core/interop/torch_timeline.h"
@@ -59,7 +60,7 @@ std::optional<Trace> simulated(const fs::path& file, std::vector<std::string>& p
     if (!violations.empty()) {
         return std::nullopt;
     }
-    const auto pieces = static_cast<std::size_t>(piece_count(schedule));
+    const std::size_t pieces = as_index(piece_count(schedule));
     PlainCosts costs;
     costs.schedule_from_file = schedule;
     costs.schedule_name = file.stem().string();
@@ -303,7 +304,7 @@ void choose_replica(RunData& run, Trace& trace, int replica) {
     run.replica = replica;
     for (Timeline& step : steps) {
         if (replica > 0) {
-            step.ranks = std::move(step.replicas.at(static_cast<std::size_t>(replica) - 1));
+            step.ranks = std::move(step.replicas.at(as_index(replica) - 1));
         }
         step.replicas.clear();
     }
@@ -400,7 +401,7 @@ namespace {
 
 /// All but the memory.
 SideData data_of(const std::vector<StepRows>& steps, int median) {
-    const StepRows& step = steps[static_cast<std::size_t>(median)];
+    const StepRows& step = steps[as_index(median)];
     return {.origin = step.origin,
             .steps = static_cast<int>(steps.size()),
             .median_step = median,
@@ -418,7 +419,7 @@ DrawnSide drawn_side(const TimelineSet& timelines, const std::vector<MemoryCurve
         side.steps.emplace_back(step);
     }
     side.data = data_of(side.steps, static_cast<int>(median));
-    const StepRows& step = side.steps[static_cast<std::size_t>(side.data.median_step)];
+    const StepRows& step = side.steps[as_index(side.data.median_step)];
     for (std::size_t rank = 0; rank < memory.size() && rank < step.ranks.size(); ++rank) {
         side.data.memory.emplace_back(memory[rank], step.ranks[rank].size());
     }

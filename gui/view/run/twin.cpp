@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 
 namespace pipetwin::gui {
@@ -211,7 +212,7 @@ const StepRows* Twin::step(Side side, int step) const {
     if (side == Side::Predicted && steps.size() == 1) {
         return &steps.front();
     }
-    const auto wanted = static_cast<std::size_t>(step);
+    const std::size_t wanted = as_index(step);
     return wanted < steps.size() ? &steps[wanted] : nullptr;
 }
 
@@ -220,7 +221,7 @@ const RowIndex* Twin::row(Side side, int step_number, int rank) const {
     if (wanted == nullptr || rank < 0 || std::cmp_greater_equal(rank, wanted->ranks.size())) {
         return nullptr;
     }
-    return &wanted->ranks[static_cast<std::size_t>(rank)];
+    return &wanted->ranks[as_index(rank)];
 }
 
 std::optional<Span> Twin::span(const SpanRef& ref) const {
@@ -291,7 +292,7 @@ std::vector<int> same_in(const RowIndex& other, const RowIndex& row) {
         places.emplace(key(other.action(cell)), cell);
     }
     std::vector<int> found;
-    found.reserve(static_cast<std::size_t>(row.size()));
+    found.reserve(as_index(row.size()));
     for (int cell = 0; cell < row.size(); ++cell) {
         const auto place = places.find(key(row.action(cell)));
         found.push_back(place == places.end() ? -1 : place->second);
@@ -339,8 +340,8 @@ std::vector<SpanRef> alone(const Twin& twin, int step) {
             const RowIndex* const row = twin.row(ref);
             const std::vector<int>& twins = at->second.of(side);
             for (; row != nullptr && ref.cell < row->size(); ++ref.cell) {
-                if (twins[static_cast<std::size_t>(ref.cell)] < 0 &&
-                    is_compute(row->op(ref.cell)) && row->takes_time(ref.cell)) {
+                if (twins[as_index(ref.cell)] < 0 && is_compute(row->op(ref.cell)) &&
+                    row->takes_time(ref.cell)) {
                     result.push_back(ref);
                 }
             }
@@ -358,7 +359,7 @@ std::optional<SpanRef> twin_of(const Twin& twin, const SpanRef& of) {
         return std::nullopt;
     }
     if (const Twin::RowPair* const pair = twin.pair(of.step, of.rank)) {
-        there.cell = pair->of(of.side)[static_cast<std::size_t>(of.cell)];
+        there.cell = pair->of(of.side)[as_index(of.cell)];
         return there.cell < 0 ? std::nullopt : std::optional(there);
     }
     if (of.cell >= row->size() || row->action(of.cell) != here->action(of.cell)) {
@@ -382,7 +383,7 @@ std::optional<SpanRef> in_next_row(const Twin& twin,
         return std::nullopt;
     }
     const Duration middle = here->begin + (here->end - here->begin) / 2;
-    return nearest_in_row(twin, rows[static_cast<std::size_t>(wanted)], from.step, middle);
+    return nearest_in_row(twin, rows[as_index(wanted)], from.step, middle);
 }
 
 std::optional<SpanRef> first_action(const Twin& twin, Mode mode, int step) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -53,7 +55,7 @@ std::vector<int> ranks_of_stages(const StepRows& rows) {
                 continue;
             }
             any = true;
-            const auto stage = static_cast<std::size_t>(rows.ranks[rank].action(cell).stage);
+            const std::size_t stage = as_index(rows.ranks[rank].action(cell).stage);
             if (stage < ranks.size() && ranks[stage] < 0) {
                 ranks[stage] = static_cast<int>(rank);
                 --missing;
@@ -64,7 +66,7 @@ std::vector<int> ranks_of_stages(const StepRows& rows) {
 }
 
 LinkLoad link_load(const StepRows& rows, int rank, const ViewTransform& view, int width) {
-    const auto pixels = static_cast<std::size_t>(std::max(0, width));
+    const std::size_t pixels = as_index(std::max(0, width));
     LinkLoad load{.forward = std::vector<double>(pixels), .backward = std::vector<double>(pixels)};
     const std::vector<int> ranks = ranks_of_stages(rows);
     for (std::size_t edge = 0; edge < rows.links.size(); ++edge) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -21,7 +23,7 @@ void add_row(const RowIndex& row,
     if (row.columns(inside.time_at(first), inside.ns_per_pixel, columns)) {
         for (std::size_t i = 0; i < pixels.size(); ++i) {
             for (int part = 0; is_compute(static_cast<RowPart>(part)); ++part) {
-                pixels[i] += weight * columns[i].share.of[static_cast<std::size_t>(part)];
+                pixels[i] += weight * columns[i].share.of[as_index(part)];
             }
         }
         return;
@@ -39,7 +41,7 @@ std::vector<float> utilisation_over_run(const Twin& twin,
                                         const StepPlaces& places,
                                         Side side,
                                         int pixels) {
-    std::vector<float> use(static_cast<std::size_t>(std::max(0, pixels)));
+    std::vector<float> use(as_index(std::max(0, pixels)));
     if (use.empty() || places.length() <= Duration{0} || !twin.has(side)) {
         return use;
     }
@@ -56,12 +58,12 @@ std::vector<float> utilisation_over_run(const Twin& twin,
         const int last = std::clamp(
             static_cast<int>(std::ceil(view.x_of(place.on_axis(rows->length)))), first + 1, pixels);
         for (const RowIndex& row : rows->ranks) {
-            add_row(row,
-                    place.inside(view),
-                    first,
-                    1 / static_cast<float>(rows->ranks.size()),
-                    std::span(use).subspan(static_cast<std::size_t>(first),
-                                           static_cast<std::size_t>(last - first)));
+            add_row(
+                row,
+                place.inside(view),
+                first,
+                1 / static_cast<float>(rows->ranks.size()),
+                std::span(use).subspan(as_index(first), static_cast<std::size_t>(last - first)));
         }
     }
     for (float& share : use) {

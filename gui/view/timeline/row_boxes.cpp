@@ -6,6 +6,8 @@
 #include <numeric>
 #include <span>
 
+#include "core/base/as_index.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -65,11 +67,11 @@ class Column {
     }
 
   private:
-    static constexpr std::size_t compute_parts = static_cast<std::size_t>(RowPart::Recompute) + 1;
+    static constexpr std::size_t compute_parts = as_index(RowPart::Recompute) + 1;
 
     /// All that is no compute is one.
     static std::size_t part_of_piece(const Piece& piece) {
-        return is_compute(piece.op) ? static_cast<std::size_t>(part_of(piece.op)) : compute_parts;
+        return is_compute(piece.op) ? as_index(part_of(piece.op)) : compute_parts;
     }
 
     int x_ = -1;
@@ -237,16 +239,16 @@ bool add_boxes_from_bins(const RowIndex& row,
                          const PixelRange& pixels,
                          std::vector<Box>& boxes) {
     thread_local std::vector<RowIndex::Column> columns;
-    columns.resize(static_cast<std::size_t>(pixels.width()));
+    columns.resize(as_index(pixels.width()));
     if (!row.columns(view.time_at(pixels.left), view.ns_per_pixel, columns)) {
         return false;
     }
     for (int x = pixels.left; x < pixels.right; ++x) {
-        const PerPart<float>& share = columns[static_cast<std::size_t>(x - pixels.left)].share;
+        const PerPart<float>& share = columns[as_index(x - pixels.left)].share;
         double compute = 0;
         float anything = 0;
         for (int part = 0; part < row_part_count; ++part) {
-            const float of_part = share.of[static_cast<std::size_t>(part)];
+            const float of_part = share.of[as_index(part)];
             anything = std::max(anything, of_part);
             compute += is_compute(static_cast<RowPart>(part)) ? static_cast<double>(of_part) : 0.0;
         }
@@ -343,7 +345,7 @@ void add_error_bars(const RowIndex& predicted,
         }
     };
     for (int cell = cells.first; cell < cells.last; ++cell) {
-        const int twin = twins.empty() ? cell : twins[static_cast<std::size_t>(cell)];
+        const int twin = twins.empty() ? cell : twins[as_index(cell)];
         if (!is_compute(measured.op(cell)) || twin < 0) {
             continue;
         }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/as_index.h"
 #include "gui/view/timeline/row_boxes.h"
 
 namespace pipetwin::gui {
@@ -85,7 +86,7 @@ StepPlaces::StepPlaces(const Twin& twin,
 }
 
 const StepPlace& StepPlaces::of(Side side, int step) const {
-    return (side == Side::Predicted ? predicted_ : measured_)[static_cast<std::size_t>(step)];
+    return (side == Side::Predicted ? predicted_ : measured_)[as_index(step)];
 }
 
 int StepPlaces::step_at(Duration time) const {

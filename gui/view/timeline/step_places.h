@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/as_index.h"
 #include "gui/view/run/twin.h"
 #include "gui/view/timeline/timeline_layout.h"
 
@@ -46,8 +47,8 @@ class StepPlaces {
     const StepPlace& of(Side side, int step) const;
 
     /// Where a step begins on the axis, and where the next one does.
-    Duration begin(int step) const { return borders_[static_cast<std::size_t>(step)]; }
-    Duration end(int step) const { return borders_[static_cast<std::size_t>(step) + 1]; }
+    Duration begin(int step) const { return borders_[as_index(step)]; }
+    Duration end(int step) const { return borders_[as_index(step) + 1]; }
 
     /// Of all steps.
     Duration length() const { return borders_.back(); }

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "sim/simulate/simulate.h"
 
@@ -106,7 +107,7 @@ std::vector<int> spread_numbers(int least, int last, int most, const std::vector
     }
     numbers.insert(last);
     numbers.insert(least);
-    const auto wanted = static_cast<std::size_t>(std::min(most, last - least + 1));
+    const std::size_t wanted = as_index(std::min(most, last - least + 1));
     // Ever finer: where there are few numbers the coarse ones fall together.
     for (int parts = 1; numbers.size() < wanted; parts *= 2) {
         for (int part = 1; part < parts && numbers.size() < wanted; part += 2) {

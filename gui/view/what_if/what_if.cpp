@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/median.h"
 #include "core/interop/torch_trace.h"
@@ -75,7 +76,7 @@ std::vector<std::vector<StageCost>> scaled_costs(const Plan& plan,
     for (std::vector<StageCost>& of_class : costs) {
         for (std::size_t stage = 0; stage < of_class.size(); ++stage) {
             const int piece = piece_of(plan->schedule, static_cast<int>(stage));
-            const double scale = scales.at(static_cast<std::size_t>(piece));
+            const double scale = scales.at(as_index(piece));
             StageCost& cost = of_class[stage];
             for (Duration* const time :
                  {&cost.forward, &cost.recompute, &cost.backward_input, &cost.backward_weight}) {
@@ -93,7 +94,7 @@ Plan with_scale(Plan plan, const WhatIf& settings) {
     if (plain) {
         return plan;
     }
-    const auto pieces = static_cast<std::size_t>(piece_count(plan->schedule));
+    const std::size_t pieces = as_index(piece_count(plan->schedule));
     if (settings.cost_scale.size() != pieces) {
         throw Error(
             ErrorKind::BadInput,
@@ -182,12 +183,11 @@ TraceOrder order_of(const StepRows& rows) {
             order.stages = std::max(order.stages, span.action.stage + 1);
         }
     }
-    order.recomputes.resize(static_cast<std::size_t>(order.stages));
+    order.recomputes.resize(as_index(order.stages));
     for (const auto& row : order.step.ranks) {
         for (const Span& span : row) {
             if (span.action.op == Op::Recompute) {
-                order.recomputes[static_cast<std::size_t>(span.action.stage)].push_back(span.end -
-                                                                                        span.begin);
+                order.recomputes[as_index(span.action.stage)].push_back(span.end - span.begin);
             }
         }
     }
@@ -198,8 +198,7 @@ Recompute mode_of(std::size_t recomputes, int micro_batches) {
     if (recomputes == 0) {
         return Recompute::None;
     }
-    return recomputes < static_cast<std::size_t>(micro_batches) ? Recompute::ExceptLast
-                                                                : Recompute::Always;
+    return recomputes < as_index(micro_batches) ? Recompute::ExceptLast : Recompute::Always;
 }
 
 /// How long messages are under way; none where the trace does not say.
@@ -219,11 +218,11 @@ void add_stage_times(PlainCosts& costs, const TraceOrder& order, int pieces) {
     const Profile profile = stage_profile(stage_times(trace), 1, "the trace");
     std::vector<Recompute> modes;
     for (int piece = 0; piece < pieces; ++piece) {
-        const LayerSample& sample = profile.layers.at(static_cast<std::size_t>(piece)).samples[0];
+        const LayerSample& sample = profile.layers.at(as_index(piece)).samples[0];
         costs.forward.push_back(sample.forward);
         costs.backward_input.push_back(sample.backward_input);
         costs.backward_weight.push_back(sample.backward_weight);
-        const auto& again = order.recomputes.at(static_cast<std::size_t>(piece));
+        const auto& again = order.recomputes.at(as_index(piece));
         costs.recompute_cost.push_back(again.empty() ? sample.forward : median(again));
         modes.push_back(mode_of(again.size(), costs.shape.micro_batches));
     }
@@ -401,7 +400,7 @@ std::vector<LayerTime> WhatIfSource::layer_times(const WhatIf& settings) const {
                                            device_kinds(cluster),
                                            cluster.tensor_parallel());
         for (int layer = 0; layer < planned.model.layer_count(); ++layer) {
-            const LayerSample& sample = table.front().front().at(static_cast<std::size_t>(layer));
+            const LayerSample& sample = table.front().front().at(as_index(layer));
             const bool again = settings.recompute.of(0) != Recompute::None;
             times.push_back({.name = planned.model.layer(layer).spec.name,
                              .time = sample.forward + (again ? sample.forward : Duration{}) +
@@ -569,16 +568,13 @@ Comparison with_predicted(Comparison comparison, const WhatIfStep& step, const T
     comparison.step.predicted = step.metrics.step;
     comparison.predicted_bubble_total = step.metrics.bubble.total;
     for (PeakDelta& peak : comparison.peaks) {
-        peak.predicted =
-            step.peaks.empty() ? Bytes{} : step.peaks.at(static_cast<std::size_t>(peak.rank));
+        peak.predicted = step.peaks.empty() ? Bytes{} : step.peaks.at(as_index(peak.rank));
     }
     for (Comparison::ByOp& op : comparison.by_op) {
         op.total.predicted = total_of(timeline, op.op);
     }
     for (ActionDelta& delta : comparison.actions) {
-        const Span& span =
-            timeline
-                .ranks[static_cast<std::size_t>(delta.rank)][static_cast<std::size_t>(delta.cell)];
+        const Span& span = timeline.ranks[as_index(delta.rank)][as_index(delta.cell)];
         delta.duration.predicted = span.end - span.begin;
         delta.begin.predicted = span.begin;
     }

@@ -4,9 +4,9 @@
 
 namespace pipetwin {
 
-/// An index or a count, none negative, as the standard containers take it: `row[at(rank)]`.
+/// An index or a count, none negative, as the standard containers take it: `row[as_index(rank)]`.
 template <class Integer>
-constexpr std::size_t at(Integer index) {
+constexpr std::size_t as_index(Integer index) {
     return static_cast<std::size_t>(index);
 }
 

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include <QString>
+
+#include "core/base/units.h"
+
+namespace pipetwin::gui {
+
+/// Between the edge of a panel and its text, in pixels.
+inline constexpr int panel_margin = 10;
+
+inline QString text_of(const std::string& text) {
+    return QString::fromStdString(text);
+}
+
+/// "3.2 ms".
+inline QString time_text(Duration time) {
+    return text_of(format_duration(time));
+}
+
+}  // namespace pipetwin::gui
