@@ -12,7 +12,7 @@ namespace pipetwin {
 class Partition {
   public:
     /// Throws Error(BadInput) if an entry is below 1 or the sum is not `layer_count`; the text
-    /// names both numbers and suggests partition = "auto" (C26).
+    /// names both numbers and suggests partition = "auto".
     Partition(std::vector<int> layers_per_stage, int layer_count);
 
     int stage_count() const { return static_cast<int>(layers_per_stage_.size()); }

@@ -154,8 +154,8 @@ class Plan {
 std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stale_gradients);
 
 /// Sizes of the micro-batches of a mini-batch: exactly min(batch, micro_batches) of them, differing
-/// by at most 1, the larger ones first (C15). Throws Error(BadInput), naming the value, if either
-/// is out of range (C17).
+/// by at most 1, the larger ones first. Throws Error(BadInput), naming the value, if either
+/// is out of range.
 std::vector<int> micro_batch_sizes(int batch, int micro_batches);
 
 /// Plain numbers: uniform or per-stage costs without a model.

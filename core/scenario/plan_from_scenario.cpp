@@ -24,7 +24,7 @@ namespace {
 
 // --- What the scenario, the model and the profile must agree on. ---
 
-/// K <= devices (C26).
+/// K <= devices.
 void require_devices(const Scenario& scenario) {
     const int count = scenario.cluster.count;
     const int stages = *scenario.pipeline.stages;
@@ -230,7 +230,7 @@ PlanParts settings_of(const Scenario& scenario, const Profile& profile) {
     parts.replicas = *scenario.pipeline.data_parallel;
     parts.tensor_parallel = *scenario.pipeline.tensor_parallel;
     parts.overlap_reduction = scenario.pipeline.overlap_reduction;
-    // For a mini-batch smaller than their number there are as many as samples (C17).
+    // For a mini-batch smaller than their number there are as many as samples.
     parts.micro_batch_sizes =
         micro_batch_sizes(replica_batch(scenario), *scenario.pipeline.micro_batches);
     return parts;

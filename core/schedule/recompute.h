@@ -17,7 +17,7 @@ enum class RecomputeTiming {
 std::string_view to_string(Recompute recompute);
 std::string_view to_string(RecomputeTiming timing);
 
-/// Whether the mode recomputes this micro-batch (C18): `ExceptLast` leaves out micro_batches - 1.
+/// Whether the mode recomputes this micro-batch: `ExceptLast` leaves out micro_batches - 1.
 bool recomputes(Recompute recompute, int micro_batch, int micro_batches);
 
 /// The mode of every piece of the model: one for all of them, or one for each.

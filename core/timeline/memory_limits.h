@@ -19,7 +19,7 @@ struct NamedMemory {
 std::string memory_table(std::string_view what, const std::vector<NamedMemory>& rows);
 
 /// Throws Error(Infeasible) with a table of ranks, their bytes by kind and the limit, if the plan
-/// has a memory limit and a rank is above it (C29).
+/// has a memory limit and a rank is above it.
 void check_memory(const Plan& plan);
 
 /// The same for peaks of a timeline.

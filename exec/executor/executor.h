@@ -49,11 +49,11 @@ std::string place_of(const Failure& failure);
 /// its own device and arena, channels between them. A worker never decides an order. The threads
 /// live as long as the executor.
 ///
-/// The first error in schedule order wins (C31; the order is exec/memory_plan/schedule_order.h's):
+/// The first error in schedule order wins (the order is exec/memory_plan/schedule_order.h's):
 /// the other workers go on with what comes before it in that order and stop there, all come back,
 /// and run_step throws the original exception - an Error with rank, step and action put before its
-/// place, any other type untouched (C30); last_failure() tells where it was. After a failure the
-/// gradients are cleared, the stashes freed, and the next run_step works (C32). After a failure in
+/// place, any other type untouched; last_failure() tells where it was. After a failure the
+/// gradients are cleared, the stashes freed, and the next run_step works. After a failure in
 /// the forward part all weights are as before; later, stages that had ended their backward part may
 /// have been updated.
 ///
@@ -94,7 +94,7 @@ class Executor {
     std::optional<Failure> last_failure() const;
     const Plan& plan() const;
     Stage& stage(int index);
-    /// All parameters in model order, each once; names do not depend on the partition (C39).
+    /// All parameters in model order, each once; names do not depend on the partition.
     std::vector<Parameter*> parameters();
     /// For a checkpoint. Valid as long as the executor.
     TrainedParameters trained();

@@ -27,7 +27,7 @@ struct LayerCall {
     int first_sample = 0;              ///< of the micro-batch, in the mini-batch
     int step = 0;                      ///< counts from 0
     bool evaluation = false;           ///< forward only: nothing is dropped
-    bool recomputation = false;        ///< forward again: side effects happened already (C19)
+    bool recomputation = false;        ///< forward again: side effects happened already
     const MicroBatch* data = nullptr;  ///< in forward only
     /// Where the loss layer puts the sum over its rows; null: not wanted. Read once the device is
     /// done.

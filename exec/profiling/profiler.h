@@ -49,7 +49,7 @@ struct ProfilerOptions {
 /// rank's step when layers and waits are taken out is `dispatch`. The latency of a link is from the
 /// send of a message to the moment its waiting receiver has it.
 ///
-/// No weights, gradients or random state of anybody change (C28).
+/// No weights, gradients or random state of anybody change.
 Profile profile_model(const Model& model, const ProfilerOptions& options);
 
 /// Everything of such a profile that is known without measuring; every layer takes the same time.

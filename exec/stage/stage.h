@@ -44,13 +44,13 @@ class Stage {
     /// F. `input` is the boundary from the stage before, empty for the first stage, which reads the
     /// batch. Returns the boundary for the next stage, empty for the last, which keeps the loss.
     /// With `keep` false only the input stays. Throws Error(BadInput), naming stage and layer, if
-    /// the input's shape or type is not the expected one (C36).
+    /// the input's shape or type is not the expected one.
     Tensor forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep);
 
     /// F of an evaluation: nothing is dropped, and nothing stays.
     Tensor evaluate(int micro_batch, Tensor input, const MicroBatch& data);
 
-    /// R: forward again from the kept input; the layers are told that it is a recomputation (C19).
+    /// R: forward again from the kept input; the layers are told that it is a recomputation.
     void recompute(int micro_batch, const MicroBatch& data);
 
     /// B. `gradient` of the output, empty for the last stage. Returns the gradient of the input,

@@ -152,7 +152,7 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape) const {
     return {shape.tensor_parallel, std::max(1, samples / shape.micro_batches)};
 }
 
-/// A mini-batch has no more micro-batches than samples (C17).
+/// A mini-batch has no more micro-batches than samples.
 int CandidateBounds::micro_batches_of(const Shape& shape) const {
     return std::min(shape.micro_batches, scenario_.training.batch / shape.data_parallel);
 }

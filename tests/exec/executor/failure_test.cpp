@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{.stages = 2, .micro_batches = 2, .schedule = "chimera", .clip_norm = 0.05}));
 
 // One executor for all: it also shows that after each failure the same object can be used again
-// (C32).
+//.
 TEST_P(FailingAtEveryAction,
        C30TheCallerGetsTheExceptionItselfAndC32TheNextStepIsAsIfNothingHadBeen) {
     const Shape shape = GetParam();

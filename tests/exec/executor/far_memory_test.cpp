@@ -8,7 +8,7 @@
 
 /// Ranks whose devices have memories of their own, as GPUs have: messages are copied, by a thread
 /// beside the rank's. Under the thread sanitizer a buffer that is used again before its copy has
-/// ended is a race (C38).
+/// ended is a race.
 namespace pipetwin::exec {
 namespace {
 

@@ -293,7 +293,7 @@ TEST_F(CudaExecutor, EvaluatesAsTheCpuDoesAndLeavesTheStepsAsTheyAre) {
     }
 }
 
-// What a copy reads is not used again before it has ended (C38): the emulation makes copies as late
+// What a copy reads is not used again before it has ended: the emulation makes copies as late
 // as it may.
 TEST_F(CudaExecutor, GivesTheSameBitsWhereStashesGoToHostMemory) {
     const Model model = gpt_with_heads_of_8();
