@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Numerics,
                                          NamedModel{"tied_gpt", test::small_gpt_with(0, true)}),
                          name_of);
 
-TEST_P(EveryModel, C08LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
+TEST_P(EveryModel, LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
         for (const int micro_batches : {1, 3, 4}) {
             Shape shape{.stages = 1, .micro_batches = micro_batches, .schedule = schedule};
@@ -64,7 +64,7 @@ TEST_P(EveryModel, C08LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEv
     }
 }
 
-TEST_P(EveryModel, C08TheSameHoldsInHalfPrecision) {
+TEST_P(EveryModel, TheSameHoldsInHalfPrecision) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
         Shape shape{.stages = 1, .schedule = schedule, .precision = Precision::Bf16};
         const StepOutcome alone = pipeline_step(model, shape);
@@ -90,7 +90,7 @@ TEST_P(EveryModel, OneFOneBEqualsTheReferenceWithAscendingBackwardBitForBit) {
                 reference_step(model, shape, BackwardOrder::Ascending));
 }
 
-TEST_P(EveryModel, C09C11TheGradientsAreThoseOfTheUnsplitBatchAlsoWhereItDoesNotDivide) {
+TEST_P(EveryModel, C11TheGradientsAreThoseOfTheUnsplitBatchAlsoWhereItDoesNotDivide) {
     for (const int batch : {8, 7, 10}) {
         for (const int micro_batches : {2, 3, 4}) {
             Shape shape{.stages = 2, .micro_batches = micro_batches, .batch = batch};
@@ -132,13 +132,13 @@ TEST_P(EveryModel, HalfPrecisionTrainsAsWellAsSingle) {
     }
 }
 
-TEST_P(EveryModel, C10OneStageAndOneMicroBatchAreBitIdenticalToTheUnpipelinedRun) {
+TEST_P(EveryModel, OneStageAndOneMicroBatchAreBitIdenticalToTheUnpipelinedRun) {
     const Shape shape{.stages = 1, .micro_batches = 1};
     EXPECT_TRUE(pipeline_step(model, shape) ==
                 reference_step(model, shape, BackwardOrder::Ascending));
 }
 
-TEST_P(EveryModel, C10ARepeatedRunIsBitIdentical) {
+TEST_P(EveryModel, ARepeatedRunIsBitIdentical) {
     const Shape shape{.stages = 4, .schedule = "1f1b", .recompute = Recompute::Always};
     const StepOutcome first = pipeline_step(model, shape);
     for (int repeat = 0; repeat < 5; ++repeat) {
@@ -146,7 +146,7 @@ TEST_P(EveryModel, C10ARepeatedRunIsBitIdentical) {
     }
 }
 
-TEST_P(EveryModel, C14ATrainingCurveEqualsThePlainOne) {
+TEST_P(EveryModel, ATrainingCurveEqualsThePlainOne) {
     for (const OptimizerKind optimizer : {OptimizerKind::Sgd, OptimizerKind::AdamW}) {
         const Shape shape{.stages = 3, .precision = Precision::Fp64, .optimizer = optimizer};
         Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
@@ -257,7 +257,7 @@ TEST(Chimera, ClipsByTheNormOfTheSumsOfBothPipelines) {
 
 // --- Dropout. ---
 
-TEST(DropoutInAModel, C12MasksOfRecomputeAndOfEveryPartitionAreThoseOfTheForward) {
+TEST(DropoutInAModel, MasksOfRecomputeAndOfEveryPartitionAreThoseOfTheForward) {
     const Model model = test::small_gpt_with(0.5, false);
     const StepOutcome alone = pipeline_step(model, {.stages = 1});
     for (const int stages : {1, 2, 4}) {
@@ -339,7 +339,7 @@ TEST(Evaluation, BetweenStepsChangesNoBitOfThemAndNoPlannedPlace) {
     }
 }
 
-TEST(Evaluation, C18RunsEveryForwardOnceAndNothingElse) {
+TEST(Evaluation, RunsEveryForwardOnceAndNothingElse) {
     const Model model = test::small_gpt();
     const Shape shape{.stages = 2, .schedule = "1f1b", .recompute = Recompute::Always};
     std::atomic<int> forwards = 0;
@@ -361,7 +361,7 @@ TEST(Evaluation, C18RunsEveryForwardOnceAndNothingElse) {
 
 /// The gradient of the table is that of the embedding's rows and that of the head's matrix, turned
 /// round, in a model that has both.
-TEST(TiedEmbedding, C37ItsGradientIsTheSumOfThoseOfBothUses) {
+TEST(TiedEmbedding, ItsGradientIsTheSumOfThoseOfBothUses) {
     const Model untied = test::small_gpt();
     const Model tied = test::small_gpt_with(0, true);
     for (const int stages : {1, 2, 4}) {

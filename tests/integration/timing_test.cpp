@@ -78,7 +78,7 @@ using PacedAgreement = OnACalmMachine;
 using Profiler = OnACalmMachine;
 using Accuracy = OnACalmMachine;
 
-TEST_F(Overlap, C34EachRankHasItsOwnWorker) {
+TEST_F(Overlap, EachRankHasItsOwnWorker) {
     // Forward of K = 4, M = 4 with sleeps of 5 ms: 7 ticks if the ranks work at the same time, 16
     // if they take turns.
     const Model model = test::small_mlp();
@@ -108,7 +108,7 @@ TEST_F(Overlap, C34EachRankHasItsOwnWorker) {
 /// messages, some 50 us each, far below an action's milliseconds. So 4 % is ample while nobody is
 /// woken later than that, and no step tells anything in which somebody was: only those count in
 /// which sleepers beside it were woken in half of that. Five such steps are a verdict.
-TEST_F(PacedAgreement, C40AgreesWithItsPredictionWithin4PercentFor4And8DevicesOnFewCores) {
+TEST_F(PacedAgreement, AgreesWithItsPredictionWithin4PercentFor4And8DevicesOnFewCores) {
     const Model model = test::small_mlp();
     for (const int stages : {4, 8}) {
         for (const int micro_batches : {4, 16}) {
@@ -167,7 +167,7 @@ TEST_F(Profiler, AWiderLayerCostsMore) {
 
 /// A profile in the running pipeline repeats within 2 to 3 % on a quiet machine; 10 % tells a wrong
 /// model from a slow hour.
-TEST_F(Accuracy, C40PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
+TEST_F(Accuracy, PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
     const Model model = mlp_model({256, 256, 256, 256, 256, 256, 256, 256, 256});
     for (const int stages : {1, 2}) {
         if (static_cast<std::size_t>(stages) > allowed_cores().size()) {

@@ -29,7 +29,7 @@ using Ms = std::chrono::milliseconds;
 
 // --- Micro-batches. ---
 
-TEST(MicroBatchSizes, C15DifferByOneAtMostNumberMinOfBatchAndMAndSumToTheBatch) {
+TEST(MicroBatchSizes, DifferByOneAtMostNumberMinOfBatchAndMAndSumToTheBatch) {
     for (int batch = 1; batch <= 40; ++batch) {
         for (int m = 1; m <= 40; ++m) {
             const std::vector<int> sizes = micro_batch_sizes(batch, m);
@@ -47,11 +47,11 @@ TEST(MicroBatchSizes, PutTheLargerOnesFirst) {
     EXPECT_THAT(micro_batch_sizes(8, 4), ElementsAre(2, 2, 2, 2));
 }
 
-TEST(MicroBatchSizes, C17ABatchSmallerThanMIsLegal) {
+TEST(MicroBatchSizes, ABatchSmallerThanMIsLegal) {
     EXPECT_THAT(micro_batch_sizes(3, 8), ElementsAre(1, 1, 1));
 }
 
-TEST(MicroBatchSizes, C17EmptyBatchesAndMBelowOneAreRefusedNamingTheValue) {
+TEST(MicroBatchSizes, EmptyBatchesAndMBelowOneAreRefusedNamingTheValue) {
     EXPECT_THAT(error_of([] { micro_batch_sizes(0, 4); }).text(), HasSubstr("batch = 0"));
     EXPECT_THAT(error_of([] { micro_batch_sizes(4, 0); }).text(), HasSubstr("micro_batches = 0"));
     EXPECT_THAT(error_of([] { micro_batch_sizes(4, -3); }).text(), HasSubstr("micro_batches = -3"));

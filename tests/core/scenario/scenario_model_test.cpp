@@ -90,7 +90,7 @@ TEST(ScenarioPartition, CountsWholeBlocksOfAGptOrItsUnits) {
     EXPECT_EQ(scenario_partition(parse(gpt), scenario_model(parse(gpt))), std::nullopt);
 }
 
-TEST(ScenarioPartition, C26RefusesAWrongSumOrLengthNamingBothNumbersAndTheBalancer) {
+TEST(ScenarioPartition, RefusesAWrongSumOrLengthNamingBothNumbersAndTheBalancer) {
     const auto refused = [](std::string_view base, std::string_view list, int stages) {
         return refusal(base,
                        {{"pipeline.partition", std::string(list)},

@@ -61,7 +61,7 @@ TEST(GPipe, MayRunBackwardsAscending) {
 
 /// The forward of (i, j) needs the rank, i.e. (i - 1, j), and its input, i.e. (i, j - 1). With
 /// every forward lasting one tick the longest path to it gives the tick in which it runs.
-TEST(GPipe, C01ForwardTickKHoldsExactlyThePairsThatSumToK) {
+TEST(GPipe, ForwardTickKHoldsExactlyThePairsThatSumToK) {
     for (int stages = 1; stages <= 8; ++stages) {
         for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) {
             const Schedule schedule =
@@ -86,7 +86,7 @@ TEST(GPipe, C01ForwardTickKHoldsExactlyThePairsThatSumToK) {
     }
 }
 
-TEST(GPipe, C02EachStageRunsForwardsAscendingOnceThenBackwardsDescendingOnceAndNothingElse) {
+TEST(GPipe, EachStageRunsForwardsAscendingOnceThenBackwardsDescendingOnceAndNothingElse) {
     for_every_shape([](const ScheduleShape& shape) {
         const Schedule schedule = generate(ScheduleKind::GPipe, shape);
         std::vector<int> descending = counting(shape.micro_batches);
@@ -103,7 +103,7 @@ TEST(GPipe, C02EachStageRunsForwardsAscendingOnceThenBackwardsDescendingOnceAndN
     });
 }
 
-TEST(GPipe, C07OneMicroBatchEqualsNaiveModelParallelism) {
+TEST(GPipe, OneMicroBatchEqualsNaiveModelParallelism) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
         const ScheduleShape shape{.ranks = ranks, .micro_batches = 1};
         EXPECT_EQ(generate(ScheduleKind::GPipe, shape), generate(ScheduleKind::Naive, shape));

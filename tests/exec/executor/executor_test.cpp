@@ -39,7 +39,7 @@ Outcome one_step(const Plan& plan, const Model& model, const Shape& shape) {
     return {.loss = loss, .gradients = test::gradients_of(executor.parameters())};
 }
 
-TEST(Executor, C05TheTraceHoldsExactlyThePlansActionsInThePlansOrder) {
+TEST(Executor, TheTraceHoldsExactlyThePlansActionsInThePlansOrder) {
     const Model model = test::small_mlp();
     for (const char* schedule : {"gpipe", "1f1b"}) {
         for (const RecomputeRules& recompute :
@@ -90,7 +90,7 @@ TEST(Executor, NoMessageIsReceivedBeforeItIsSent) {
     }
 }
 
-TEST(Executor, C07OneMicroBatchAndOneStageAndFewerMicroBatchesThanStagesAreLegal) {
+TEST(Executor, OneMicroBatchAndOneStageAndFewerMicroBatchesThanStagesAreLegal) {
     const Model model = test::small_mlp();
     for (const Shape& shape : {Shape{.stages = 3, .micro_batches = 1, .schedule = "naive"},
                                Shape{.stages = 1, .micro_batches = 4},
@@ -100,7 +100,7 @@ TEST(Executor, C07OneMicroBatchAndOneStageAndFewerMicroBatchesThanStagesAreLegal
     }
 }
 
-TEST(Executor, C07OneMicroBatchComputesWhatOneStageDoes) {
+TEST(Executor, OneMicroBatchComputesWhatOneStageDoes) {
     const Model model = test::small_gpt();
     const Shape naive{.stages = 3, .micro_batches = 1, .schedule = "naive"};
     const Shape alone{.stages = 1, .micro_batches = 1};
@@ -108,7 +108,7 @@ TEST(Executor, C07OneMicroBatchComputesWhatOneStageDoes) {
               one_step(test::plan_of(model, alone), model, alone));
 }
 
-TEST(Executor, C13TheInputsGradientIsProducedWhenAskedAndChangesNoOther) {
+TEST(Executor, TheInputsGradientIsProducedWhenAskedAndChangesNoOther) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2};
     const Plan plan = test::plan_of(model, shape);
@@ -125,7 +125,7 @@ TEST(Executor, C13TheInputsGradientIsProducedWhenAskedAndChangesNoOther) {
     EXPECT_EQ(test::gradients_of(executor.parameters()), one_step(plan, model, shape).gradients);
 }
 
-TEST(Executor, C13WithoutBeingAskedThereIsNoInputGradient) {
+TEST(Executor, WithoutBeingAskedThereIsNoInputGradient) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2, .recompute = Recompute::Always};
     Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
@@ -135,7 +135,7 @@ TEST(Executor, C13WithoutBeingAskedThereIsNoInputGradient) {
                 testing::Contains(testing::Ne(0.0)));
 }
 
-TEST(Executor, C17FewerSamplesThanMicroBatchesMakeFewerMicroBatches) {
+TEST(Executor, FewerSamplesThanMicroBatchesMakeFewerMicroBatches) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2, .micro_batches = 8, .batch = 3};
     const Plan plan = test::plan_of(model, shape);
@@ -201,7 +201,7 @@ TEST(Executor, BackwardInTwoPartsGivesTheBitsOfTheWhole) {
     EXPECT_EQ(one_step(Plan::make(parts), model, shape), expected);
 }
 
-TEST(Executor, C33TwoOfThemRunSideBySideAndAreDestroyedInAnyOrder) {
+TEST(Executor, TwoOfThemRunSideBySideAndAreDestroyedInAnyOrder) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2};
     const Plan plan = test::plan_of(model, shape);
@@ -217,7 +217,7 @@ TEST(Executor, C33TwoOfThemRunSideBySideAndAreDestroyedInAnyOrder) {
     }
 }
 
-TEST(Executor, C36ABatchOfAnotherShapeIsRefusedWithStageAndLayer) {
+TEST(Executor, ABatchOfAnotherShapeIsRefusedWithStageAndLayer) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2};
     Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
@@ -233,7 +233,7 @@ TEST(Executor, C36ABatchOfAnotherShapeIsRefusedWithStageAndLayer) {
     }
 }
 
-TEST(Executor, C39NamesOfParametersDoNotDependOnThePartition) {
+TEST(Executor, NamesOfParametersDoNotDependOnThePartition) {
     const Model model = test::small_gpt();
     const auto names = [&](int stages) {
         const Shape shape{.stages = stages};

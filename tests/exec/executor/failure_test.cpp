@@ -69,10 +69,9 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{.stages = 3, .schedule = "1f1b", .clip_norm = 0.05},
         Shape{.stages = 2, .micro_batches = 2, .schedule = "chimera", .clip_norm = 0.05}));
 
-// One executor for all: it also shows that after each failure the same object can be used again
-//.
+// One executor for all: it also shows that after each failure the same object can be used again.
 TEST_P(FailingAtEveryAction,
-       C30TheCallerGetsTheExceptionItselfAndC32TheNextStepIsAsIfNothingHadBeen) {
+       TheCallerGetsTheExceptionItselfAndTheNextStepIsAsIfNothingHadBeen) {
     const Shape shape = GetParam();
     const Model model = test::small_mlp();
     const Plan plan = test::plan_of(model, shape);
@@ -116,7 +115,7 @@ TEST_P(FailingAtEveryAction,
     }
 }
 
-TEST(Failure, C30AnErrorKeepsItsKindAndTextAndGetsItsPlace) {
+TEST(Failure, AnErrorKeepsItsKindAndTextAndGetsItsPlace) {
     const Shape shape = three_stages("gpipe");
     const Model model = test::small_mlp();
     ExecutorOptions options = test::options_of(shape);
@@ -138,7 +137,7 @@ TEST(Failure, C30AnErrorKeepsItsKindAndTextAndGetsItsPlace) {
     }
 }
 
-TEST(Failure, C30WhatIsNoStandardExceptionArrivesToo) {
+TEST(Failure, WhatIsNoStandardExceptionArrivesToo) {
     const Shape shape = three_stages("1f1b");
     const Model model = test::small_mlp();
     ExecutorOptions options = test::options_of(shape);
@@ -151,7 +150,7 @@ TEST(Failure, C30WhatIsNoStandardExceptionArrivesToo) {
     EXPECT_THROW(executor.run_step(random_batch(model, shape.batch, 1), 0), int);
 }
 
-TEST(Failure, C30NoOtherStageGoesOnAfterTheFailedActionInScheduleOrder) {
+TEST(Failure, NoOtherStageGoesOnAfterTheFailedActionInScheduleOrder) {
     const Shape shape = three_stages("gpipe");
     const Model model = test::small_mlp();
     std::atomic<int> backwards = 0;
@@ -167,7 +166,7 @@ TEST(Failure, C30NoOtherStageGoesOnAfterTheFailedActionInScheduleOrder) {
     EXPECT_EQ(backwards, 0);
 }
 
-TEST(Failure, C31OfSeveralTheFirstInScheduleOrderIsReportedHoweverLateItComes) {
+TEST(Failure, OfSeveralTheFirstInScheduleOrderIsReportedHoweverLateItComes) {
     const Shape shape = three_stages("gpipe");
     const Model model = test::small_mlp();
     ExecutorOptions options = test::options_of(shape);
@@ -192,7 +191,7 @@ TEST(Failure, C31OfSeveralTheFirstInScheduleOrderIsReportedHoweverLateItComes) {
     }
 }
 
-TEST(Failure, C31WhereEveryActionFailsTheFirstOfAllIsReported) {
+TEST(Failure, WhereEveryActionFailsTheFirstOfAllIsReported) {
     const Shape shape = three_stages("1f1b");
     const Model model = test::small_mlp();
     ExecutorOptions options = test::options_of(shape);

@@ -73,7 +73,7 @@ Outcome run(const Batch& batch,
     return outcome;
 }
 
-TEST(Reference, C10OneStageAndOneMicroBatchHaveItsBits) {
+TEST(Reference, OneStageAndOneMicroBatchHaveItsBits) {
     const Batch batch = random_batch(4);
     const std::vector<MicroBatch> slices = split(batch, {4});
     const std::unique_ptr<Device> device = make_cpu_device();
@@ -106,12 +106,12 @@ TEST(Reference, C10OneStageAndOneMicroBatchHaveItsBits) {
     }
 }
 
-TEST(Reference, C10ARepeatedRunHasTheSameBits) {
+TEST(Reference, ARepeatedRunHasTheSameBits) {
     const Batch batch = random_batch(5);
     EXPECT_EQ(run(batch, {3, 2}, Precision::Fp32), run(batch, {3, 2}, Precision::Fp32));
 }
 
-TEST(Reference, C09C11MicroBatchesOfAnySizeGiveTheGradientsAndLossOfTheWholeBatch) {
+TEST(Reference, C11MicroBatchesOfAnySizeGiveTheGradientsAndLossOfTheWholeBatch) {
     const Batch batch = random_batch(7);
     // In bf16, too, as rows are computed alike in every micro-batch and gradients are summed in
     // fp32.
@@ -133,7 +133,7 @@ TEST(Reference, C09C11MicroBatchesOfAnySizeGiveTheGradientsAndLossOfTheWholeBatc
     }
 }
 
-TEST(Reference, C11VeryUnequalMicroBatchesWeighByTheirSamples) {
+TEST(Reference, VeryUnequalMicroBatchesWeighByTheirSamples) {
     const Batch batch = random_batch(9);
     const Outcome whole = run(batch, {9}, Precision::Fp64);
     const Outcome parts = run(batch, {1, 8}, Precision::Fp64);

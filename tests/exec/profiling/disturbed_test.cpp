@@ -95,7 +95,7 @@ TEST_P(Disturbed, StepsGiveTheBitsOfUndisturbedOnes) {
     }
 }
 
-TEST(TwoExecutors, C33TrainAtTheSameTimeAndAreDestroyedInAnyOrder) {
+TEST(TwoExecutors, TrainAtTheSameTimeAndAreDestroyedInAnyOrder) {
     const Model model = test::small_gpt();
     const Shape shape{.stages = 2, .schedule = "1f1b"};
     const Plan plan = test::plan_of(model, shape);

@@ -63,7 +63,7 @@ TEST(Profiler, APlanCanBeMadeFromWhatItMeasured) {
     }
 }
 
-TEST(Profiler, C28LeavesATrainingUntouched) {
+TEST(Profiler, LeavesATrainingUntouched) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = 2};
     Executor executor(test::plan_of(model, shape), model, test::options_of(shape));

@@ -188,7 +188,7 @@ class ByteWalk {
     std::array<Bytes, stage_limit> highest_{};
 };
 
-TEST(Stage, C20HoldsTheBytesThatThePlanTellsAfterAndDuringEveryAction) {
+TEST(Stage, HoldsTheBytesThatThePlanTellsAfterAndDuringEveryAction) {
     const Model model = small_gpt();
     for (const Precision precision : {Precision::Fp32, Precision::Fp64, Precision::Bf16}) {
         for (const std::vector<int>& partition :
