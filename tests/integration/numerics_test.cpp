@@ -90,7 +90,7 @@ TEST_P(EveryModel, OneFOneBEqualsTheReferenceWithAscendingBackwardBitForBit) {
                 reference_step(model, shape, BackwardOrder::Ascending));
 }
 
-TEST_P(EveryModel, C11TheGradientsAreThoseOfTheUnsplitBatchAlsoWhereItDoesNotDivide) {
+TEST_P(EveryModel, TheGradientsAreThoseOfTheUnsplitBatchAlsoWhereItDoesNotDivide) {
     for (const int batch : {8, 7, 10}) {
         for (const int micro_batches : {2, 3, 4}) {
             Shape shape{.stages = 2, .micro_batches = micro_batches, .batch = batch};

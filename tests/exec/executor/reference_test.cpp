@@ -111,7 +111,7 @@ TEST(Reference, ARepeatedRunHasTheSameBits) {
     EXPECT_EQ(run(batch, {3, 2}, Precision::Fp32), run(batch, {3, 2}, Precision::Fp32));
 }
 
-TEST(Reference, C11MicroBatchesOfAnySizeGiveTheGradientsAndLossOfTheWholeBatch) {
+TEST(Reference, MicroBatchesOfAnySizeGiveTheGradientsAndLossOfTheWholeBatch) {
     const Batch batch = random_batch(7);
     // In bf16, too, as rows are computed alike in every micro-batch and gradients are summed in
     // fp32.
