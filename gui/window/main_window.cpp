@@ -109,6 +109,20 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     build_panels();
     build_menus();
     build_search();
+    build_status_bar();
+    connect_panels();
+    connect_run();
+    const std::optional<Theme> remembered =
+        settings_ == nullptr ? std::nullopt
+                             : theme_called(settings_->value(QStringLiteral("theme")).toString());
+    set_theme(remembered.value_or(system_is_dark() ? Theme::Dark : Theme::Light));
+    show_step();
+    timeline_->setFocus();
+}
+
+MainWindow::~MainWindow() = default;
+
+void MainWindow::build_status_bar() {
     statusBar()->addPermanentWidget(step_, 1);
     statusBar()->addPermanentWidget(range_);
     statusBar()->addPermanentWidget(live_);
@@ -117,7 +131,10 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
     range_->setIndent(margin);  // margins of these two are lost to the style sheet
     live_->setIndent(margin);
     live_->setAlignment(Qt::AlignRight | Qt::AlignVCenter);
+}
 
+/// What is selected in one panel is shown in all.
+void MainWindow::connect_panels() {
     connect(selection_, &Selection::span_changed, this, [this] {
         details_->show_selection(*run_, selection_->span());
         follow_step();
@@ -148,6 +165,9 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
         runs_, &CompareRunsPanel::open_wanted, this, [this](const std::vector<fs::path>& paths) {
             open_all(paths);
         });
+}
+
+void MainWindow::connect_run() {
     connect(training_, &RunPanel::run_grew, this, &MainWindow::show_live);
     connect(training_, &RunPanel::finished, this, &MainWindow::open);
     connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);
@@ -161,15 +181,7 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
         }
         emit opened();
     });
-    const std::optional<Theme> remembered =
-        settings_ == nullptr ? std::nullopt
-                             : theme_called(settings_->value(QStringLiteral("theme")).toString());
-    set_theme(remembered.value_or(system_is_dark() ? Theme::Dark : Theme::Light));
-    show_step();
-    timeline_->setFocus();
 }
-
-MainWindow::~MainWindow() = default;
 
 /// Timeline below its minimap, panels at its right and below it.
 void MainWindow::build_panels() {

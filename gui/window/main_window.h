@@ -129,6 +129,9 @@ class MainWindow : public QMainWindow {
     std::vector<QAction*> commands() const;
 
     void build_panels();
+    void build_status_bar();
+    void connect_panels();
+    void connect_run();
     void add_panel(QTabWidget* tabs, QWidget* panel, const char* name, const QString& title);
     void build_search();
     QWidget* build_header();

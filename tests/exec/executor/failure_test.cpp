@@ -70,8 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{.stages = 2, .micro_batches = 2, .schedule = "chimera", .clip_norm = 0.05}));
 
 // One executor for all: it also shows that after each failure the same object can be used again.
-TEST_P(FailingAtEveryAction,
-       TheCallerGetsTheExceptionItselfAndTheNextStepIsAsIfNothingHadBeen) {
+TEST_P(FailingAtEveryAction, TheCallerGetsTheExceptionItselfAndTheNextStepIsAsIfNothingHadBeen) {
     const Shape shape = GetParam();
     const Model model = test::small_mlp();
     const Plan plan = test::plan_of(model, shape);
