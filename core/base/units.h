@@ -32,7 +32,9 @@ struct Bytes {
     friend constexpr Bytes operator*(std::int64_t n, Bytes a) { return {a.count * n}; }
 };
 
+/// Seconds as a floating-point number, for rates and display.
 double to_seconds(Duration duration);
+/// Milliseconds as a floating-point number, for display.
 double to_milliseconds(Duration duration);
 
 /// Rounds once, to the nearest nanosecond. Throws Error(BadInput), naming `what` and the value, if

@@ -14,6 +14,7 @@ enum class AllReduceKind {
     TwoLevel,  ///< reduce-scatter inside a node, a ring between nodes, all-gather inside
 };
 
+/// The kind's word in scenarios and output.
 std::string_view to_string(AllReduceKind kind);
 
 /// Where the replicas are, and what connects them.

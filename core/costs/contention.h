@@ -17,8 +17,8 @@ enum class TransferMode {
     HandOver,      ///< within one memory: no bytes move; the message is there after the latency
 };
 
-/// What ranks and messages take from each other, so that a time depends on who else is at work. As
-/// a plan's rows say nothing of that, only the event engine knows it.
+/// Shared resources (cores, links) for which ranks and messages compete, so that a time depends on
+/// what else runs. A plan's rows do not contain it, so only the event engine models it.
 struct Contention {
     int cores = 0;  ///< processors that all ranks share in equal parts; 0: each rank has its own
 

@@ -8,7 +8,7 @@
 
 namespace pipetwin {
 
-/// What a stage that does not fit says about longer ones with the same first layer.
+/// Conclusion from a stage that does not fit about longer ones with the same first layer.
 enum class LongerStage {
     NeverFits,
     MayFit,

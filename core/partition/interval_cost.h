@@ -12,7 +12,7 @@
 /// Splits by any cost of an interval of layers on a stage that only grows with the interval.
 namespace pipetwin {
 
-/// What may be assumed of cost(stage, first, end) for layers `first` to `end` - 1.
+/// Assumptions that a search makes about cost(stage, first, end) of layers `first` to `end` - 1.
 enum class LaterStage {
     NeverCheaper,  ///< cost(s, i, j) <= cost(s + 1, i, j): the same layers cost no less further on
     Any,
@@ -56,7 +56,8 @@ class IntervalSearch {
         return high;
     }
 
-    /// Of a limit that can be kept: each stage in turn as short as it may be.
+    /// Stage sizes of the split that keeps `limit` with each stage in turn as short as possible.
+    /// Throws InternalError if no split keeps it.
     std::vector<int> earliest(std::int64_t limit) const {
         const std::vector<char> fits = which_fit(limit);
         PIPETWIN_EXPECT(fits.front() != 0, "no split keeps the limit");

@@ -32,7 +32,7 @@ std::vector<Bytes> boundary_bytes(const Model& model, const LayerSamples& sample
     return crossing;
 }
 
-/// Of every layer.
+/// [layer]: bytes of the gradients that it hands to the layers it reads.
 std::vector<Bytes> input_gradients(const Model& model, const LayerSamples& samples) {
     std::vector<Bytes> gradients;
     for (int layer = 0; layer < model.layer_count(); ++layer) {
@@ -150,7 +150,7 @@ std::int64_t bytes_per_number(std::string_view precision) {
     return is_half_precision(precision) ? 2 : precision == "fp64" ? 8 : 4;
 }
 
-/// Of the optimizer's state, for each byte of weights.
+/// Bytes of optimizer state for each byte of weights.
 int state_per_byte(std::string_view precision, int optimizer_slots) {
     return is_half_precision(precision) ? 2 * (1 + optimizer_slots) : optimizer_slots;
 }

@@ -265,8 +265,7 @@ class SymbolicRun {
     std::deque<int> runnable_;
 };
 
-/// Follows "waits for" from a stuck rank until a rank comes twice: from there on it is the cycle. A
-/// chain that ends at a message nobody sends is returned whole.
+/// chain that ends at a message without a send is returned whole.
 std::vector<int> waiting_cycle(const Schedule& schedule, const SymbolicRun& run, int start) {
     std::vector<int> chain;
     std::vector<bool> seen(schedule.ranks.size(), false);

@@ -68,7 +68,8 @@ class Walk {
         return last_end_;
     }
 
-    /// The same with each W in the first gap that has at least `quarters` quarters of its length.
+    /// Simulates the rows with each W moved into the first gap that has at least `quarters`
+    /// quarters of its length; returns the end of the last rank and the new rows.
     std::pair<Duration, Schedule> defer(int quarters) {
         quarters_ = quarters;
         for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -129,7 +130,7 @@ class Walk {
             catch_up(rank, index, now);
         } else if (arrival != unknown) {
             wake(arrival, index);
-        }  // else whoever begins to make what is missing wakes this rank
+        }  // else the rank that begins to make what is missing wakes this rank
     }
 
     /// The next action of the row, or the pair that begins there.

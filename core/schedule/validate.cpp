@@ -49,7 +49,7 @@ class StageCells {
     std::array<std::vector<int>, op_count> messages_;
 };
 
-/// What every rule looks at, and where it puts what it finds.
+/// The schedule and its index that every rule reads, and the list to which it adds what it finds.
 struct Inspection {
     const Schedule& schedule;
     bool lowered = false;       ///< it has sends and receives, so it must have all of them

@@ -21,11 +21,8 @@ struct Budget {
     int dependent = 0;  ///< doc comments that begin with "The same", "Of", "Those" or "Whose"
 };
 
-constexpr std::array budgets{Budget{"core", 54},
-                             Budget{"sim", 28},
-                             Budget{"exec", 71},
-                             Budget{"gui", 53},
-                             Budget{"cli", 9}};
+constexpr std::array budgets{
+    Budget{"core", 54}, Budget{"sim", 28}, Budget{"exec", 71}, Budget{"gui", 53}, Budget{"cli", 9}};
 
 bool is_source(const fs::path& path) {
     return path.extension() == ".h" || path.extension() == ".cpp" || path.extension() == ".cu";
@@ -43,7 +40,8 @@ bool begins_dependently(std::string_view line) {
 
 /// "(C17)": a number of a list that no reader has.
 bool cites_a_rule(std::string_view line) {
-    for (std::size_t at = line.find("(C"); at != std::string_view::npos; at = line.find("(C", at + 1)) {
+    for (std::size_t at = line.find("(C"); at != std::string_view::npos;
+         at = line.find("(C", at + 1)) {
         const std::size_t end = line.find_first_not_of("0123456789", at + 2);
         if (end != std::string_view::npos && end > at + 2 && end <= at + 4 && line[end] == ')') {
             return true;
@@ -68,7 +66,8 @@ Counts counts_in(const fs::path& folder) {
         for (std::string line; std::getline(stream, line);) {
             counts.dependent += begins_dependently(line) ? 1 : 0;
             if (cites_a_rule(line)) {
-                counts.first_rule = counts.rules == 0 ? entry.path().string() + ": " + line : counts.first_rule;
+                counts.first_rule =
+                    counts.rules == 0 ? entry.path().string() + ": " + line : counts.first_rule;
                 ++counts.rules;
             }
         }
@@ -80,7 +79,8 @@ TEST(Style, DocCommentsThatDependOnTheOneBeforeBecomeFewer) {
     for (const Budget& budget : budgets) {
         const int found = counts_in(pipetwin::places::source_folder() / budget.folder).dependent;
         EXPECT_LE(found, budget.dependent)
-            << budget.folder << ": a comment says by itself what the thing is (docs/style.md, rule 1)";
+            << budget.folder
+            << ": a comment says by itself what the thing is (docs/style.md, rule 1)";
     }
 }
 
