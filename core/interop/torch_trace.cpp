@@ -33,7 +33,7 @@ constexpr string_view how_to_record =
     "the schedules of torch.distributed.pipelining that hold several stages per rank record them "
     "where torch.profiler runs; in a loop of your own put each action into 'with "
     "torch.profiler.record_function(\"PP:0F3\")' (stage, F, B, I or W, micro-batch)";
-/// Of stages and of ranks: what a schedule file may have at most.
+/// Largest number of a stage or a rank, as a schedule file may have at most.
 constexpr int largest_stage = 262'143;
 
 // --- Bytes. ---
@@ -57,7 +57,7 @@ class Source {
         }
     }
 
-    /// Of the byte that was read last.
+    /// Place of the byte that was read last: "file:line:column".
     std::string position() const {
         const auto end = block_.begin() + static_cast<std::ptrdiff_t>(at_);
         const auto lines = std::count(block_.begin(), end, '\n');

@@ -310,7 +310,8 @@ std::string rank_label(std::size_t rank) {
     return fmt::format("rank {}", rank);
 }
 
-/// "predicted 428.000 ms"; whoever sees an emulated timeline must know what that is.
+/// The origin in words, and the time: "predicted 428.000 ms". A picture of an emulated timeline
+/// must say that it is one.
 std::string facts_of(const Timeline& timeline) {
     return fmt::format("{}{} {}",
                        to_string(timeline.origin),

@@ -46,10 +46,10 @@ class KeptByForward {
         }
     }
 
-    /// Of a micro-batch that is not recomputed.
+    /// What a forward keeps of a micro-batch that is not recomputed.
     Kept usual() const { return usual_; }
 
-    /// Whether there is one that is.
+    /// True if any micro-batch is recomputed.
     bool any_input() const { return !pairs_.empty(); }
 
     Kept of(const Action& action) const {
@@ -138,7 +138,7 @@ MemoryUse operator+(MemoryUse a, const MemoryUse& b) {
     return a;
 }
 
-/// Of one action of a plan, at a cost that may be another than the plan's.
+/// The memory change of an action of a plan, at a cost that may be another than the plan's.
 MemoryChange change_of(const Plan& plan,
                        const StageCost& cost,
                        const Action& action,
@@ -343,7 +343,7 @@ std::vector<StashMove> stash_moves(std::vector<StashCopy> copies,
     return moves;
 }
 
-/// Those that a timeline makes; empty where it makes none.
+/// [rank]: the copies of stashes that a timeline makes; empty where it makes none.
 std::vector<std::vector<StashCopy>> copies_in(const Plan& plan, const Timeline& timeline) {
     return timeline.host_copies.empty() ? std::vector<std::vector<StashCopy>>{}
                                         : stash_copies(plan);
