@@ -127,7 +127,7 @@ class Made {
     dnnl::matmul matmul_;
 };
 
-/// What a thread has of the library: it works alone, and nobody waits for its code.
+/// The library's objects of one thread: it works alone, and no thread waits for its code.
 struct OfThread {
     OfThread() { omp_set_num_threads(1); }
 

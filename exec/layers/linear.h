@@ -5,6 +5,7 @@
 
 namespace pipetwin::exec {
 
+/// Output width and variants of a linear layer.
 struct LinearOptions {
     int outputs = 0;
     bool bias = true;

@@ -75,7 +75,8 @@ std::vector<std::vector<std::vector<int>>> known_progress(const Schedule& schedu
         after = known[rank][cell];
         after[rank] = static_cast<int>(cell) + 1;
         if (const std::optional<Cell>& other = awaited[rank][cell]) {
-            // Whoever has turned to that cell has done those before it, and knew what it knew then.
+            // A rank that has turned to that cell has done those before it, and knew what it knew
+            // then.
             const std::size_t peer = as_index(other->rank);
             const std::vector<int>& theirs = known[peer][as_index(other->cell)];
             std::ranges::transform(
