@@ -17,7 +17,7 @@ namespace pipetwin::exec {
 class Sequence final : public ExecutableLayer {
   public:
     Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, NumberFormat format);
-    /// Of layers already made; their shapes must chain.
+    /// A sequence of layers that the caller has made; their shapes must chain.
     Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override;

@@ -17,7 +17,7 @@ cudaDataType_t type_of(Real real) {
 }
 
 /// cuBLAS counts by columns: a row-major (rows, columns) matrix is its column-major (columns, rows)
-/// one. So it is told to compute d^T = b^T a^T, and the matrices change places.
+/// one. So it is asked for d^T = b^T a^T, and the matrices change places.
 MatrixLayout row_major(Real real, std::int64_t rows, std::int64_t columns) {
     cublasLtMatrixLayout_t layout = nullptr;
     PIPETWIN_CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&layout,

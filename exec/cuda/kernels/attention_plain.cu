@@ -249,7 +249,7 @@ __device__ inline void store_rows(const HeadSums<parts>& sums,
     }
 }
 
-/// Of the 16 threads, half a warp, that share a row.
+/// The largest x of the 16 threads, half a warp, that share a row.
 __device__ inline float row_largest(float x) {
     for (int distance = side / 2; distance > 0; distance /= 2) {
         x = fmaxf(x, __shfl_xor_sync(all_lanes, x, distance));

@@ -9,7 +9,8 @@
 namespace pipetwin::cuda {
 namespace {
 
-/// Of the highest priority where a message is short, and somebody waits for it.
+/// Makes a stream, of the highest priority where messages are short and another rank waits for
+/// them.
 Stream make_stream(bool is_urgent) {
     if (!is_urgent) {
         return cuda::make_stream();

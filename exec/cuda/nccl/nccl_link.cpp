@@ -273,7 +273,7 @@ class NcclGather final : public exec::GpuGather {
 class Variable {
   public:
     Variable(const char* name, const std::string& value) : name_(name) {
-        setenv(name_, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): before anybody trains
+        setenv(name_, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): before training begins
     }
     Variable(const Variable&) = delete;
     Variable& operator=(const Variable&) = delete;
