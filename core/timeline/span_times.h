@@ -57,8 +57,8 @@ class SpanTimes {
     /// Subtracts `zero` from all times; costs nothing where it is 0.
     void subtract(Duration zero);
 
-    /// Tells the processor that the row goes on behind `cell`: many rows are written in turns, so
-    /// it does not see that each does.
+    /// Prefetches the row behind `cell` for writing: with many rows written in turn the hardware
+    /// prefetcher cannot follow.
     void write_soon(std::size_t cell) const {
         constexpr std::size_t ahead = 16;  // it may be beyond the row, where nothing is fetched
         constexpr int to_write = 1;

@@ -39,8 +39,8 @@ struct Edge {
     }
 };
 
-/// What a stage's norm or update waits for: its own gradients' way over the replicas, and those of
-/// the stage with the same weights.
+/// State of the reductions that a stage's norm or update waits for: its own gradients' way over the
+/// replicas, and those of the stage with the same weights.
 struct Reduction {
     int awaited = 0;
     bool user_waits = false;
@@ -204,7 +204,8 @@ class Simulation {
         }
     }
 
-    /// The same switch as the executor's worker. Returns whether the action took no time.
+    /// Lets the rank begin or pass its action, with the same switch as the executor's worker.
+    /// Returns whether the action took no time.
     bool goes_on(int rank, Rank& state, const Action& action) {
         if (is_compute(action.op)) {
             return (!offloads_ || has_stash(rank, state)) && compute(rank, state, action);
@@ -358,7 +359,7 @@ class Simulation {
     }
 
     /// Once all that happens at this moment has been followed: each change may make an end earlier
-    /// or later. An announcement that nobody renews is an event at which nothing happens.
+    /// or later. An announcement that is not renewed is an event at which nothing happens.
     void announce_ends() {
         if (cores_changed_) {
             cores_changed_ = false;

@@ -16,16 +16,18 @@ namespace pipetwin::sim {
 ///   speed. REDUCE_GRAD, NORM and OPT are work of a core, too.
 /// - Interference: a rank's speed is 1 / (1 + the sum of its shares with those that compute).
 /// - Shared links, Fifo: a message has every link of its way for itself, at the rate of the
-///   slowest, in the order in which messages came; one that waits lets nobody pass on its links.
+///   slowest, in the order in which messages came; one that waits blocks its links for those behind
+///   it.
 /// - Shared links, Fair: each message goes on at its max-min fair rate.
 /// An edge carries one message after the other in any case.
 Timeline by_events(const Plan& plan, const Conditions& conditions, Timeline recycled = {});
 
-/// How many events the queue has handled, for the benchmark.
+/// A timeline, and the number of events that the queue has handled; for the benchmark.
 struct CountedTimeline {
     Timeline timeline;
     std::int64_t events = 0;
 };
+/// As `by_events`, and counts the events.
 CountedTimeline by_counted_events(const Plan& plan,
                                   const Conditions& conditions,
                                   Timeline recycled = {});

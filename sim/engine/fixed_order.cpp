@@ -41,7 +41,7 @@ void leave_out_empty(std::vector<std::vector<Span>>& links) {
     }
 }
 
-/// Keeps what it is told as a timeline.
+/// Writes the times of actions and messages into a timeline.
 class Spans {
   public:
     using Row = Span*;

@@ -30,13 +30,13 @@ class HostCopies {
     void begins(int rank, std::size_t cell, Duration now);
     void ends(int rank, std::size_t cell, Duration now);
 
-    /// As in a timeline.
+    /// The copies as rows of a timeline, Timeline::host_copies.
     std::vector<std::vector<Span>> take_rows();
 
   private:
     static constexpr std::int32_t none = -1;
 
-    /// Of a cell: which copies of its rank it makes, lets in, and needs.
+    /// The copies of its rank that a cell makes, lets in, and needs.
     struct Cell {
         std::int32_t makes = none;
         std::int32_t lets_in = none;
@@ -55,7 +55,7 @@ class HostCopies {
         return copies_[as_index(rank)][as_index(number)];
     }
 
-    /// Over a direction of a rank's link: returns when the copy is complete.
+    /// Carries a copy over a direction of a rank's link; returns when it is complete.
     Duration carry(std::size_t direction,
                    const Action& action,
                    Duration earliest,

@@ -136,7 +136,7 @@ class TaskWriter {
         bool receives = false;  ///< and the last cell is the receive, whose end is not known yet
     };
 
-    /// Of a stash to host memory and back.
+    /// A copy of a stash to host memory and back.
     struct Copy {
         std::size_t user = 0;        ///< cell
         std::uint32_t cost = 0;      ///< of either direction

@@ -10,8 +10,9 @@
 
 namespace pipetwin::sim {
 
-/// First in, first out, in a ring that grows: what is under way on an edge, of which there are few
-/// at a time, however many come. The first few lie here, beside what else is known of the edge.
+/// A first-in, first-out queue in a ring that grows: for what is under way on an edge, of which
+/// there are few at a time, however many come. The first few lie in the object itself, beside the
+/// other data of the edge.
 template <class Value>
 class Fifo {
   public:
@@ -44,7 +45,7 @@ class Fifo {
     const Value* ring() const { return mask_ < few ? few_.data() : many_.data(); }
     Value* ring() { return mask_ < few ? few_.data() : many_.data(); }
 
-    /// To the next power of two, with the first in front.
+    /// Grows the ring to the next power of two, with the first value in front.
     void grow() {
         std::vector<Value> larger(std::size_t{2} * (mask_ + 1));
         for (std::uint32_t i = 0; i < count_; ++i) {
