@@ -187,7 +187,7 @@ std::string& text_of(DetailLine& line, Side side) {
     return side == Side::Predicted ? line.predicted : line.measured;
 }
 
-/// Of a quantity that a side may not have: [side].
+/// [side]: a quantity that a side may not have.
 template <class Value>
 using OnSides = std::array<std::optional<Value>, 2>;
 

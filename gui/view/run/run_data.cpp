@@ -32,7 +32,7 @@ constexpr const char* scenario_file = "scenario.toml";
 constexpr const char* profile_file = "profile.json";
 constexpr std::size_t most_violations = 10;
 
-/// What lies in the files, before it is drawn.
+/// Content of the files, before it is drawn.
 struct Sides {
     std::optional<Trace> predicted;
     std::optional<Trace> measured;
@@ -168,7 +168,8 @@ bool take_side(RunData& run, const Trace& trace, Side side) {
     return true;
 }
 
-/// What the folder was planned from. A run without a scenario is fine: it has no what-ifs.
+/// Reads the scenario and profile that the folder was planned from. A run without a scenario is
+/// fine: it has no what-ifs.
 void take_plan(RunData& run, const fs::path& folder, const std::string& plan_hash) {
     const fs::path scenario_path = folder / scenario_file;
     const fs::path profile_path = folder / profile_file;

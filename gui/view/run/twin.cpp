@@ -300,7 +300,7 @@ std::vector<int> same_in(const RowIndex& other, const RowIndex& row) {
     return found;
 }
 
-/// Of a rank that the other side does not have.
+/// The matching of a rank that the other side does not have: -1 for each cell.
 std::vector<int> none_in(const RowIndex* row) {
     return std::vector<int>(row == nullptr ? 0 : static_cast<std::size_t>(row->size()), -1);
 }

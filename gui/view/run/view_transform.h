@@ -4,7 +4,7 @@
 
 namespace pipetwin::gui {
 
-/// Which time stands where.
+/// Mapping from times to pixels.
 struct ViewTransform {
     Duration origin{};           ///< the time at x = 0
     double ns_per_pixel = 1000;  ///< above 0
@@ -17,14 +17,14 @@ struct ViewTransform {
     /// Magnified `factor` times; the time under `x` stays there (to a nanosecond).
     ViewTransform zoomed(double factor, double x) const;
 
-    /// Shows what lies `pixels` further right.
+    /// The view moved `pixels` to the right.
     ViewTransform panned(double pixels) const;
 
     bool operator==(const ViewTransform&) const = default;
 };
 
-/// Shows `begin` to `end` with a margin of 2 % on both sides. An empty range is shown as one of a
-/// microsecond.
+/// The view that shows `begin` to `end` with a margin of 2 % on both sides. An empty range is shown
+/// as one of a microsecond.
 ViewTransform fitted(Duration begin, Duration end, double width);
 
 /// The nearest view that does not lose the run: a pixel is at least a nanosecond, the window at
