@@ -7,8 +7,8 @@
 
 namespace pipetwin {
 
-/// Kind of a failure. `cli/command_line.cpp` maps each kind to an exit code; nothing else knows
-/// exit codes.
+/// Kind of a failure. `cli/base/exit.cpp` maps each kind to an exit code; nothing else knows exit
+/// codes.
 enum class ErrorKind {
     Other,
     Usage,

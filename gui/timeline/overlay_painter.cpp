@@ -57,7 +57,7 @@ void OverlayPainter::paint_range(const TimeRange& range) {
     }
 }
 
-/// What only one side has: hatched outlines.
+/// Paints actions that only one side has: hatched outlines.
 void OverlayPainter::paint_alone() {
     const TimelineScene::Steps steps = scene_.steps_in_sight();
     for (int step = steps.first; step <= steps.last; ++step) {

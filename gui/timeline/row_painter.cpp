@@ -229,7 +229,7 @@ void RowPainter::paint_label(const Action& action, const QRect& seen, int room) 
     }
 }
 
-/// What was predicted, as outlines.
+/// Paints the predicted actions as outlines.
 void RowPainter::paint_ghosts(const Row& row, int step) {
     const QRect rect = scene_.rect_at(row.y, row.height);
     const RowIndex* const spans = scene_.run->twin.row(Side::Predicted, step, row.rank);
@@ -300,7 +300,7 @@ Bytes RowPainter::highest(int rank) const {
     return most;
 }
 
-/// What is held: an area as it was measured, a line as it was predicted, from 0 to the highest
+/// Paints the memory: an area as it was measured, a line as it was predicted, from 0 to the highest
 /// peak, and the limit where it is nearer than twice that.
 void RowPainter::paint_memory(const Band& band) {
     const QRect rect = scene_.rect_at(band.y, band.height);

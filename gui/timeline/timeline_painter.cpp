@@ -142,8 +142,8 @@ class ScenePainter {
         return columns;
     }
 
-    /// What no canvas covers: rows and curves bring the background with them. Where the painter's
-    /// units are no pixels their borders lie within some.
+    /// The region that no canvas covers: rows and curves bring the background with them. Where the
+    /// painter's units are no pixels their borders lie within some.
     QRegion beside_rows(const QRect& area, bool pinned) const {
         QRegion region(area);
         if (painter_.deviceTransform().m11() != 1 ||

@@ -36,7 +36,7 @@ ViewTransform between(const ViewTransform& from, const ViewTransform& to, double
 
 TimelineView::TimelineView(Selection* selection, QWidget* parent)
     : QAbstractScrollArea(parent), selection_(selection) {
-    TimelineAccessible::install();  // before anybody asks, for the first answer is kept
+    TimelineAccessible::install();  // before the first request, whose answer is kept
     scene_.palette = palette_of(Theme::Light);
     setFrameShape(QFrame::NoFrame);
     setFocusPolicy(Qt::StrongFocus);
