@@ -3,8 +3,8 @@
 #include "cli/base/console.h"
 #include "cli/base/options.h"
 
-/// One function per command, one file each. A result goes to the console's stdout; what cannot be
-/// done is thrown.
+/// One function per command, one file each. A result goes to the console's stdout; an error is
+/// thrown.
 namespace pipetwin::cli {
 
 void execute(const RunOptions& options, Console& console);

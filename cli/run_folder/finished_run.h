@@ -22,7 +22,7 @@ struct FinishedRun {
     Comparison comparison;
 };
 
-/// What a reader of the result has to know of how it came about.
+/// Notes that a reader of the result needs about how it came about.
 std::vector<std::string> notes_of(const FinishedRun& run);
 
 }  // namespace pipetwin::cli

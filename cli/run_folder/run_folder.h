@@ -27,7 +27,7 @@ constexpr std::string_view flight = "flight";            ///< a folder, of sever
 /// process id inside, which goes with the process however that ends.
 class RunFolder {
   public:
-    /// What becomes of a run that is there already.
+    /// What happens to a run that is in the folder already.
     enum class Old { Refused, Removed, GoesOn };
 
     /// Creates the folder where it is missing. Throws Error(Io) if another process holds it, naming
@@ -51,7 +51,7 @@ class RunFolder {
     int lock_file_ = -1;
 };
 
-/// What --force says about a run that is there already.
+/// What happens to a run that is there already, by --force.
 constexpr RunFolder::Old unless_forced(bool force) {
     return force ? RunFolder::Old::Removed : RunFolder::Old::Refused;
 }

@@ -7,7 +7,7 @@
 #include "core/costs/profile.h"
 #include "sim/search/hybrid.h"
 
-/// How PipeDream would share the devices out, for people and for programs.
+/// PipeDream's distribution of layers over devices, as text and as JSON.
 namespace pipetwin::cli {
 
 std::string hybrid_text(const sim::Hybrid& hybrid,

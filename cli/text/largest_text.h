@@ -9,7 +9,7 @@
 #include "core/scenario/scenario.h"
 #include "sim/search/largest_model.h"
 
-/// How large a model fits, for people and for programs.
+/// The largest model that fits, as text and as JSON.
 namespace pipetwin::cli {
 
 struct LargestAnswer {
@@ -19,7 +19,7 @@ struct LargestAnswer {
     const sim::LargestModel& largest;
 };
 
-/// What misses least, as the text of an error.
+/// The error where no size fits, with the one that misses by the least.
 Error nothing_fits(const LargestAnswer& answer);
 
 std::string largest_text(const LargestAnswer& answer, const Console& console);

@@ -109,7 +109,7 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
          [](const std::string&) { return std::string(); }}};
 }
 
-/// What the words of the table mean that do not say it themselves.
+/// Legend of those words of the table that do not explain themselves.
 std::string legend(const std::vector<std::string>& heads, const std::vector<FoundPlan>& plans) {
     const auto any = [&plans](auto differs) { return std::ranges::any_of(plans, differs); };
     std::vector<std::string> parts;

@@ -128,7 +128,7 @@ std::string device_table(const Prediction& prediction) {
     return text;
 }
 
-/// What is moved, and what that saves and costs.
+/// Lines about offload: the bytes moved, the memory saved and the time that it costs.
 std::string offload_text(const Prediction& prediction) {
     if (!prediction.offload) {
         return "";

@@ -30,7 +30,7 @@ std::string percent_text(double share);
 
 std::string prediction_text(const Prediction& prediction, const Console& console);
 
-/// Where the time goes and what would help, in sentences; with --verbose the longest waits, too.
+/// Sentences about where the time goes and what would help; with --verbose the longest waits, too.
 std::string explanation_text(const Plan& plan,
                              const sim::Explanation& explanation,
                              const Console& console);

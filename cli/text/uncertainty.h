@@ -10,7 +10,8 @@
 #include "sim/variation/goodput.h"
 #include "sim/variation/jitter.h"
 
-/// What `simulate` says of steps that do not all last the same, and of runs that are interrupted.
+/// Results of `simulate` about steps that do not all last the same, and about runs that are
+/// interrupted.
 namespace pipetwin::cli {
 
 struct JitterResult {
@@ -43,13 +44,14 @@ struct Uncertainty {
     std::optional<FailureResult> failures;
 };
 
-/// Throws Error(Usage), naming the option, for what makes no sense or goes with nothing else.
+/// Computes what the options ask for. Throws Error(Usage), naming the option, for what makes no
+/// sense or goes with nothing else.
 Uncertainty uncertainty(const UncertaintyOptions& options,
                         const Plan& plan,
                         Duration step,
                         std::uint64_t seed);
 
-/// Empty where nothing was asked.
+/// The results as text; empty where nothing was asked.
 std::string uncertainty_text(const Uncertainty& uncertainty);
 
 /// Sets the keys `uncertainty`, `straggler` and `goodput`, null where nothing was asked.
