@@ -52,8 +52,8 @@ Duration scaled(Duration duration, double factor);
 /// last longer than `longest_step`.
 void require_bounded_step(double seconds, std::string_view place);
 
-/// How long `bytes` take at `bytes_per_second`, rounded up to a nanosecond; zero where the rate is
-/// 0 (which stands for "infinitely fast"). Throws Error(BadInput) above 292 years.
+/// Time of `bytes` at `bytes_per_second`, rounded up to a nanosecond; zero where the rate is 0
+/// (which stands for "infinitely fast"). Throws Error(BadInput) above 292 years.
 Duration transfer_time(Bytes bytes, double bytes_per_second);
 
 /// "4.00 GiB", "512 B".

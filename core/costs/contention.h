@@ -4,13 +4,13 @@
 
 namespace pipetwin {
 
-/// How messages that want the same link at the same time share it.
+/// Way in which messages share a link that they need at the same time.
 enum class LinkSharing {
     Fifo,  ///< one after the other, in the order in which they came
     Fair,  ///< at once, each at its max-min fair rate
 };
 
-/// How a rank hands a message to its link.
+/// Way in which a rank hands a message to its link.
 enum class TransferMode {
     Asynchronous,  ///< the rank goes on at once, while the link carries the message
     Blocking,      ///< the rank goes on when the link has carried all of it

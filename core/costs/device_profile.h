@@ -60,7 +60,7 @@ LinkCost neighbour_link(const DeviceProfile& device);
 /// The cost of a message over a link of this class, without the sources of its values.
 LinkCost link_cost(const LinkProfile& link);
 
-/// How the times of a profile that belong to one device become those of another.
+/// Way in which the times of a profile that belong to one device become those of another.
 enum class ScaleCosts {
     None,      ///< not at all: costs of another device are refused
     Compute,   ///< by the ratio of their matrix rates

@@ -14,7 +14,8 @@ namespace pipetwin {
 /// the running program; else that of the source tree which the program was built from.
 std::filesystem::path profiles_folder();
 
-/// Where an installation that holds `program` keeps them: share/pipetwin/profiles beside its bin.
+/// The folder of the profiles in an installation that holds `program`: share/pipetwin/profiles
+/// beside its bin.
 std::filesystem::path installed_profiles(const std::filesystem::path& program);
 
 /// Names of devices/*.json in that folder, in alphabetical order.

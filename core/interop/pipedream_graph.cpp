@@ -384,7 +384,7 @@ class Layers {
         return names;
     }
 
-    /// What the layer reads of the model's own input.
+    /// Bytes of the model's own input that the layer reads.
     Bytes model_input(std::size_t node) const {
         Bytes sum;
         for (const std::size_t input : nodes_[node].inputs) {

@@ -87,7 +87,7 @@ class Source {
     std::int64_t columns_before_ = 0;  ///< of a line that began in one of them
 };
 
-/// What the JSON parser walks with.
+/// Iterator over the characters of a source, for the JSON parser.
 class SourceIterator : public InputIterator<SourceIterator> {
   public:
     SourceIterator() = default;
@@ -505,7 +505,7 @@ Source::Read blocks_of(string_view text) {
     };
 }
 
-/// What `read` makes of the blocks of a file, plain or gzip.
+/// Reads a file, plain or gzip; returns the result that `read` makes of its blocks.
 template <class Result>
 Result read_packed(const std::filesystem::path& file,
                    Result (*read)(string_view place, Source::Read blocks)) {

@@ -16,7 +16,7 @@
 
 namespace pipetwin {
 
-/// How long the actions of one stage took, over all micro-batches and steps.
+/// Durations of the actions of one stage, over all micro-batches and steps.
 struct StageDurations {
     std::vector<Duration> forward{};
     std::vector<Duration> backward{};

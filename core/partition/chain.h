@@ -96,7 +96,7 @@ ChainAnswer smallest_largest_stage(const ChainProblem& problem);
 /// but work and boundaries costs time (the closed form of a chain of machines that each job passes
 /// in order).
 ///
-/// Exact, with the same tie rule and errors. A few tens of tables as above.
+/// Exact, with the tie rule and the errors of `smallest_largest_stage`; some tens of its tables.
 ChainAnswer shortest_pipeline(const ChainProblem& problem, int micro_batches);
 
 }  // namespace pipetwin

@@ -79,7 +79,7 @@ class ChainBytes {
     std::int64_t most_;
 };
 
-/// How far stages are above their limits, as costs of a SplitTable.
+/// Bytes by which stages are above their limits, as costs of a SplitTable.
 class ChainExcess {
   public:
     ChainExcess(const ChainBytes& bytes, int layers, int stages)

@@ -176,7 +176,7 @@ class IntervalSearch {
 /// Exact. Throws Error(Infeasible), naming both numbers, if there are fewer layers than stages;
 /// gives `never` if every split has a stage that costs as much. Some 10 to 40 probes
 /// of O(stages * log(layers)) costs each; with `LaterStage::Any` a probe that meets a stage without
-/// room for a layer looks at O(stages * layers).
+/// room for a layer computes O(stages * layers) costs.
 template <class Cost>
 std::int64_t least_largest(int layers, int stages, const Cost& cost, LaterStage later) {
     return IntervalSearch<Cost>(layers, stages, cost, later).least();

@@ -144,8 +144,8 @@ class Needs {
         }
     }
 
-    /// How far the layers from `first` on reach. Asked in descending order of `first`, for which it
-    /// never rises.
+    /// The furthest boundary that the layers from `first` on reach. Call it in descending order of
+    /// `first`, for which it never rises.
     std::size_t reach(std::size_t way, std::size_t first) {
         std::size_t& end = reach_[way];
         while (end > first && !holds(way, first, end)) {

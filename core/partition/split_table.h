@@ -99,7 +99,7 @@ class SplitTable {
     }
 
   private:
-    /// Where a boundary may be: before the stage of its number.
+    /// Range of a boundary: of the one before the stage of its number.
     struct Place {
         int earliest = 0;
         int latest = 0;

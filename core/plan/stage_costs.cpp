@@ -11,7 +11,7 @@ namespace pipetwin {
 
 namespace {
 
-/// What crosses each cut: every output made before it and read behind it, once.
+/// [cut]: bytes that cross it: every output made before it and read behind it, once.
 std::vector<Bytes> boundary_bytes(const Model& model, const LayerSamples& samples) {
     std::vector<int> last_reader(samples.size(), 0);
     for (int reader = 0; reader < model.layer_count(); ++reader) {
@@ -139,7 +139,7 @@ Bytes tied_bytes(const Model& model, const Profile& profile) {
     if (tied == 0) {
         return {};
     }
-    // The first layer has the table, and so many bytes for each number.
+    // The first layer has the table, whose numbers all have the same size.
     return Bytes{profile.layers.front().parameter_bytes.count / model.layer(0).parameter_count *
                  tied};
 }

@@ -111,7 +111,7 @@ class SymbolicRun {
         return std::nullopt;
     }
 
-    /// The first of those that an update waits for, its own rank's last.
+    /// The first of the NORMs that an update waits for, its own rank's last.
     std::optional<Awaited> norm_awaited_by(int rank) const {
         for (int step = 1; step <= schedule_.rank_count(); ++step) {
             const int peer = (rank + step) % schedule_.rank_count();
@@ -236,7 +236,7 @@ class SymbolicRun {
         return true;
     }
 
-    /// Capacity 0: whoever comes second takes both over.
+    /// For capacity 0: the end of a message that comes second moves both ends on.
     bool meets(int rank, const Action& action, Channel& channel) {
         int& other = is_send(action.op) ? channel.waiting_receiver : channel.waiting_sender;
         int& own = is_send(action.op) ? channel.waiting_sender : channel.waiting_receiver;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int missing = -1;
 
-/// Where the actions of one stage stand in the row of its rank.
+/// Places of the actions of one stage in the row of its rank.
 class StageCells {
   public:
     /// Cell of the action, or `missing`. Actions without a micro-batch are asked for with 0.
@@ -317,7 +317,7 @@ void check_backwards(Inspection& in, int stage) {
     }
 }
 
-/// Where there is no backward, nothing needs recomputing and no gradient is reduced or used.
+/// Reports recomputes, reductions and updates of a stage without a backward.
 void check_what_serves_a_backward(Inspection& in, int stage) {
     const StageCells& cells = in.cells(stage);
     const auto refuse = [&](Op op, int k) {

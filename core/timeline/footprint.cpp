@@ -18,12 +18,12 @@ namespace pipetwin {
 
 namespace {
 
-/// What an F leaves for the backward.
+/// Tensors that an F leaves for the backward.
 enum class Kept { Everything, Input, Nothing };
 
 }  // namespace
 
-/// What F keeps of each stage and micro-batch: its input where an R makes the rest again, nothing
+/// What each F keeps, by stage and micro-batch: its input where an R makes the rest again, nothing
 /// where no backward follows.
 class KeptByForward {
   public:
@@ -154,8 +154,8 @@ MemoryChange change_of(const Plan& plan, const Action& action, const KeptByForwa
     return change_of(plan, plan.cost(action.stage, action.micro_batch), action, kept);
 }
 
-/// What the actions of a plan do to the memory of their ranks, worked out once for each op, stage
-/// and cost class: of the many actions few differ.
+/// Memory changes of the actions of a plan, worked out once for each op, stage and cost class: of
+/// the many actions few differ.
 class Changes {
   public:
     /// The total held during an action on top of what was there before, and what remains of it.
@@ -315,7 +315,7 @@ std::size_t event_at(const std::vector<Span>& row, std::size_t first, Duration t
     return first;
 }
 
-/// When the stashes of a rank leave and come back, in the order of time. Of one time, what leaves
+/// Times at which the stashes of a rank leave and come back, in order. At equal times what leaves
 /// makes room for what comes, and for the action that begins.
 std::vector<StashMove> stash_moves(std::vector<StashCopy> copies,
                                    const Timeline& timeline,

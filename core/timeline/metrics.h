@@ -17,7 +17,7 @@ namespace pipetwin {
 /// own work.
 struct Bubble {
     double total = 0;                    ///< 1 - work / (p T). GPipe, section 2.3
-    double total_without_recompute = 0;  ///< the same with R left out of work
+    double total_without_recompute = 0;  ///< 1 - (work without R) / (p T)
     double ideal = 0;                    ///< T / ideal - 1. Megatron's "(p - 1) / m"
     double span = 0;  ///< 1 - ideal / (largest over ranks of last end - first start). Zero-bubble
 };
