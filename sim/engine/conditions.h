@@ -13,7 +13,8 @@ namespace pipetwin::sim {
 struct Conditions {
     /// [rank][cell]; those of sends and receives are not read. Empty: as the plan says.
     std::vector<std::vector<Duration>> durations;
-    /// By op, in place of the two above: every action of an op lasts the same.
+    /// [op]: every action of an op lasts the same, in place of the plan's durations and of
+    /// `durations`.
     std::optional<std::array<Duration, op_count>> duration_of_op;
     std::vector<LinkCost> links;  ///< [boundary]
     /// [edge][micro-batch]: factor of each message's time on its link; empty: 1.

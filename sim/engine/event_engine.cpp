@@ -65,9 +65,9 @@ struct Rank {
     }
 };
 
-/// Who announces events: every rank, which has at most one to come - the end of its action, or the
-/// message or the stash that it waits for - and, where there are any, the shared cores and links,
-/// and the gradients of each stage.
+/// Numbers of the sources of events: every rank, which has at most one to come - the end of its
+/// action, or the message or the stash that it waits for - and, where there are any, the shared
+/// cores and links, and the gradients of each stage.
 struct Sources {
     Sources(const Plan& plan, const Conditions& conditions)
         : cores(plan->schedule.ranks.size()),
@@ -358,8 +358,9 @@ class Simulation {
         cores_changed_ = true;
     }
 
-    /// Once all that happens at this moment has been followed: each change may make an end earlier
-    /// or later. An announcement that is not renewed is an event at which nothing happens.
+    /// Announces the ends of shared work, once all that happens at this moment has been followed:
+    /// each change may make an end earlier or later. An announcement that is not renewed is an
+    /// event at which nothing happens.
     void announce_ends() {
         if (cores_changed_) {
             cores_changed_ = false;

@@ -19,15 +19,17 @@ namespace pipetwin::sim {
 ///            that two stashes are on their way or in use at most; and not before it is out
 class HostCopies {
   public:
-    /// None at all if the conditions have no link to host memory. Keeps a reference to the plan.
+    /// Prepares the copies of all ranks; none if the conditions have no link to host memory. Keeps
+    /// a reference to the plan.
     HostCopies(const Plan& plan, const Conditions& conditions);
 
-    /// When the stash that a compute action needs has come back; 0 where it never left. Its rank
-    /// has begun all that is before it in the row.
+    /// Time at which the stash that a compute action needs has come back; 0 where it never left.
+    /// Call it when the rank has begun all that is before the action in its row.
     Duration came(int rank, std::size_t cell) const;
 
-    /// A compute action of the row begins to compute, ends.
+    /// A compute action of the row begins to compute.
     void begins(int rank, std::size_t cell, Duration now);
+    /// A compute action of the row ends.
     void ends(int rank, std::size_t cell, Duration now);
 
     /// The copies as rows of a timeline, Timeline::host_copies.

@@ -16,7 +16,7 @@ namespace {
 /// Tasks that are evaluated for all what-ifs together: some tenths of a second.
 constexpr std::int64_t most_task_evaluations = 40'000'000;
 
-/// When a rank computes.
+/// Begin, end and sum of a rank's compute.
 struct Extent {
     bool computes = false;
     Duration begin{};

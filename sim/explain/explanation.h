@@ -51,7 +51,7 @@ struct Explanation {
     Duration dispatch{};
     std::optional<Duration> step_without_dispatch;
 
-    /// The same pipeline with twice as many micro-batches.
+    /// The plan's pipeline with twice as many micro-batches.
     struct MoreMicroBatches {
         int micro_batches = 0;
         double bubble_share = 0;  ///< of the step
@@ -64,8 +64,8 @@ struct Explanation {
     struct ExplainedWait {
         Wait wait;
         std::vector<Cause> chain;
-        /// How much longer the wait could be without making the step longer; none after a rank's
-        /// last action, under contention, and where there are no what-ifs.
+        /// Time by which the wait could be longer without making the step longer; none after a
+        /// rank's last action, under contention, and where there are no what-ifs.
         std::optional<Duration> slack{};
     };
     std::vector<ExplainedWait> waits;  ///< the longest, longest first

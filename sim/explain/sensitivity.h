@@ -128,7 +128,7 @@ class Sensitivity {
     std::vector<Entries> of_boundary_;
     std::vector<Target> targets_;
     std::vector<std::int64_t> in_chain_;      ///< how often each cost is in one longest chain
-    std::vector<std::int64_t> lag_in_chain_;  ///< the same of the lags
+    std::vector<std::int64_t> lag_in_chain_;  ///< how often each lag is in it
     Duration step_{};
 };
 

@@ -129,7 +129,7 @@ class TaskWriter {
         std::uint32_t lag = none;
     };
 
-    /// Where a rank has come to: to the end of a task, and of what it has received since.
+    /// Progress of a rank: the task at whose end it is, and what it has received since.
     struct Rank {
         std::uint32_t task = start;
         Signal waits_for;

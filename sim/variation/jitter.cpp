@@ -74,7 +74,7 @@ struct DrawnTask {
     double lag = 0;
 };
 
-/// How a rank's own factors of a sample are drawn.
+/// Draws of a rank's own factors in a sample.
 std::vector<double> factors_of_ranks(const Quantiles& device, int rank_count, std::uint32_t key) {
     std::vector<double> factors;
     for (int rank = 0; rank < rank_count; ++rank) {
