@@ -36,7 +36,7 @@ memory::desc desc_of(std::int64_t rows,
         {rows, columns}, type_of(type), turned ? memory::dims{1, stride} : memory::dims{stride, 1}};
 }
 
-/// What decides which code oneDNN makes for a product.
+/// Properties of a product that decide which code oneDNN makes for it.
 using Shape = std::tuple<std::int64_t,
                          std::int64_t,
                          std::int64_t,

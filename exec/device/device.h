@@ -73,7 +73,7 @@ class Device {
     /// before `complete` or `finish` returns.
     virtual void mark(std::function<void(TimePoint)> then) { then(now()); }
 
-    /// Where tensors of this device lie.
+    /// The memory in which tensors of this device lie.
     virtual Memory& memory() { return host_memory(); }
 
     /// Memory for `count` numbers that kernels write and the host reads once `complete` has
@@ -105,8 +105,8 @@ std::unique_ptr<Device> make_cpu_device();
 /// The CPU's kernels, for devices that compute there, too.
 const Kernels& cpu_kernels();
 
-/// What `enter_thread` of every device that computes on the CPU does: denormals count as zero in
-/// the calling thread (they would slow a step 16 times).
+/// Makes denormals count as zero in the calling thread (they would slow a step 16 times).
+/// `enter_thread` of every device that computes on the CPU calls it.
 void prepare_cpu_thread();
 
 }  // namespace pipetwin::exec

@@ -25,7 +25,8 @@ struct RowNeeds {
         std::size_t begin = 0;  ///< event
         std::size_t end = 0;
         int cell = 0;  ///< in which it begins
-        /// It begins as a request of this rank and ends with its receiver, or the other way round.
+        /// The message as which the block is sent or received; none: it stays in this rank. A sent
+        /// one begins as a request of this rank and ends with its receiver, and the reverse.
         std::optional<MessageName> sent{};
         std::optional<MessageName> received{};
     };
@@ -33,7 +34,7 @@ struct RowNeeds {
     std::vector<Need> arrivals;        ///< in their order
     std::vector<std::size_t> turns;    ///< [cell]: the event of turning to it, and one at the end
     std::vector<std::size_t> asked;    ///< [cell]: requests before it; one more at the end
-    std::vector<std::size_t> at_work;  ///< [cell]: of those, not given back or sent before it
+    std::vector<std::size_t> at_work;  ///< [cell]: of `asked`, those not freed or sent before it
 };
 
 /// Records the needs of one row. Addresses that it gives are names, not memory.

@@ -15,8 +15,8 @@ namespace pipetwin::exec {
 namespace {
 
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
-/// What the pool is larger than the plan's peak, per rank: for what kernels work in, and for blocks
-/// that wait for a tensor of their size.
+/// Bytes by which the pool is larger than the plan's peak, per rank: for what kernels work in, and
+/// for blocks that wait for a tensor of their size.
 constexpr Bytes beside_in_pool{64 * mebibyte};
 /// At most 1 / lost_share of a step's memory is lost between tensors
 /// (exec/memory_plan/arena_layout.h).
@@ -46,7 +46,7 @@ int gpu_count() {
     return static_cast<int>(probe_cuda().devices.size());
 }
 
-/// What a group needs of its GPU.
+/// Memory that a group needs of its GPU.
 struct Wanted {
     Group group;
     std::vector<MemoryUse> peaks;  ///< [rank of the group]; where stashes leave the GPU, the least

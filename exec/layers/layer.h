@@ -30,7 +30,7 @@ struct LayerCall {
     bool evaluation = false;           ///< forward only: nothing is dropped
     bool recomputation = false;        ///< forward again: side effects happened already
     const MicroBatch* data = nullptr;  ///< in forward only
-    /// Where the loss layer puts the sum over its rows; null: not wanted. Read once the device is
+    /// Memory for the loss layer's sum over its rows; null: not wanted. Read once the device is
     /// done.
     double* loss_sum = nullptr;
     double loss_scale = 0;  ///< set by the loss layer: the mini-batch's mean loss has scale * sum
@@ -88,10 +88,10 @@ class ShareCut {
 /// the unit in the model, number of the parameter in the unit, element) and on nothing else.
 class ParameterMaker {
   public:
-    /// How weights are drawn. A model that begins with an embedding is drawn as GPT-2: normal with
-    /// deviation 0.02, the last product of every residual branch scaled by 1 / sqrt(number of
-    /// branches), biases zero. Any other as torch's Linear: uniform in +-1/sqrt(inputs), biases
-    /// too.
+    /// Distribution from which weights are drawn. A model that begins with an embedding is drawn as
+    /// GPT-2: normal with deviation 0.02, the last product of every residual branch scaled by 1 /
+    /// sqrt(number of branches), biases zero. Any other as torch's Linear: uniform in
+    /// +-1/sqrt(inputs), biases too.
     enum class Style { Gpt, Linear };
     /// Everything that a unit's parameters depend on.
     struct Settings {
@@ -150,8 +150,8 @@ class ParameterMaker {
 ///            forward           backward_input        backward_weight
 ///   x --> y = skip + f(x)   dx = skip + dy df/dx     dw += dy df/dw
 ///
-/// Every layer can add `skip` to its result (empty: nothing to add). `dx` may be empty: nobody
-/// wants it.
+/// Every layer can add `skip` to its result (empty: nothing to add). `dx` may be empty: it is
+/// not computed then.
 class ExecutableLayer {
   public:
     ExecutableLayer(SampleShape input, SampleShape output, NumberFormat format);

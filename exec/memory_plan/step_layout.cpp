@@ -15,7 +15,7 @@
 namespace pipetwin::exec {
 namespace {
 
-/// What copies and vector instructions like, on a GPU too.
+/// Alignment of all blocks, in bytes: fast for copies and vector instructions, on a GPU too.
 constexpr std::size_t alignment = 256;
 
 std::size_t aligned(std::size_t bytes) {
@@ -33,7 +33,7 @@ struct Writer {
     int cell = 0;
 };
 
-/// Who writes each message, and at the earliest in which cell.
+/// The rank that writes each message, and the earliest cell in which it does.
 std::map<MessageKey, Writer> writers(const Plan& plan,
                                      std::span<const RowNeeds> needs,
                                      const std::vector<bool>& copied) {

@@ -15,7 +15,7 @@
 namespace pipetwin::exec {
 namespace {
 
-/// What a stage keeps of one micro-batch.
+/// Tensors and sizes that a stage keeps of one micro-batch.
 struct Stash {
     bool alive = false;
     int samples = 0;
@@ -53,7 +53,7 @@ void collect(Kept& kept, std::vector<Tensor*>& tensors) {
     }
 }
 
-/// What tells one model from another when weights are drawn.
+/// Rules by which the weights of a model are drawn.
 ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& options) {
     int branches = 0;
     for (int i = 0; i < model.layer_count(); ++i) {

@@ -40,7 +40,7 @@ bool equal(const AttentionShape& a, const AttentionShape& b) {
            std::tie(b.samples, b.positions, b.heads, b.width);
 }
 
-/// Why cuDNN is not even asked; empty: it is.
+/// The reason why cuDNN is not asked for a plan; empty: it is.
 std::string why_not_asked(const AttentionShape& shape,
                           AttentionDirection direction,
                           int compute_capability,

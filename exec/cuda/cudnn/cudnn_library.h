@@ -53,7 +53,7 @@ class CudnnHandle {
     cudnnHandle_t handle_ = nullptr;
 };
 
-/// How an attribute's values are passed. Pointers to memory are set by set_pointers, since a
+/// cuDNN's type of an attribute's values. Pointers to memory are set by set_pointers, since a
 /// descriptor is a void*, too.
 template <class T>
 inline constexpr auto cudnn_type_of = nullptr;  // there are no such values

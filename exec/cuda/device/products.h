@@ -66,7 +66,8 @@ class Products {
         void* d = nullptr;
         void* sums = nullptr;
     };
-    /// `number` from above. Throws CudaFailure. Returns success: it is called by a CommandList.
+    /// Computes a product; `number` is from `number_of` or `number_of_summing`. Throws CudaFailure.
+    /// Returns success: it is called by a CommandList.
     cudaError_t multiply(int number, const Operands& operands, cudaStream_t stream);
 
   private:

@@ -269,7 +269,7 @@ __device__ inline void mask_scores(Sums<row_tiles, columns>& scores, int row, in
     }
 }
 
-/// Where a warp works, rows and columns counted in the head's positions.
+/// The rows that a warp works on, counted in the head's positions.
 struct WarpPlace {
     int head;
     int first_row;  ///< of the block

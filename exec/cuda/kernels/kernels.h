@@ -84,7 +84,8 @@ cudaError_t dropout(Real real,
 
 // layer_norm.cu; per row z = (x - mean) s, s = 1 / sqrt(variance + 1e-5)
 
-/// Operands that the three functions of a layer norm share; z and s as above.
+/// Operands that the three functions of a layer norm share; per row z = (x - mean) s, s = 1 /
+/// sqrt(variance + 1e-5).
 struct LayerNorm {
     std::int64_t rows = 0;
     std::int64_t width = 0;

@@ -151,14 +151,15 @@ class NcclSum final : public exec::GpuSum {
         }
     }
 
-    /// Where it does not matter which member has which part: cut where addresses are aligned.
+    /// The member's share of numbers, cut where addresses are aligned, for uses where it does not
+    /// matter which member has which.
     NumberRange even_share(std::int64_t count, int member) const {
         const NumberRange grains = exec::share_of((count + grain - 1) / grain, member, members_);
         const std::int64_t begin = std::min(count, grains.begin * grain);
         return {.begin = begin, .size = std::min(count, grains.end() * grain) - begin};
     }
 
-    /// What begins so far behind the begin of a share.
+    /// The piece of a share that begins `begin` numbers behind the share's begin.
     NumberRange piece_of(const NumberRange& share, std::int64_t begin) const {
         return {.begin = share.begin + begin,
                 .size = std::clamp<std::int64_t>(share.size - begin, 0, most_)};

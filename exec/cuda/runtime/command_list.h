@@ -61,7 +61,7 @@ class CommandList {
         std::size_t size;  ///< of the function and its arguments
     };
 
-    /// Where values stand when each begins at a multiple of 8 bytes; the last place is the end.
+    /// Offsets of values that each begin at a multiple of 8 bytes; the last one is the end.
     template <class... Values>
     struct Layout {
         static constexpr std::array<std::size_t, sizeof...(Values) + 1> places = [] {
