@@ -20,7 +20,7 @@ constexpr int label_margin = 4;
 
 constexpr double parting_darkness = 0.4;
 
-/// How much of the line between two actions is seen, by the width of the first.
+/// Strength of the line between two actions, 0 to 1, by the width of the first.
 double parting_share(double width) {
     constexpr double invisible_below = 3;
     constexpr double full_from = 14;

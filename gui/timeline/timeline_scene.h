@@ -31,7 +31,7 @@ struct Arrow {
     bool operator==(const Arrow&) const = default;
 };
 
-/// What lies over the rows.
+/// Marks that lie over the rows.
 struct Overlay {
     std::vector<Arrow> arrows{};
     std::vector<SpanRef> chain{};     ///< outlined: what the selection waited for

@@ -480,7 +480,8 @@ void TimelineView::show_view(const ViewTransform& view) {
     emit view_changed();
 }
 
-/// Where the steps stand depends on the run, the alignment and, of that, on the selection.
+/// Computes the places of the steps, which depend on the run, the alignment and, with
+/// Alignment::Selected, on the selection.
 void TimelineView::replace_steps() {
     scene_.places =
         has_run() ? StepPlaces(twin(), scene_.alignment, scene_.selection) : StepPlaces();

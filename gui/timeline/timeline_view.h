@@ -120,7 +120,7 @@ class TimelineView : public QAbstractScrollArea {
     /// The action at a place of the viewport.
     std::optional<SpanRef> span_at(QPoint position) const;
 
-    /// Where a span lies on the viewport.
+    /// The rectangle of a span on the viewport.
     QRect place_of(const SpanRef& ref) const { return rect_of(scene_, ref); }
 
   signals:

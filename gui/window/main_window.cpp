@@ -442,7 +442,7 @@ QFrame* MainWindow::build_banner() {
     return banner_;
 }
 
-/// Where what is shown lies, for dialogs: its neighbours are what a user looks for.
+/// The folder of the shown run, for dialogs: its neighbours are what a user looks for.
 QString MainWindow::shown_folder() const {
     return paths_.empty()
                ? QString()

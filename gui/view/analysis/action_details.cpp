@@ -34,8 +34,8 @@ Duration length_of(const RowIndex& row, int cell) {
     return row.end(cell) - row.begin(cell);
 }
 
-/// How long the rank did nothing useful just before an action: of a message its own wait, of any
-/// other the time since the end of the one before it that is no message.
+/// Time in which the rank did nothing useful just before an action: of a message its own wait, of
+/// any other the time since the end of the one before it that is no message.
 Duration wait_of(const RowIndex& row, int cell) {
     const Span span = row[cell];
     if (is_message(span.action.op)) {

@@ -124,7 +124,7 @@ class StepAnalysis {
     /// The action that this one blocks; of several the one that waited longest.
     std::optional<SpanRef> unblocked_by(const SpanRef& ref) const;
 
-    /// The other end of a message; nothing for what is none.
+    /// The other end of a message; none for an action that is no message.
     std::optional<SpanRef> partner_of(const SpanRef& ref) const;
 
     /// Time by which an action could end later without making the predicted step longer. None where

@@ -124,7 +124,8 @@ void read_or_note(const fs::path& file, Sides& sides, std::vector<std::string>& 
     }
 }
 
-/// Where a step's times cannot be: a rank does one thing at a time. Empty if they can.
+/// Place at which a step's times are impossible, as a rank does one thing at a time. Empty if they
+/// are possible.
 std::string impossible_place(const Trace& trace) {
     for (std::size_t step = 0; step < trace.timelines.steps.size(); ++step) {
         const auto& ranks = trace.timelines.steps[step].ranks;
@@ -319,7 +320,7 @@ void choose_replica(RunData& run, Trace& trace, int replica) {
     trace.timelines.breakdown.reset();
 }
 
-/// Where the step went, of a trace that does not say it of the step that is drawn.
+/// Computes the breakdown of the step that is drawn, where the trace has none.
 void break_down(RunData& run, Trace& trace) {
     if (trace.timelines.breakdown || !run.planned || run.planned->plan.hash() != trace.plan_hash) {
         return;

@@ -24,7 +24,7 @@ void subtract(Duration zero, std::vector<std::vector<Span>>& rows) {
     }
 }
 
-/// How far `time` lies outside the span; zero inside.
+/// Time by which `time` lies outside the span; zero inside.
 Duration distance(const RowIndex& row, int cell, Duration time) {
     return std::max({Duration{0}, row.begin(cell) - time, time - row.end(cell)});
 }
@@ -151,8 +151,8 @@ StepRows::StepRows(const std::vector<std::shared_ptr<const RowActions>>& rows, S
     begin_at(zero);
 }
 
-/// Where the ranks do already. Spans of a row follow each other, so the first and the last tell how
-/// far it goes.
+/// Moves links and copies to `zero`, where the ranks begin already, and finds the lengths. Spans of
+/// a row follow each other, so the first and the last tell how far it goes.
 void StepRows::begin_at(Duration zero) {
     subtract(zero, links);
     subtract(zero, host_copies);

@@ -145,7 +145,7 @@ std::optional<SpanRef> next_in_row(const Twin& twin, const SpanRef& from, int di
 /// Compute actions that take time and have no twin, though the other side has their rank.
 std::vector<SpanRef> alone(const Twin& twin, int step);
 
-/// The same action on the other side.
+/// The action on the other side that is the same as this one; none where there is no such action.
 std::optional<SpanRef> twin_of(const Twin& twin, const SpanRef& of);
 
 /// The action nearest in time on the next row down (+1) or up (-1) among the sides shown.
@@ -154,7 +154,7 @@ std::optional<SpanRef> in_next_row(const Twin& twin, Mode mode, const SpanRef& f
 /// The first action of a step that takes time on a side that is shown.
 std::optional<SpanRef> first_action(const Twin& twin, Mode mode, int step);
 
-/// The other end of a message: of a receive its send, of a send its receive. Nothing for other
+/// The other end of a message: of a receive its send, of a send its receive. None for other
 /// actions.
 std::optional<SpanRef> partner_of(const Twin& twin, const SpanRef& of);
 

@@ -10,7 +10,7 @@
 /// Places of the steps of a run on its time axis.
 namespace pipetwin::gui {
 
-/// What both sides of a step have in common on the axis.
+/// Alignment of both sides of a step on the axis.
 enum class Alignment {
     Start,     ///< both sides of a step begin at the same time
     Selected,  ///< both sides of one action do

@@ -201,7 +201,7 @@ Recompute mode_of(std::size_t recomputes, int micro_batches) {
     return recomputes < as_index(micro_batches) ? Recompute::ExceptLast : Recompute::Always;
 }
 
-/// How long messages are under way; none where the trace does not say.
+/// Median time of messages on their links; zero where the trace does not say.
 Duration median_link(const Timeline& step) {
     std::vector<Duration> times;
     for (const auto& link : step.links) {
