@@ -7,7 +7,7 @@
 #include "cli/base/console.h"
 #include "core/base/error.h"
 
-/// How the program ends: what is thrown at the end of a command, and the exit code for it.
+/// Ends of the program: what is thrown at the end of a command, and the exit code for it.
 namespace pipetwin::cli {
 
 /// The run that was to go on had ended already.

@@ -211,7 +211,7 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
                  "Write live.jsonl, too: what every rank did, for pipetwin-gui to look on");
 }
 
-/// Both write one file, whose name must be given.
+/// Makes --out a required file: for `import` and `export`.
 void needs_out_file(CLI::App& app) {
     app.get_option("--out")->description("File to write")->type_name("FILE")->required();
 }

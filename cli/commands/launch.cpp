@@ -93,7 +93,7 @@ std::optional<int> index_of(pid_t process) {
     return std::nullopt;
 }
 
-/// It has ended, although mpirun may not have heard of it.
+/// True if the process has ended, although mpirun may not have noticed yet.
 bool has_ended(pid_t process) {
     std::ifstream file(fmt::format("/proc/{}/stat", process));
     std::string line;

@@ -27,7 +27,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// How many layers fit, in place of the fastest plan.
+/// Prints the largest number of layers that fit, in place of the fastest plan.
 void show_largest(const Scenario& scenario,
                   const FoundProfile& found,
                   bool json,

@@ -133,7 +133,7 @@ int required(const std::optional<int>& value, std::string_view option) {
     return *value;
 }
 
-/// Where the order comes from: a file, or the name of a schedule and its shape.
+/// Reads where the order comes from: a file, or the name of a schedule and its shape.
 void read_order(const PlainOptions& options, PlainCosts& costs) {
     if (options.schedule_file.empty()) {
         costs.shape = {.ranks = required(options.stages, "--stages"),

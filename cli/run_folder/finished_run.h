@@ -12,7 +12,7 @@
 
 namespace pipetwin::cli {
 
-/// Both sides of one training run.
+/// A training run that has ended, with its prediction and its measurement.
 struct FinishedRun {
     std::filesystem::path folder;
     Scenario scenario;

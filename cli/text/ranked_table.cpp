@@ -14,7 +14,8 @@ namespace {
 
 using sim::FoundPlan;
 
-/// Where all rows say the same, they say it once, as `alone` puts it; nothing where that is empty.
+/// A column of the table. A value that all rows share is said once above it, as `alone` puts it;
+/// not at all where that is empty.
 struct Column {
     std::string head;
     std::function<std::string(const FoundPlan&)> cell;

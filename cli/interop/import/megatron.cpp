@@ -55,7 +55,7 @@ LayoutPartition partition_of(const MegatronLayout& layout, const std::string& pl
     }
 }
 
-/// Where whole blocks are counted, the same in units: a profile knows no blocks.
+/// The partition in units where it counts whole blocks, which a profile does not know; else empty.
 std::string in_units(const LayoutPartition& partition) {
     if (partition.unit != LayoutUnit::Blocks) {
         return {};
