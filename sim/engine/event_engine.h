@@ -13,11 +13,11 @@ namespace pipetwin::sim {
 /// InternalError if the rows wait for each other.
 ///
 /// - Cores: with `cores` = c and n > c ranks that compute, each goes on at c / n of its
-///     speed. REDUCE_GRAD, NORM and OPT are work of a core, too.
+///   speed. REDUCE_GRAD, NORM and OPT are work of a core, too.
 /// - Interference: a rank's speed is 1 / (1 + the sum of its shares with those that compute).
 /// - Shared links, Fifo: a message has every link of its way for itself, at the rate of the
-///     slowest, in the order in which messages came; one that waits blocks its links for those
-///     behind it.
+///   slowest, in the order in which messages came; one that waits blocks its links for those
+///   behind it.
 /// - Shared links, Fair: each message goes on at its max-min fair rate.
 ///
 /// An edge carries one message after the other in any case.
