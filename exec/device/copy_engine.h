@@ -10,9 +10,9 @@
 
 namespace pipetwin::exec {
 
-/// Copies between the memory of a device and another, the host's or that of a neighbour. They run
-/// beside what the device computes: those of one direction one after the other, the two directions
-/// at the same time. Used by its device's thread.
+/// An engine for copies between the memory of a device and another, the host's or that of a
+/// neighbour. They run beside what the device computes: those of one direction one after the other,
+/// the two directions at the same time. Used by its device's thread.
 class CopyEngine {
   public:
     enum class Direction { Out, In };  ///< out of the device's memory, into it

@@ -47,7 +47,7 @@ struct CudaRequest {
     /// Each rank has multiprocessors of its own, so that ranks run at the same time and a bubble is
     /// one; else they take what is free.
     bool own_multiprocessors = true;
-    std::vector<int> units{};  ///< [rank] number of 8 multiprocessors; empty: equal shares
+    std::vector<int> units{};  ///< [rank] in units of 8 multiprocessors; empty: equal shares
     bool graphs = true;        ///< repeated actions become CUDA graphs
     /// Attention by our own kernels, even where cuDNN has a faster plan. So does a non-empty
     /// environment variable PIPETWIN_OWN_ATTENTION, so that both can be compared.

@@ -51,7 +51,7 @@ class OutputDropout {
   public:
     explicit OutputDropout(double probability) : dropping_(probability) {}
 
-    /// Takes the unit's next random stream; called behind the layer's own parameters.
+    /// Takes the unit's next random stream: streams depend on the order of these calls.
     void create(ParameterMaker& maker) { dropping_.create(maker); }
 
     /// Scratch bytes for a gradient of y, which has `gradient` bytes; 0 without dropout.

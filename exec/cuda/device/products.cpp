@@ -34,9 +34,9 @@ void set(const MatmulDesc& operation, cublasLtMatmulDescAttributes_t attribute, 
         cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)));
 }
 
-/// The sum of b's rows, for d = a b. cuBLAS multiplies b^T a^T, so b is its A, of
-/// op N since b is not transposed here, and its "k" counts b's rows; BGRADA sums op(A) over k, one
-/// number for each row of D, a column of b. It overwrites. Bias and sum have D's type.
+/// The sum of b's rows, for d = a b. cuBLAS multiplies b^T a^T, so b is its A, of op N since b is
+/// not transposed here, and its "k" counts b's rows; BGRADA sums op(A) over k, one number for each
+/// row of D, a column of b. It overwrites. Bias and sum have D's type.
 cublasLtEpilogue_t epilogue_of(const Product& product) {
     return product.sums_b     ? CUBLASLT_EPILOGUE_BGRADA
            : product.has_bias ? CUBLASLT_EPILOGUE_BIAS

@@ -40,7 +40,7 @@ struct PipetwinCudaRequest {
     int gpus;                 ///< 0 .. gpus-1 are used together: it copies to all of them
     int ranks;                ///< that share it
     int own_multiprocessors;  ///< not 0: each rank has its own, else they share all
-    const int* units;         ///< [rank] how many times 8 multiprocessors; null: as many each
+    const int* units;         ///< [rank] in units of 8 multiprocessors; null: equal shares
     int graphs;               ///< not 0: repeated calls become CUDA graphs
     int own_attention;        ///< not 0: attention by our own kernels, even where cuDNN has a plan
     std::int64_t memory_bytes;

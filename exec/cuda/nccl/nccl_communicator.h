@@ -64,7 +64,7 @@ GpuBytes gpu_bytes(int device, std::size_t bytes);
 
 /// Owner of a CUDA event.
 using Event = Owned<cudaEvent_t, cudaEventDestroy>;
-/// Makes an event without a time, the cheapest kind.
+/// Makes an event, to be recorded on the communicator's stream.
 Event make_event();
 
 /// Whether what was recorded before the event is done.

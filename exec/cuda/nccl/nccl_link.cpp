@@ -21,8 +21,8 @@ Owned<std::byte*, cudaFreeHost> host_bytes(int device, std::size_t bytes) {
     return Owned<std::byte*, cudaFreeHost>(static_cast<std::byte*>(memory));
 }
 
-/// Pinned buffers through which messages between host memories pass, in pieces: NCCL reaches the
-/// GPU's memory only. While one piece is on its way the next is filled.
+/// Buffers in pinned host memory and on the GPU, through which messages between host memories pass
+/// in pieces: NCCL reaches the GPU's memory only. While one piece is on its way the next is filled.
 class Slots {
   public:
     static constexpr std::size_t piece = std::size_t{1} << 20;

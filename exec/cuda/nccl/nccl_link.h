@@ -16,7 +16,7 @@ std::unique_ptr<exec::GpuLink> make_link(int device,
                                          exec::LinkMemory memory);
 
 /// Aborts several at once. NCCL's abort of one communicator may wait for all that the GPU has under
-/// way, and so for the others: it announces the abort of all before it begins with the first.
+/// way, and so for the others: NCCL gets all of them before it begins with the first.
 void abort_together(std::span<exec::GpuTraffic* const> traffic) noexcept;
 
 /// Makes the exchange that gathers bytes of all processes, by a communicator of all.

@@ -151,8 +151,8 @@ StepRows::StepRows(const std::vector<std::shared_ptr<const RowActions>>& rows, S
     begin_at(zero);
 }
 
-/// Moves links and copies to `zero`, where the ranks begin already, and finds the lengths. Spans of
-/// a row follow each other, so the first and the last tell how far it goes.
+/// Subtracts `zero` from links and copies, as it was subtracted from the ranks' rows, and finds the
+/// lengths. Spans of a row follow each other, so the first and the last tell how far it goes.
 void StepRows::begin_at(Duration zero) {
     subtract(zero, links);
     subtract(zero, host_copies);

@@ -17,7 +17,8 @@ enum class Side { Predicted, Measured };
 /// The other side.
 Side other(Side side);
 
-/// Sides that are on the screen. A run with one side shows that in every mode.
+/// Content of the rows on the screen, of a run with both sides. A run with one side shows that in
+/// every mode.
 enum class Mode {
     Both,
     Predicted,
@@ -145,7 +146,7 @@ std::optional<SpanRef> next_in_row(const Twin& twin, const SpanRef& from, int di
 /// Compute actions that take time and have no twin, though the other side has their rank.
 std::vector<SpanRef> alone(const Twin& twin, int step);
 
-/// The action on the other side that is the same as this one; none where there is no such action.
+/// The twin of an action: the same action on the other side; none where there is none.
 std::optional<SpanRef> twin_of(const Twin& twin, const SpanRef& of);
 
 /// The action nearest in time on the next row down (+1) or up (-1) among the sides shown.
