@@ -20,6 +20,7 @@ struct Terminal {
 /// The terminal of this process.
 Terminal this_terminal();
 
+/// Styles of text on a terminal; each has a colour.
 enum class Style { Strong, Faint, Bad, Good, Hint };
 
 /// Output of the program: results on stdout, everything else on stderr.

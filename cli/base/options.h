@@ -177,6 +177,7 @@ struct ViewOptions {
     std::filesystem::path file;
 };
 
+/// The options of the command that was given.
 using Command = std::variant<RunOptions,
                              SimulateOptions,
                              PlanOptions,
@@ -190,6 +191,7 @@ using Command = std::variant<RunOptions,
                              DevicesOptions,
                              ViewOptions>;
 
+/// The options that every command has.
 const CommonOptions& common_options(const Command& command);
 
 /// A command, or a text to print in its place (--help, --version).

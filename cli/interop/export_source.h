@@ -15,6 +15,7 @@ namespace pipetwin::cli {
 /// The source of an export: a scenario (.toml), a run folder, or else a schedule file.
 class ExportSource {
   public:
+    /// Kind of a source.
     enum class Kind { Scenario, Run, File };
 
     /// `overrides` and `profile` are for a scenario: throws Error(Usage) where they are given with

@@ -14,6 +14,7 @@ class LiveFile {
   public:
     LiveFile(std::filesystem::path path, const LiveHeader& header);
 
+    /// Writes the timeline of a step.
     void add(int step, const Timeline& timeline);
 
     static constexpr std::int64_t largest = 64 << 20;  ///< bytes, and a step more

@@ -14,6 +14,7 @@ class MetricsFile {
     /// Opens the file of a run whose steps before `first_step` are done: their lines stay.
     MetricsFile(std::filesystem::path path, int first_step);
 
+    /// Writes the line of a step.
     void add(const exec::StepReport& step);
 
     /// Returns when all lines are on the disk.

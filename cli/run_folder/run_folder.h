@@ -38,7 +38,9 @@ class RunFolder {
     ~RunFolder();
 
     const std::filesystem::path& path() const { return path_; }
+    /// The path of a file in the folder.
     std::filesystem::path file(std::string_view name) const { return path_ / name; }
+    /// Writes a file in the folder. Throws Error(Io).
     void write(std::string_view name, std::string_view content) const;
 
   private:

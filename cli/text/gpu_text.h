@@ -13,6 +13,7 @@ namespace pipetwin::cli {
 /// Text about memory outside the plan: "beside the plan: CUDA context 480 MiB, cuBLAS workspace 32
 /// MiB per rank"; empty for none.
 std::string memory_beside_text(const std::vector<exec::BesidePlan>& beside);
+/// Memory outside the plan as JSON.
 Json memory_beside_json(const std::vector<exec::BesidePlan>& beside);
 
 /// Measurements of a GPU: its free memory and its rates.
@@ -22,6 +23,7 @@ struct MeasuredDevice {
 };
 /// The measurements as lines, without an indent.
 std::vector<std::string> measured_text(const MeasuredDevice& device);
+/// The measured rates as JSON.
 Json rates_json(const exec::CudaRates& rates);
 
 }  // namespace pipetwin::cli

@@ -16,6 +16,7 @@
 /// value has no meaning is null, never left out.
 namespace pipetwin::cli {
 
+/// JSON whose keys keep their order.
 using Json = nlohmann::ordered_json;
 
 /// {"schema_version": 1, "tool_version": "0.1.0"}: how every result begins.
@@ -24,11 +25,15 @@ Json json_head();
 /// Peak memory: `total` and every kind; all null where they are not known, as for plain numbers.
 Json peak_json(const MemoryUse& peak, bool known);
 
+/// A prediction as `simulate` prints it.
 Json prediction_json(const Prediction& prediction);
 /// A prediction with its explanation.
 Json explained_json(const Prediction& prediction, const sim::Explanation& explanation);
+/// Where a step's time went, in milliseconds.
 Json breakdown_json(const Breakdown& breakdown);
+/// A measured step, as in metrics.jsonl.
 Json step_json(const exec::StepReport& step);
+/// A comparison as `compare` prints it.
 Json comparison_json(const Comparison& comparison);
 
 /// Results of `check` at `capacity` (none: unbounded).
@@ -43,6 +48,7 @@ struct CheckResult {
     std::optional<bool> runs_with_begun_receives;
     std::vector<int> peak_live_activations;  ///< per rank; of a valid schedule
 };
+/// The results of `check`.
 Json check_json(const CheckResult& result);
 
 /// JSON as text for stdout or a file: indented by two, with a newline at the end.

@@ -12,6 +12,7 @@
 /// The largest model that fits, as text and as JSON.
 namespace pipetwin::cli {
 
+/// The largest model that a search found, and what it was asked for.
 struct LargestAnswer {
     const Scenario& scenario;
     const Profile& profile;  ///< of the scenario's own model
@@ -22,8 +23,10 @@ struct LargestAnswer {
 /// The error where no size fits, with the one that misses by the least.
 Error nothing_fits(const LargestAnswer& answer);
 
+/// The largest model as text.
 std::string largest_text(const LargestAnswer& answer, const Console& console);
 
+/// The largest model as JSON.
 Json largest_json(const LargestAnswer& answer);
 
 }  // namespace pipetwin::cli

@@ -21,6 +21,7 @@ class Times {
     std::string operator()(Duration time) const;
     /// True if a time is more than what would be written as 0.
     bool shows(Duration time) const;
+    /// True if two times differ by more than what would be written as 0.
     bool differ(Duration a, Duration b) const { return shows(a > b ? a - b : b - a); }
 
   private:

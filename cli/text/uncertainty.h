@@ -14,6 +14,7 @@
 /// interrupted.
 namespace pipetwin::cli {
 
+/// Step times under jitter.
 struct JitterResult {
     sim::Jitter jitter;
     int samples = 0;
@@ -25,6 +26,7 @@ struct JitterResult {
     Duration p95{};
 };
 
+/// Step time with one slow rank.
 struct StragglerResult {
     int rank = 0;
     double factor = 1;
@@ -32,12 +34,14 @@ struct StragglerResult {
     Duration slow_step{};  ///< with it
 };
 
+/// Goodput under failures.
 struct FailureResult {
     sim::Failures failures;
     sim::Goodput goodput;
     bool chosen = false;  ///< the number of steps between checkpoints is the best one
 };
 
+/// All results that were asked for; none for the others.
 struct Uncertainty {
     std::optional<JitterResult> jitter;
     std::optional<StragglerResult> straggler;

@@ -31,6 +31,7 @@ class Occupancy {
         constexpr int to_write = 1;
         __builtin_prefetch(times + ahead, to_write);
     }
+    /// Records that the receiver has taken a message.
     void take(int edge, int number, Duration time) { times_[place(edge, number)].taken = time; }
 
     /// Most messages that waited on an edge at a time.

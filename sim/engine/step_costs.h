@@ -30,6 +30,7 @@ class StepCosts {
                    : usual;
     }
 
+    /// Latency of the link of an edge.
     Duration latency(int edge) const { return latencies_[as_index(edge)]; }
 
     /// Time from a REDUCE_GRAD to the moment when the stage with the same weights has the

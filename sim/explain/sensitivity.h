@@ -27,6 +27,7 @@ enum class Part {
     Cores,           ///< processors that ranks share: a factor more of them
 };
 
+/// Index of a target that is all stages, boundaries or ranks.
 constexpr int everywhere = -1;
 
 /// Costs that could be smaller: of one kind, everywhere or at one stage, boundary or rank.
@@ -45,6 +46,7 @@ struct WhatIf {
     Duration least_step{};  ///< infinitely fast: no factor brings it below this
 };
 
+/// Factor of costs that vanish.
 constexpr double infinitely = std::numeric_limits<double>::infinity();
 
 /// Changes of a plan's step time with its costs: found by evaluating its tasks again or, where

@@ -18,6 +18,7 @@ class Fifo {
   public:
     bool empty() const { return count_ == 0; }
 
+    /// Adds a value at the end.
     void push(const Value& value) {
         if (count_ > mask_) {
             grow();
@@ -26,11 +27,13 @@ class Fifo {
         ++count_;
     }
 
+    /// The value that came first. Throws InternalError for an empty queue.
     const Value& front() const {
         PIPETWIN_EXPECT(count_ > 0, "something has come");
         return ring()[first_];
     }
 
+    /// Removes and returns the value that came first. Throws InternalError for an empty queue.
     Value pop() {
         PIPETWIN_EXPECT(count_ > 0, "something has come");
         const Value value = ring()[first_];

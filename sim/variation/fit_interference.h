@@ -9,6 +9,7 @@ namespace pipetwin::sim {
 /// A short run of a pipeline, step by step: the plan with the durations that actions have at that
 /// moment while no other rank computes, and the step time that was measured.
 struct FitCase {
+    /// One step of the run.
     struct Step {
         Plan plan;
         Duration measured{};

@@ -32,12 +32,15 @@ void check_jitter(const Jitter& jitter);
 struct StepSamples {
     std::vector<Duration> steps;
 
+    /// Mean of the samples.
     Duration mean() const;
     /// The least step time that is not exceeded by `share` of the samples; share in 0..1.
     Duration quantile(double share) const;
 };
 
+/// Number of samples that are drawn if none is given.
 constexpr int fewest_samples = 256;
+/// Most samples that may be drawn.
 constexpr int most_samples = 1'000'000;
 
 /// Draws step times of a plan. The same bits on every machine: draws are made by a counter - (seed,

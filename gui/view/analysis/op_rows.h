@@ -30,6 +30,7 @@ enum class OpColumn {
     MeasuredWait,
     Critical
 };
+/// Number of values of `OpColumn`.
 constexpr int op_column_count = 13;
 
 constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
@@ -61,6 +62,7 @@ class OpRows {
     };
     /// Finds the longest chains of all steps. O(actions of all steps).
     CriticalCells find_critical() const;
+    /// Sets the actions on the longest chains, for the last column.
     void set_critical(std::shared_ptr<const CriticalCells> critical) {
         critical_ = std::move(critical);
     }
@@ -96,6 +98,7 @@ struct OpFilter {
     std::optional<int> step{};
     bool critical = false;
 
+    /// True if the filter lets the row through.
     bool matches(const OpRows& rows, int row) const;
 };
 

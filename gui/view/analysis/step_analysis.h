@@ -105,6 +105,7 @@ class StepAnalysis {
     // predicted step stands for all. For a reference to nothing: nothing.
 
     Duration wait_of(const SpanRef& ref) const;
+    /// The wait of an action, by cause.
     WaitSplit split_of(const SpanRef& ref) const;
 
     /// The action, or the end of the row, whose wait includes the wait of this message; any other

@@ -23,6 +23,7 @@ enum class RowPart : std::uint8_t {
     Message,  ///< sends and receives, without their waits
     Wait,     ///< for a message, for room, for a stash: begin to ready
 };
+/// Number of values of `RowPart`.
 constexpr int row_part_count = 8;
 
 /// The part that the time between ready and end of an action counts to.
@@ -62,6 +63,7 @@ constexpr Op op_of(RowPart part) {
     return ops[as_index(part)];
 }
 
+/// True for F, B, I, W and R.
 constexpr bool is_compute(RowPart part) {
     return part <= RowPart::Recompute;
 }
@@ -75,6 +77,7 @@ struct PerPart {
     const Number& operator[](RowPart part) const { return of[as_index(part)]; }
     bool operator==(const PerPart&) const = default;
 };
+/// [part]: a time for each part.
 using PartTimes = PerPart<Duration>;
 
 /// Time of F, B, I, W and R together.
@@ -168,6 +171,7 @@ class RowIndex {
     /// rounded to a ten-millionth.
     double compute_of_slots(int first, int last) const;
 
+    /// All spans of the row.
     std::vector<Span> spans() const;
 
     /// Bytes that the index takes in memory.

@@ -62,6 +62,7 @@ struct RunData {
 
     /// The plan that its rules follow from; null where it is not known.
     const Plan* plan() const { return planned ? &planned->plan : own_plan ? &*own_plan : nullptr; }
+    /// The figures of a side; none where it is missing.
     const std::optional<SideData>& side(Side side) const;
 
     /// The step that is shown first, and that sentences are about where no step is selected: the

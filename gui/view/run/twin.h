@@ -107,6 +107,7 @@ struct Twin {
     /// The matching of a rank's rows; null where both have the same actions.
     const RowPair* pair(int step, int rank) const;
 
+    /// True if the side has a step.
     bool has(Side side) const;
 
     /// Steps on the time axis: the measured ones, or the predicted one; 0 without any.

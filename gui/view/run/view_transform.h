@@ -9,9 +9,11 @@ struct ViewTransform {
     Duration origin{};           ///< the time at x = 0
     double ns_per_pixel = 1000;  ///< above 0
 
+    /// The x of a time, in pixels.
     double x_of(Duration time) const {
         return static_cast<double>((time - origin).count()) / ns_per_pixel;
     }
+    /// The time at x.
     Duration time_at(double x) const;
 
     /// Magnified `factor` times; the time under `x` stays there (to a nanosecond).

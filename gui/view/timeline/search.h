@@ -22,6 +22,7 @@ struct SearchQuery {
     std::optional<int> micro_batch{};
     std::optional<int> rank{};
 
+    /// True if an action of a rank fits the query.
     bool matches(const Action& action, int of_rank) const;
     bool operator==(const SearchQuery&) const = default;
 };

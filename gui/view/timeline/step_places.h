@@ -25,7 +25,9 @@ struct StepPlace {
     Duration begin{};    ///< of the step's own time 0 on the axis of the run
     double stretch = 1;  ///< how many times as long it is drawn
 
+    /// The time of the axis at a time of the step.
     Duration on_axis(Duration in_step) const;
+    /// The time of the step at a time of the axis.
     Duration in_step(Duration on_axis) const;
 
     /// The view of the axis as one of the step's own time.
@@ -47,6 +49,7 @@ class StepPlaces {
                const std::optional<SpanRef>& selected = std::nullopt);
 
     int step_count() const { return static_cast<int>(borders_.size()) - 1; }
+    /// The place of a step of a side.
     const StepPlace& of(Side side, int step) const;
 
     /// Time of the axis at which a step begins.

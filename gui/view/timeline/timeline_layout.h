@@ -83,6 +83,7 @@ struct RowLayout {
 
     /// The row at a place; null between rows and outside.
     const Row* row_at(double y) const;
+    /// The row of a rank and a side; null where it is not shown.
     const Row* row_of(Side side, int rank) const;
 
     /// The rank whose room, gap included, a place is in; none below the last.

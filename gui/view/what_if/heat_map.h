@@ -23,6 +23,7 @@ struct HeatCell {
     bool fits() const { return reason.empty(); }
     /// True if there is such a plan, though it may not fit.
     bool has_plan() const { return per_second > 0; }
+    /// The quantity that the colour shows.
     double value(HeatValue of) const;
 };
 
