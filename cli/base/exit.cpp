@@ -11,7 +11,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// What was thrown, as an Error: whatever is not ours gets the kind that fits it best.
+/// Converts an exception to an Error: one that is not ours gets the kind that fits it best.
 Error as_error(const std::exception& exception) {
     if (const auto* error = dynamic_cast<const Error*>(&exception)) {
         return *error;

@@ -38,7 +38,7 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"devices"},
                                    std::string_view{"view"}};
 
-/// What CLI11 can read, before it becomes CommonOptions.
+/// Common options in types that CLI11 can read, before they become CommonOptions.
 struct RawCommon {
     CommonOptions options;
     std::vector<std::string> settings;
@@ -217,7 +217,7 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
                  "Write live.jsonl, too: what every rank did, for pipetwin-gui to look on");
 }
 
-/// Both write one file, whose name must be given.
+/// Makes --out a required file: for `import` and `export`.
 void needs_out_file(CLI::App& app) {
     app.get_option("--out")->description("File to write")->type_name("FILE")->required();
 }
@@ -445,7 +445,7 @@ CommonOptions Grammar::common() const {
     return options;
 }
 
-/// What can be asked for the most of: layers alone.
+/// True if the largest number of layers is asked for, which is all that can be asked for.
 bool is_largest_layers(const std::optional<std::string>& word) {
     constexpr std::array known{std::string_view{"layers"}};
     if (word && *word != known.front()) {
@@ -531,7 +531,7 @@ void refuse_extras(const CLI::App& command) {
                 suggestion(word, known));
 }
 
-/// Of `launch`: what each process is called with.
+/// The words that `launch` calls each process with.
 std::vector<std::string> words_of_train(const std::vector<std::string>& args) {
     std::vector<std::string> words{"train"};
     for (std::size_t i = 1; i < args.size(); ++i) {

@@ -52,7 +52,7 @@ std::optional<Plan> with_more(const Plan& plan, Make make) {
         return more.micro_batches() == 2 * plan.micro_batches() ? std::optional(std::move(more))
                                                                 : std::nullopt;
     } catch (const Error&) {
-        return std::nullopt;  // naive has one micro-batch only, a batch so many samples, ...
+        return std::nullopt;  // naive has one micro-batch only, a batch that many samples, ...
     }
 }
 

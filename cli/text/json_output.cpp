@@ -51,7 +51,7 @@ Json layers_json(const Plan& plan, int rank) {
     return names;
 }
 
-/// When the peak is reached and in which action; that is null where it is there from the start.
+/// Time and action of the peak; the action is null where the peak is there from the start.
 Json peak_at_json(const Plan& plan, const DeviceMetrics& device) {
     if (!plan->partition) {
         return {{"ms", nullptr}, {"action", nullptr}};
@@ -71,7 +71,7 @@ Json device_json(const Plan& plan, const DeviceMetrics& device) {
             {"peak_at", peak_at_json(plan, device)}};
 }
 
-/// Null where nothing is offloaded.
+/// The effect of offload; null where nothing is offloaded.
 Json offload_json(const std::optional<OffloadEffect>& offload) {
     if (!offload) {
         return nullptr;

@@ -397,7 +397,8 @@ bool Model::is_chain() const {
 
 namespace {
 
-/// Of a layer and those inside.
+/// Number of weights that a layer and its inner layers share with the embedding, whose table has
+/// the shape `table`.
 std::int64_t tied_count_of(const LayerSpec& spec, const SampleShape& table) {
     std::int64_t count = spec.type == LayerType::Linear && spec.tied
                              ? std::int64_t{table.positions} * table.width

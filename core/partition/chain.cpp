@@ -29,7 +29,7 @@ ChainSplit split_of(const ChainTimes& times, const std::vector<int>& sizes) {
     return split;
 }
 
-/// Where no split fits, the one whose largest excess is smallest.
+/// The split whose largest excess is smallest, where no split fits.
 MemoryGap gap_of(const ChainTimes& times) {
     PIPETWIN_EXPECT(times.bytes().has_value(), "only memory forbids a split");
     const ChainExcess costs(*times.bytes(), times.layers(), times.stages());

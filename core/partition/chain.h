@@ -10,26 +10,27 @@
 /// needed, and devices that differ.
 namespace pipetwin {
 
-/// What each layer costs on one kind of device.
+/// Costs of each layer on one kind of device.
 struct DeviceWork {
     std::vector<Duration> work;         ///< [layer] of one micro-batch, without recompute
     std::vector<Duration> recompute{};  ///< [layer] in addition, where a stage keeps its input only
 };
 
-/// What a stage pays in addition for a boundary, by where it is: before layer 1, 2, ...
+/// Costs that a boundary adds to the stages at both its sides, by its place: before layer 1, 2, ...
 struct CutCost {
     std::vector<Duration> sender;    ///< [layer] by the stage in front of it; entry 0 is not read
     std::vector<Duration> receiver;  ///< [layer] by the stage behind it
 };
 
-/// What the stages keep from forward to backward.
+/// Tensors that the stages keep from forward to backward.
 enum class Keep {
     Everything,
     InputOnly,  ///< and pay for the recompute
     WhatFits,   ///< everything where that fits, else the input only; each stage for itself
 };
 
-/// What a stage of layers i to j - 1 holds, with n micro-batches in flight at the most:
+/// Memory of stages against their limits. A stage of layers i to j - 1 holds, with n micro-batches
+/// in flight at the most:
 ///
 ///     everything    states(i, j) + n * saved(i, j)                    + ends(i, j) + peak(i, j)
 ///     input only    states(i, j) + (n - 1) * input(i) + saved(i, j)   + ends(i, j) + peak(i, j)
@@ -59,7 +60,7 @@ struct ChainProblem {
     std::optional<ChainMemory> memory{};  ///< none: everything fits, nothing is recomputed
 };
 
-/// Stages and what they cost.
+/// Stages of a chain and their times: of the largest stage, and of all stages together.
 struct ChainSplit {
     Partition partition;
     std::vector<bool> recomputes;  ///< [stage] whether it keeps its input only
@@ -67,14 +68,15 @@ struct ChainSplit {
     Duration sum{};
 };
 
-/// What is missing where nothing fits: of the split that comes closest.
+/// Missing memory where no split fits, of the split that comes closest.
 struct MemoryGap {
     Bytes excess;   ///< of the stage that is furthest above its limit; no split has less
     int stage = 0;  ///< the first with that excess
     Partition partition;
 };
 
-/// One of the two.
+/// Result of a search: the split, or the missing memory if none fits. Exactly one of the two is
+/// there.
 struct ChainAnswer {
     std::optional<ChainSplit> split;
     std::optional<MemoryGap> gap;
@@ -94,7 +96,7 @@ ChainAnswer smallest_largest_stage(const ChainProblem& problem);
 /// but work and boundaries costs time (the closed form of a chain of machines that each job passes
 /// in order).
 ///
-/// Exact, with the same tie rule and errors. A few tens of tables as above.
+/// Exact, with the tie rule and the errors of `smallest_largest_stage`; some tens of its tables.
 ChainAnswer shortest_pipeline(const ChainProblem& problem, int micro_batches);
 
 }  // namespace pipetwin

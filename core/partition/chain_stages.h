@@ -17,7 +17,8 @@ class ChainBytes {
   public:
     ChainBytes(const ChainMemory& memory, int layers, int stages);
 
-    /// A stage that begins with `first`; negative where there is room left.
+    /// Bytes of a stage that begins with layer `first`, less its limit, by its end; negative where
+    /// there is room left.
     class Row {
       public:
         Row(const ChainBytes& bytes, int stage, int first)
@@ -60,6 +61,7 @@ class ChainBytes {
         std::int64_t older_inputs_;
     };
 
+    /// Bytes of a stage that begins with layer `first`, by its end.
     Row row(int stage, int first) const { return {*this, stage, first}; }
     Keep keep() const { return memory_.keep; }
     std::int64_t most() const { return most_; }
@@ -77,19 +79,23 @@ class ChainBytes {
     std::int64_t most_;
 };
 
-/// How far stages are above their limits, as costs of a SplitTable.
+/// Bytes by which stages are above their limits, as costs of a SplitTable.
 class ChainExcess {
   public:
     ChainExcess(const ChainBytes& bytes, int layers, int stages)
         : bytes_(bytes), layers_(layers), stages_(stages) {}
 
+    /// Excess bytes of a stage that begins with one layer, by its end; negative where there is room
+    /// left.
     struct Row : ChainBytes::Row {
+        /// Bytes above the limit of the stage that ends before layer `end`.
         std::int64_t cost(int end) const { return excess(end); }
     };
 
     int layers() const { return layers_; }
     int stages() const { return stages_; }
     std::int64_t most() const { return bytes_.most(); }
+    /// Excess bytes of a stage that begins with layer `first`.
     Row row(int stage, int first) const { return {bytes_.row(stage, first)}; }
 
   private:
@@ -104,16 +110,19 @@ class ChainTimes {
     /// Throws as `smallest_largest_stage`. The problem must outlive it.
     explicit ChainTimes(const ChainProblem& problem);
 
+    /// Times of a stage that begins with one layer, by its end; in nanoseconds.
     class Row {
       public:
         Row(const ChainTimes& times, int stage, int first);
 
+        /// At most `cost`; never falls when the stage grows.
         std::int64_t least(int end) const {
             if (memory_ && memory_->least(end) > 0) {
                 return never;
             }
             return least_ends_[end] - latest_start_;
         }
+        /// Time of the stage that ends before layer `end`; `never` if it does not fit.
         std::int64_t cost(int end) const {
             const std::int64_t time = ends_[end] - start_;
             return memory_ ? fitting(*memory_, end, time) : time;
@@ -137,6 +146,7 @@ class ChainTimes {
     int layers() const { return layers_; }
     int stages() const { return stages_; }
     std::int64_t most() const { return most_; }
+    /// Times of a stage that begins with layer `first`.
     Row row(int stage, int first) const { return {*this, stage, first}; }
     const std::optional<ChainBytes>& bytes() const { return bytes_; }
 
@@ -170,7 +180,8 @@ class ChainTimes {
     Device device_of(const DeviceWork& work, Keep keep) const;
     Link link_of(const CutCost& cut) const;
     static Side side_of(const Device& device, const Link& link);
-    /// Of the stage and the link in front of it or behind it.
+    /// The terms of a stage's time that come from its device and the link behind it, or in front of
+    /// it.
     const Side& side(int stage, bool behind) const;
     std::int64_t largest_cost() const;
 

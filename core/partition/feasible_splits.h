@@ -8,13 +8,13 @@
 
 namespace pipetwin {
 
-/// What a stage that does not fit says about longer ones with the same first layer.
+/// Conclusion from a stage that does not fit about longer ones with the same first layer.
 enum class LongerStage {
     NeverFits,
     MayFit,
 };
 
-/// How a walk over splits goes on.
+/// Continuation of a walk over splits.
 enum class Walk {
     Into,  ///< on to the splits that begin like this one
     Past,  ///< none of those
@@ -49,7 +49,7 @@ class FeasibleSplits {
         }
     }
 
-    /// How many there are; the largest std::uint64_t stands for "at least as many".
+    /// Number of feasible splits; the largest std::uint64_t stands for "at least as many".
     std::uint64_t count() const { return count_from(0, 0); }
 
     /// In how many ways the layers from `first` on can be split over the stages from `stage` on; 0

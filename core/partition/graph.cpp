@@ -16,7 +16,7 @@ namespace pipetwin {
 
 namespace {
 
-/// What crosses a boundary with these layers in front of it.
+/// Costs of the outputs that cross a boundary with these layers in front of it.
 class Crossing {
   public:
     Crossing(const Model& model, const GraphCosts& costs) : costs_(costs) {

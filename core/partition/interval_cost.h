@@ -12,7 +12,7 @@
 /// Splits by any cost of an interval of layers on a stage that only grows with the interval.
 namespace pipetwin {
 
-/// What may be assumed of cost(stage, first, end) for layers `first` to `end` - 1.
+/// Assumptions that a search makes about cost(stage, first, end) of layers `first` to `end` - 1.
 enum class LaterStage {
     NeverCheaper,  ///< cost(s, i, j) <= cost(s + 1, i, j): the same layers cost no less further on
     Any,
@@ -56,7 +56,8 @@ class IntervalSearch {
         return high;
     }
 
-    /// Of a limit that can be kept: each stage in turn as short as it may be.
+    /// Stage sizes of the split that keeps `limit` with each stage in turn as short as possible.
+    /// Throws InternalError if no split keeps it.
     std::vector<int> earliest(std::int64_t limit) const {
         const std::vector<char> fits = which_fit(limit);
         PIPETWIN_EXPECT(fits.front() != 0, "no split keeps the limit");
@@ -175,7 +176,7 @@ class IntervalSearch {
 /// Exact. Throws Error(Infeasible), naming both numbers, if there are fewer layers than stages;
 /// gives `never` if every split has a stage that costs as much. Some 10 to 40 probes
 /// of O(stages * log(layers)) costs each; with `LaterStage::Any` a probe that meets a stage without
-/// room for a layer looks at O(stages * layers).
+/// room for a layer computes O(stages * layers) costs.
 template <class Cost>
 std::int64_t least_largest(int layers, int stages, const Cost& cost, LaterStage later) {
     return IntervalSearch<Cost>(layers, stages, cost, later).least();

@@ -17,8 +17,11 @@ class Partition {
 
     int stage_count() const { return static_cast<int>(layers_per_stage_.size()); }
     int layer_count() const { return layer_count_; }
+    /// Number of layers of a stage. Throws InternalError if there is no such stage.
     int layers_in(int stage) const;
+    /// Index of a stage's first layer. Throws InternalError if there is no such stage.
     int first_layer(int stage) const;
+    /// The stage that holds a layer. Throws InternalError if there is no such layer.
     int stage_of_layer(int layer) const;
     const std::vector<int>& layers_per_stage() const { return layers_per_stage_; }
 

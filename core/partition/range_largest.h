@@ -25,7 +25,7 @@ class RangeLargest {
         }
     }
 
-    /// Of the numbers `first` to `end` - 1, at least one.
+    /// The largest of the numbers `first` to `end` - 1, which are at least one.
     std::int64_t operator()(std::size_t first, std::size_t end) const {
         const std::size_t width = std::bit_floor(end - first);
         const std::size_t level = as_index(std::countr_zero(width));

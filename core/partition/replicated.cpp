@@ -98,8 +98,8 @@ class Needs {
         return needed_.front() < too_many;
     }
 
-    /// Of the limit that `keeps` said yes to last: each stage as short as it may be. The replicas
-    /// of a stage are the difference that it makes.
+    /// The split for the limit of the last successful `keeps`, with each stage as short as
+    /// possible. A stage's replicas are the difference that it makes to `needed_`.
     ReplicatedSplit earliest() const {
         std::vector<int> sizes;
         std::vector<int> replicas;
@@ -144,8 +144,8 @@ class Needs {
         }
     }
 
-    /// How far the layers from `first` on reach. Asked in descending order of `first`, for which it
-    /// never rises.
+    /// The furthest boundary that the layers from `first` on reach. Call it in descending order of
+    /// `first`, for which it never rises.
     std::size_t reach(std::size_t way, std::size_t first) {
         std::size_t& end = reach_[way];
         while (end > first && !holds(way, first, end)) {

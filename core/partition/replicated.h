@@ -8,7 +8,8 @@
 
 namespace pipetwin {
 
-/// How long `replicas` devices take to sum up gradients of so many bytes; not less for more bytes.
+/// Time in which `replicas` devices sum up gradients of this many bytes; it never falls when the
+/// bytes grow.
 using AllReduceTime = std::function<Duration(Bytes, int replicas)>;
 
 /// 4 (r - 1) w / (r B): in a ring each of r replicas sends and receives (r - 1) / r of the weights,
@@ -34,6 +35,7 @@ struct ReplicationProblem {
 /// 1, 2, 4, ... up to `most`.
 std::vector<int> powers_of_two(int most);
 
+/// Stages, the replicas of each, and the time of the largest.
 struct ReplicatedSplit {
     Partition partition;
     std::vector<int> replicas;  ///< [stage]
@@ -42,7 +44,7 @@ struct ReplicatedSplit {
 };
 
 /// Chooses stages and the replicas of each so that the largest stage is as small as possible on at
-/// most so many devices (PipeDream's hybrid of model and data parallelism).
+/// most `devices` devices (PipeDream's hybrid of model and data parallelism).
 ///
 /// Exact. Of several best answers the one with the fewest devices is returned, of those the one
 /// with the lexicographically smallest list of sizes; the replicas then follow. Throws

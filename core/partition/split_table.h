@@ -38,8 +38,8 @@ class SplitTable {
           boundaries_(as_index(stages_) + 1),
           cells_(boundaries_.size() * as_index(layers_ + 1)) {}
 
-    /// No smaller limit leaves a place for every boundary, as far as `least` tells, and none below
-    /// 0 is looked at; `never` if none does.
+    /// A lower bound of the largest stage: the smallest limit, 0 or more, that leaves a place for
+    /// every boundary as far as `least` tells; `never` if there is none.
     std::int64_t lower_bound() {
         const auto leaves_places = [this](std::int64_t limit) { return narrow(limit); };
         const std::int64_t most = costs_.most();
@@ -82,14 +82,16 @@ class SplitTable {
         return cell(0, 0);
     }
 
-    /// Of what `fill_largest` returned: each stage in turn as short as it may be.
+    /// Stage sizes of the split that `fill_largest` found, with each stage in turn as short as
+    /// possible. `largest` is what it returned.
     std::vector<int> earliest_of_largest(std::int64_t largest) const {
         return earliest([&](int, int, std::int64_t cost, std::int64_t rest) {
             return cost <= largest && rest <= largest;
         });
     }
 
-    /// Of what `fill_sum` returned for this limit: each stage in turn as short as it may be.
+    /// Stage sizes of the split that `fill_sum` found for this limit, with each stage in turn as
+    /// short as possible.
     std::vector<int> earliest_of_sums(std::int64_t limit) const {
         return earliest([&](int stage, int first, std::int64_t cost, std::int64_t rest) {
             return cost <= limit && rest < never && cost + rest == cell(stage, first);
@@ -97,7 +99,7 @@ class SplitTable {
     }
 
   private:
-    /// Where a boundary may be: before the stage of its number.
+    /// Range of a boundary: of the one before the stage of its number.
     struct Place {
         int earliest = 0;
         int latest = 0;

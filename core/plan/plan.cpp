@@ -140,9 +140,9 @@ double most_seconds_of_rows(const Plan& plan) {
     return seconds;
 }
 
-/// Both engines and every metric add times as integers, some of them over all ranks. No step lasts
-/// longer than all of its actions and messages one after the other; where that is below the limit,
-/// no sum overflows.
+/// Throws Error(BadInput) if a step could last longer than `longest_step`. Both engines and every
+/// metric add times as integers, some of them over all ranks. No step lasts longer than all of its
+/// actions and messages one after the other; where that is below the limit, no sum overflows.
 void require_bounded_time(const Plan& plan) {
     // The sum over all rows is wanted only where it matters: rounding is far smaller than a factor
     // of two.

@@ -11,7 +11,7 @@
 #include "core/schedule/generators/generators.h"
 #include "core/schedule/validate.h"
 
-/// A plan from plain numbers: the costs of each stage as somebody typed them, no model behind them.
+/// A plan from plain numbers: the costs of each stage as given, without a model.
 namespace pipetwin {
 
 namespace {

@@ -10,11 +10,13 @@
 /// so every schedule gets the same rules.
 namespace pipetwin {
 
+/// Order of the sends and receives that `add_communication` puts into the rows.
 enum class MessageOrder {
     Plain,           ///< as the actions need and make them
     LowerRankFirst,  ///< where messages cross, the lower rank receives before it sends
 };
 
+/// The word in scenarios and output.
 std::string_view to_string(MessageOrder order);
 
 /// The modes that a schedule's recomputes follow, piece by piece; none if those of a piece follow
@@ -66,7 +68,7 @@ Schedule merge_backward(Schedule schedule);
 /// The reverse of recompute, communication, reduction and optimizer: F, B, I and W only.
 Schedule compute_only(Schedule schedule);
 
-/// What `lower` adds.
+/// Options of `lower`: what it adds to the compute actions.
 struct Lowering {
     RecomputeRules recompute;
     RecomputeTiming timing = RecomputeTiming::Eager;

@@ -33,7 +33,7 @@ PIPETWIN_INLINE double by_blocks(const T* g, std::size_t size, F&& update) {
     return sum;
 }
 
-/// What an update changes: the value itself where it is exact.
+/// The numbers that an update changes: the value itself where it is exact.
 template <class T>
 PIPETWIN_INLINE Computed<T>* exact_value(const UpdateOperands<T>& p) {
     if constexpr (std::is_same_v<T, Computed<T>>) {

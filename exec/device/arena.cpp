@@ -97,7 +97,7 @@ void Arena::turn_to(std::size_t cell) {
     }
 }
 
-/// Where the plan has put what is asked for now; null: nowhere.
+/// The place that the plan has for the current request; null: none.
 void* Arena::next_place(std::size_t capacity) {
     if (!follows_) {
         return nullptr;

@@ -15,16 +15,18 @@ struct MessageName {
     bool operator==(const MessageName&) const = default;
 };
 
-/// What a rank needs memory for in one step, found by walking its row with kernels that do nothing:
+/// Memory requests of a rank in one step, found by walking its row with kernels that do nothing:
 /// the code that asks is the code that will ask. Events - a turn to a cell, a request, a giving
 /// back - count from 0.
 struct RowNeeds {
+    /// One block of memory and the events between which it is needed.
     struct Need {
         std::size_t bytes = 0;  ///< as the arena takes it from its memory
         std::size_t begin = 0;  ///< event
         std::size_t end = 0;
         int cell = 0;  ///< in which it begins
-        /// It begins as a request of this rank and ends with its receiver, or the other way round.
+        /// The message as which the block is sent or received; none: it stays in this rank. A sent
+        /// one begins as a request of this rank and ends with its receiver, and the reverse.
         std::optional<MessageName> sent{};
         std::optional<MessageName> received{};
     };
@@ -32,23 +34,29 @@ struct RowNeeds {
     std::vector<Need> arrivals;        ///< in their order
     std::vector<std::size_t> turns;    ///< [cell]: the event of turning to it, and one at the end
     std::vector<std::size_t> asked;    ///< [cell]: requests before it; one more at the end
-    std::vector<std::size_t> at_work;  ///< [cell]: of those, not given back or sent before it
+    std::vector<std::size_t> at_work;  ///< [cell]: of `asked`, those not freed or sent before it
 };
 
-/// Writes down the needs of one row. Addresses that it gives are names, not memory.
+/// Records the needs of one row. Addresses that it gives are names, not memory.
 class Rehearsal {
   public:
+    /// The row turns to its next action.
     void turn();
+    /// Records a request; returns a name for it.
     void* take(std::size_t bytes);
+    /// Records that a tensor is freed.
     void give_back(void* address);
-    /// It goes to another rank, without a copy.
+    /// Records that a tensor goes to another rank, without a copy.
     void send(void* address, const MessageName& message);
+    /// Records that a message arrives as a tensor of `bytes`; returns a name for it.
     void* receive(std::size_t bytes, const MessageName& message);
-    /// Its bytes are being copied to another rank: they stay until `free_copied` of the same edge.
+    /// Records that a tensor's bytes are being copied to another rank: they stay until
+    /// `free_copied` of the same edge.
     void copy(void* address, int edge);
+    /// Records that the copies over the edge are complete.
     void free_copied(int edge);
 
-    /// The row is at its end; what is not given back is needed until then.
+    /// Ends the row, and returns its needs. What is not given back is needed until then.
     RowNeeds end();
 
   private:

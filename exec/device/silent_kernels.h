@@ -4,8 +4,7 @@
 
 namespace pipetwin::exec {
 
-/// Kernels that compute nothing and touch no memory: with them layers ask for what they need, and
-/// that is all that happens.
+/// Kernels that do nothing: used to record a step's allocations without computing.
 const Kernels& silent_kernels();
 
 }  // namespace pipetwin::exec

@@ -15,7 +15,7 @@
 namespace pipetwin::exec {
 namespace {
 
-/// What copies and vector instructions like, on a GPU too.
+/// Alignment of all blocks, in bytes: fast for copies and vector instructions, on a GPU too.
 constexpr std::size_t alignment = 256;
 
 std::size_t aligned(std::size_t bytes) {
@@ -33,7 +33,7 @@ struct Writer {
     int cell = 0;
 };
 
-/// Who writes each message, and at the earliest in which cell.
+/// The rank that writes each message, and the earliest cell in which it does.
 std::map<MessageKey, Writer> writers(const Plan& plan,
                                      std::span<const RowNeeds> needs,
                                      const std::vector<bool>& copied) {
@@ -75,7 +75,8 @@ std::vector<std::vector<std::vector<int>>> known_progress(const Schedule& schedu
         after = known[rank][cell];
         after[rank] = static_cast<int>(cell) + 1;
         if (const std::optional<Cell>& other = awaited[rank][cell]) {
-            // Whoever has turned to that cell has done those before it, and knew what it knew then.
+            // A rank that has turned to that cell has done those before it, and knew what it knew
+            // then.
             const std::size_t peer = as_index(other->rank);
             const std::vector<int>& theirs = known[peer][as_index(other->cell)];
             std::ranges::transform(

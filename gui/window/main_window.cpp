@@ -332,8 +332,8 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     critical_path_->show_run(run_);
 }
 
-/// The step in numbers is that of the selection, else the one that is looked at; of many in sight
-/// the main one.
+/// Shows the step of the selection in numbers, else the one in sight; of many in sight the main
+/// one.
 void MainWindow::follow_step() {
     if (run_->empty()) {
         return;
@@ -454,7 +454,7 @@ QFrame* MainWindow::build_banner() {
     return banner_;
 }
 
-/// Where what is shown lies, for dialogs: its neighbours are what a user looks for.
+/// The folder of the shown run, for dialogs: its neighbours are what a user looks for.
 QString MainWindow::shown_folder() const {
     return paths_.empty()
                ? QString()
@@ -527,7 +527,7 @@ void MainWindow::show_step() {
     step_->setText(parts.join(QStringLiteral("   ")));
 }
 
-/// What lies in the selected range, on both sides.
+/// Shows the use of the time in the selected range, on both sides.
 void MainWindow::show_range() {
     if (!selection_->range() || run_->empty()) {
         range_->clear();
@@ -586,7 +586,7 @@ void MainWindow::go_to_found(int direction) {
     }
 }
 
-/// What Esc leaves: the search, if there is one, else what is selected.
+/// Leaves the search, if there is one, else clears the selection; bound to Esc.
 void MainWindow::step_back() {
     if (search_->isVisible()) {
         search_->leave();

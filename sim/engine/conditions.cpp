@@ -90,7 +90,7 @@ class EqualRecompute {
         }
     }
 
-    /// How long an R lasts, or by how much a backward is longer.
+    /// The duration of an R, or the time by which recompute makes a backward longer.
     Duration operator()(const Action& action) const {
         const bool backward = action.op == Op::Backward || action.op == Op::BackwardInput;
         if (action.op != Op::Recompute && (!backward || has_recompute(action))) {

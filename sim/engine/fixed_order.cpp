@@ -41,7 +41,7 @@ void leave_out_empty(std::vector<std::vector<Span>>& links) {
     }
 }
 
-/// Keeps what it is told as a timeline.
+/// Writes the times of actions and messages into a timeline.
 class Spans {
   public:
     using Row = Span*;
@@ -232,7 +232,7 @@ class Times {
 
     void finish() { keeper_.host_copies(host_copies_); }
 
-    /// When the last rank has come to the end of its row.
+    /// Time at which the last rank has come to the end of its row.
     Duration last() const {
         return rank_free_.empty() ? Duration{} : *std::ranges::max_element(rank_free_);
     }
@@ -245,7 +245,7 @@ class Times {
                                   ///< of 0, began
     };
 
-    /// When the rank goes on with an action that is no compute action.
+    /// Time at which the rank goes on after an action that is no compute action.
     Duration update_or_reduce(int rank, const Action& action, Duration begin) {
         if (action.op == Op::ReduceGradient) {
             reduce(rank, action.stage, begin);

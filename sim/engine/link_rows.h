@@ -2,8 +2,8 @@
 
 namespace pipetwin::sim {
 
-/// Whether a simulation writes down when messages are on their links: a sixth of the time of one
-/// whose rows have a place of their own in memory already.
+/// Whether a simulation records link spans. Recording costs about a sixth of a simulation whose
+/// rows have a place of their own in memory already.
 enum class LinkRows { LeftOut, Kept };
 
 }  // namespace pipetwin::sim

@@ -6,8 +6,8 @@
 
 namespace pipetwin::sim {
 
-/// Rows of spans are written in turns, so many of them that the processor does not see that each
-/// goes on: tells it that a row goes on at `span`.
+/// Prefetches the row behind `span` for writing: with many rows written in turn the hardware
+/// prefetcher cannot follow.
 inline void write_soon(const Span* span) {
     // What lies a visit ahead; it may be beyond the row, where nothing is fetched.
     constexpr std::size_t ahead = 6;

@@ -10,8 +10,8 @@
 
 namespace pipetwin::sim {
 
-/// The memory of every rank over time, for a step whose tasks are evaluated again and again. How
-/// much is live after an action follows from the order alone, so it is found once; when, is looked
+/// The memory of every rank over time, for a step whose tasks are evaluated again and again. The
+/// bytes after an action follow from the order alone, so they are found once; the times are looked
 /// up in each evaluation.
 class MemoryTrack {
   public:
@@ -22,8 +22,8 @@ class MemoryTrack {
     /// Bytes that a rank holds, [2 * cell] during an action of its row and [2 * cell + 1] after it.
     std::span<const Bytes> totals(int rank) const { return totals_[as_index(rank)].values; }
 
-    /// When these began to be held: the beginnings and the ends of the actions, of all ranks one
-    /// after the other. `times` has room for `size` of them.
+    /// Times at which the totals began to be held: the beginnings and the ends of the actions, of
+    /// all ranks one after the other. `times` has room for `size` of them.
     void evaluate(std::span<const Duration> costs,
                   std::span<const Duration> ends,
                   std::span<Duration> times) const;

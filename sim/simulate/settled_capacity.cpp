@@ -13,7 +13,7 @@ namespace pipetwin::sim {
 
 namespace {
 
-/// How much room messages took, from when they were handed over and taken.
+/// The room that messages took, from the times at which they were handed over and taken.
 Occupancy::Room room_of(const Timeline& timeline, int micro_batches) {
     const std::size_t edges = timeline.links.size();
     Occupancy occupancy(edges, micro_batches);

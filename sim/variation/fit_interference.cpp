@@ -51,7 +51,8 @@ double mean_error(const std::vector<FitCase>& cases, std::size_t without, double
     return sum / static_cast<double>(count);
 }
 
-/// What overlaps stays and the rest gets shorter with it, so halving finds it.
+/// Finds the interference of all cases but `without` by bisection: the predicted time falls when it
+/// grows.
 double fit(const std::vector<FitCase>& cases, std::size_t without) {
     double low = 0;
     double high = 1;

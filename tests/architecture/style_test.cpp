@@ -22,7 +22,7 @@ struct Budget {
 };
 
 constexpr std::array budgets{
-    Budget{"core", 54}, Budget{"sim", 28}, Budget{"exec", 71}, Budget{"gui", 53}, Budget{"cli", 9}};
+    Budget{"core", 7}, Budget{"sim", 13}, Budget{"exec", 29}, Budget{"gui", 0}, Budget{"cli", 3}};
 
 bool is_source(const fs::path& path) {
     return path.extension() == ".h" || path.extension() == ".cpp" || path.extension() == ".cu";

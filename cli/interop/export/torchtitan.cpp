@@ -10,7 +10,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// The other settings that belong to the lists.
+/// Text of the other settings that belong to the lists.
 std::string settings(const ExportSource::Placed& placed) {
     std::string text = fmt::format(
         "for torchtitan's parallelism.module_fqns_per_model_part, with pipeline_parallel_degree = "

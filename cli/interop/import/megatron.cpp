@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t largest_layout_file = std::size_t{1} << 20;
 
-/// What the numbers of the partition count, for whoever reads the fragment.
+/// The unit of the partition's numbers in words, for a reader of the fragment.
 std::string unit_words(const LayoutPartition& partition) {
     switch (partition.unit) {
         case LayoutUnit::Blocks:
@@ -55,7 +55,7 @@ LayoutPartition partition_of(const MegatronLayout& layout, const std::string& pl
     }
 }
 
-/// Where whole blocks are counted, the same in units: a profile knows no blocks.
+/// The partition in units where it counts whole blocks, which a profile does not know; else empty.
 std::string in_units(const LayoutPartition& partition) {
     if (partition.unit != LayoutUnit::Blocks) {
         return {};

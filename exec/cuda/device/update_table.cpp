@@ -9,7 +9,7 @@ namespace {
 /// Parts of one block, each at a multiple of 256 bytes.
 class Parts {
   public:
-    /// Returns the offset of a part of so many bytes.
+    /// Adds a part of `bytes`; returns its offset.
     std::size_t add(std::size_t bytes) {
         constexpr std::size_t alignment = 256;
         return std::exchange(end_, end_ + (bytes + alignment - 1) / alignment * alignment);
@@ -37,7 +37,7 @@ UpdateTable::UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors)
     bytes_ = parts.bytes();
     lane.finish();
     memory_ = static_cast<std::byte*>(lane.memory().take(bytes_));
-    try {  // done before anybody uses it: a copy that fails must leave no table
+    try {  // done before the table is used: a copy that fails must leave no table
         upload(tensors_at, std::as_bytes(std::span(tensors_)));
         upload(chunks_at, std::as_bytes(std::span(chunks)));
     } catch (...) {

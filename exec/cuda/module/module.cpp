@@ -79,7 +79,7 @@ std::vector<std::unique_ptr<GreenContext>> make_parts(const PipetwinCudaRequest&
     }
 }
 
-/// What the program's context on the device takes, which is made once, by whatever needs it first.
+/// Bytes of the program's context on the device, which is made once, when it is first needed.
 class ContextMemory {
   public:
     explicit ContextMemory(int device)

@@ -88,7 +88,7 @@ class NcclSum final : public exec::GpuSum {
     void abort() noexcept override { communicator_.abort(); }
 
   private:
-    /// Gradients are large, and somebody waits for them; not measured on a GPU yet.
+    /// Gradients are large, and ranks wait for them; not measured on a GPU yet.
     static constexpr int multiprocessors = 8;
     /// Addresses that are no multiples of 16 bytes make NCCL copy byte by byte.
     static constexpr std::int64_t aligned = 4;
@@ -96,10 +96,11 @@ class NcclSum final : public exec::GpuSum {
     static constexpr std::int64_t grain = 64;
     /// Beside the numbers of a slot: parts of tensors begin there as they do in their tensors.
     static constexpr std::int64_t room_to_align = 4096;
-    /// A stream that has much more makes who gives it something wait where nobody can end that.
+    /// Most messages on a stream at a time: with many more the caller would wait where nothing can
+    /// end its wait.
     static constexpr std::size_t most_under_way = 64;
 
-    /// Of one share.
+    /// Numbers of a piece of one share.
     static std::int64_t piece_numbers(int members) {
         constexpr std::int64_t all_slots = std::int64_t{8} << 20;
         constexpr std::int64_t least = std::int64_t{64} << 10;
@@ -150,14 +151,15 @@ class NcclSum final : public exec::GpuSum {
         }
     }
 
-    /// Where nobody minds who has which: cut where addresses are aligned.
+    /// The member's share of numbers, cut where addresses are aligned, for uses where it does not
+    /// matter which member has which.
     NumberRange even_share(std::int64_t count, int member) const {
         const NumberRange grains = exec::share_of((count + grain - 1) / grain, member, members_);
         const std::int64_t begin = std::min(count, grains.begin * grain);
         return {.begin = begin, .size = std::min(count, grains.end() * grain) - begin};
     }
 
-    /// What begins so far behind the begin of a share.
+    /// The piece of a share that begins `begin` numbers behind the share's begin.
     NumberRange piece_of(const NumberRange& share, std::int64_t begin) const {
         return {.begin = share.begin + begin,
                 .size = std::clamp<std::int64_t>(share.size - begin, 0, most_)};

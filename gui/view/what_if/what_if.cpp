@@ -27,7 +27,7 @@ std::string joined_lines(std::string text) {
     return text;
 }
 
-/// What the generators take; of more chunks a rank would hardly gain anything.
+/// Numbers of chunks that the generators take; with more chunks a rank would hardly gain anything.
 std::vector<int> chunks_of(const std::string& schedule) {
     constexpr int most_chunks = 8;
     std::vector<int> all;
@@ -201,7 +201,7 @@ Recompute mode_of(std::size_t recomputes, int micro_batches) {
     return recomputes < as_index(micro_batches) ? Recompute::ExceptLast : Recompute::Always;
 }
 
-/// How long messages are under way; none where the trace does not say.
+/// Median time of messages on their links; zero where the trace does not say.
 Duration median_link(const Timeline& step) {
     std::vector<Duration> times;
     for (const auto& link : step.links) {
@@ -451,7 +451,7 @@ std::vector<MemoryRow> memory_rows(const Plan& plan, const StepRows& step) {
     return rows;
 }
 
-/// What a rank begins with can be all that it ever has.
+/// [rank]: peak bytes; what a rank begins with can be all that it ever has.
 std::vector<Bytes> peaks_of(const Plan& plan, const std::vector<MemoryRow>& memory) {
     std::vector<Bytes> peaks;
     for (const MemoryRow& row : memory) {
@@ -461,7 +461,7 @@ std::vector<Bytes> peaks_of(const Plan& plan, const std::vector<MemoryRow>& memo
     return peaks;
 }
 
-/// From the sums that the rows have, without a look at their spans.
+/// [rank]: its work, from the sums of the rows without reading their spans.
 std::vector<RankWork> works_of(const StepRows& rows) {
     std::vector<RankWork> works;
     for (const RowIndex& row : rows.ranks) {
@@ -562,7 +562,7 @@ Duration total_of(const Timeline& timeline, Op op) {
     return total;
 }
 
-/// What was measured was measured: only the predicted side of the comparison is another.
+/// The comparison with another predicted side; what was measured stays.
 Comparison with_predicted(Comparison comparison, const WhatIfStep& step, const Timeline& timeline) {
     comparison.makespan.predicted = step.metrics.makespan;
     comparison.step.predicted = step.metrics.step;
