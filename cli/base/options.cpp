@@ -75,13 +75,14 @@ std::string schedule_help() {
     std::string trained;
     std::string stale;
     for (const ScheduleName& known : known_schedules()) {
-        std::string& list = has_stale_gradients(known.kind) ? stale : trained;
+        std::string& list = schedule_traits(known.kind).stale_gradients ? stale : trained;
         const std::size_t line = list.size() - (list.rfind('\n') + 1);
         const char* const between = line > width ? ",\n" : ", ";
         list += fmt::format("{}{}", list.empty() ? "" : between, known.name);
     }
     return fmt::format(
-        "Order of the actions (default gpipe):\n{};\nsimulated only, as gradients are stale: {}",
+        "Order of the actions (default {}):\n{};\nsimulated only, as gradients are stale: {}",
+        default_schedule,
         trained,
         stale);
 }

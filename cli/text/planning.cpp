@@ -9,6 +9,7 @@
 #include "cli/text/plan_text.h"
 #include "cli/text/ranked_table.h"
 #include "cli/text/text_output.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
 #include "exec/profiling/profiler.h"
 
@@ -57,7 +58,7 @@ Profile measure_open_profile(const Scenario& space, Console& console) {
     const int batch = replica_batch(probe);
     pipeline.stages =
         pipeline.stages.value_or(std::clamp(probe.cluster.count, 1, model.layer_count()));
-    pipeline.schedule = pipeline.schedule.value_or("1f1b");
+    pipeline.schedule = pipeline.schedule.value_or(std::string(to_string(ScheduleKind::OneFOneB)));
     pipeline.chunks = pipeline.chunks.value_or(1);
     const bool open_size = !pipeline.micro_batches;
     pipeline.micro_batches = std::min(batch, pipeline.micro_batches.value_or(2 * *pipeline.stages));

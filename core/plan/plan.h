@@ -170,7 +170,7 @@ std::vector<int> micro_batch_sizes(int batch, int micro_batches);
 struct PlainCosts {
     ScheduleKind schedule = ScheduleKind::GPipe;
     std::optional<Schedule> schedule_from_file;  ///< takes the place of `schedule`
-    std::string schedule_name = "gpipe";
+    std::string schedule_name{default_schedule};
     ScheduleShape shape;
     std::vector<Duration> forward;  ///< one per stage
     std::vector<Duration> backward;

@@ -100,7 +100,7 @@ std::vector<StageCost> stage_costs(const PlainCosts& costs, const Schedule& sche
 
 GeneratorOptions generator_options(const PlainCosts& costs) {
     GeneratorOptions options{.group_size = costs.group_size};
-    if (costs.schedule == ScheduleKind::ZbAuto) {
+    if (schedule_traits(costs.schedule).order_from_costs) {
         check_shape(costs.shape);
         const int stages = costs.shape.ranks * costs.shape.chunks;
         PlanParts parts;
@@ -158,7 +158,7 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
         parts.reductions.assign(as_index(stages), costs.link);
     }
     parts.channel_capacity = costs.channel_capacity;
-    parts.stale_gradients = has_stale_gradients(costs.schedule);
+    parts.stale_gradients = schedule_traits(costs.schedule).stale_gradients;
     const bool others = costs.schedule_from_file || costs.deferred_weights > 0;
     return Plan::make(std::move(parts), others ? RowsFrom::Anywhere : rows);
 }

@@ -129,15 +129,15 @@ CostClasses cost_classes(const std::vector<int>& micro_batch_sizes) {
 
 // --- Order. ---
 
-bool is_zb_auto(const Scenario& scenario) {
-    return *scenario.pipeline.schedule == to_string(ScheduleKind::ZbAuto);
+bool has_order_from_costs(const Scenario& scenario) {
+    return schedule_traits(*scenario.pipeline.schedule).order_from_costs;
 }
 
-/// The order, or for zb-auto its empty grid: which order is best there follows from the costs of
-/// the stages that the grid places.
+/// The order, or the empty grid of one that is searched for: which is best there follows from the
+/// costs of the stages that the grid places.
 Schedule grid_of(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    if (!is_zb_auto(scenario)) {
+    if (!has_order_from_costs(scenario)) {
         return scenario_schedule(scenario);
     }
     return schedules::loop_placement(
@@ -150,7 +150,7 @@ Schedule grid_of(const Scenario& scenario) {
 Schedule lowered_order(const Scenario& scenario, Schedule grid, const PlanParts& parts) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     Schedule order =
-        is_zb_auto(scenario)
+        has_order_from_costs(scenario)
             ? scenario_schedule(scenario, {.zero_bubble = zero_bubble_costs(parts, grid)})
             : std::move(grid);
     if (pipeline.deferred_weights > 0) {
@@ -497,7 +497,7 @@ Plan make_plan(const Scenario& scenario,
 }
 
 bool rows_follow_costs(const Scenario& scenario) {
-    return is_zb_auto(scenario) || scenario.pipeline.deferred_weights > 0;
+    return has_order_from_costs(scenario) || scenario.pipeline.deferred_weights > 0;
 }
 
 Plan make_plan_with_rows_of(const Plan& other,

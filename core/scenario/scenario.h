@@ -100,7 +100,7 @@ struct Scenario {
         std::optional<int> stages = 1;
         std::optional<int> micro_batches = 1;
         /// Our name of a generator, or the absolute path of a schedule file ("....csv").
-        std::optional<std::string> schedule = "gpipe";
+        std::optional<std::string> schedule = std::string(default_schedule);
         std::optional<int> chunks = 1;
         int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
         int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled

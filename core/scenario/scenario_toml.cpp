@@ -196,8 +196,7 @@ void read_recompute(const TomlTable& table, Scenario::PipelinePart& pipeline) {
         } else if (const auto recompute = table.choice("recompute", words::recomputes)) {
             pipeline.recompute = static_cast<Recompute>(*recompute);
         } else if (pipeline.schedule) {
-            pipeline.recompute =
-                *pipeline.schedule == "gpipe" ? Recompute::Always : Recompute::None;
+            pipeline.recompute = schedule_traits(*pipeline.schedule).recompute;
         }
     }
     if (const auto timing = table.choice("recompute_timing", words::recompute_timings)) {

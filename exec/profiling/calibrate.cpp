@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/profiling/profiler.h"
@@ -75,6 +76,17 @@ std::vector<CalibrationSetting::Piece> held_by(const CalibrationSetting& setting
                                 : setting.held.at(as_index(worker));
 }
 
+ScheduleKind order_of(const CalibrationSetting& setting, bool several_pieces) {
+    const bool several_stashes = setting.live_stashes > 1;
+    if (several_pieces) {
+        return several_stashes ? ScheduleKind::LoopedBfs : ScheduleKind::Interleaved1F1B;
+    }
+    if (setting.splits) {
+        return ScheduleKind::ZbH1;
+    }
+    return several_stashes ? ScheduleKind::GPipe : ScheduleKind::OneFOneB;
+}
+
 /// Several pieces take turns of as many micro-batches as there are ranks, or of all of them.
 Scenario scenario_of(const CalibrationSetting& setting,
                      const std::vector<int>& pieces,
@@ -92,12 +104,8 @@ Scenario scenario_of(const CalibrationSetting& setting,
         PIPETWIN_EXPECT(!setting.splits, "of pieces that take turns no backward is split");
         scenario.pipeline.chunks = static_cast<int>(pieces.size());
         scenario.pipeline.group_size = turn;
-        scenario.pipeline.schedule = setting.live_stashes > 1 ? "looped-bfs" : "interleaved-1f1b";
-    } else {
-        scenario.pipeline.schedule = setting.splits             ? "zb-h1"
-                                     : setting.live_stashes > 1 ? "gpipe"
-                                                                : "1f1b";
     }
+    scenario.pipeline.schedule = to_string(order_of(setting, pieces.size() > 1));
     scenario.pipeline.partition = pieces;
     scenario.pipeline.recompute = setting.recomputes ? Recompute::Always : Recompute::None;
     return scenario;

@@ -65,7 +65,7 @@ Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
     scenario.pipeline.chunks = options.chunks;
     scenario.pipeline.group_size = options.group_size;
     if (!has_order(scenario)) {
-        scenario.pipeline.schedule = "1f1b";
+        scenario.pipeline.schedule = to_string(ScheduleKind::OneFOneB);
         scenario.pipeline.chunks = 1;
     }
     scenario.pipeline.recompute = options.recompute.fits(scenario.pipeline.pieces())

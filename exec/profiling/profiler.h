@@ -9,6 +9,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 
 namespace pipetwin::exec {
@@ -18,7 +19,7 @@ struct ProfilerOptions {
     std::vector<int> micro_batch_sizes;  ///< in samples; each is measured
     int micro_batches = 1;  ///< of a step, so as many stashes are alive as the schedule keeps
     int busy_workers = 1;   ///< ranks; at most as many as there are cores and layers
-    std::string schedule = "gpipe";
+    std::string schedule{default_schedule};
     int chunks = 1;      ///< per rank
     int group_size = 0;  ///< of interleaved-1f1b
     RecomputeRules recompute;

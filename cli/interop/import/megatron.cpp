@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 
@@ -214,10 +215,11 @@ Imported import_flags(const MegatronFlags& flags,
     if (flags.global_batch_size) {
         text += fmt::format("[training]\nbatch = {}\n", *flags.global_batch_size);
     }
-    text += fmt::format("[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
-                        ranks,
-                        chunks,
-                        chunks > 1 ? "interleaved-1f1b" : "1f1b");
+    text +=
+        fmt::format("[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
+                    ranks,
+                    chunks,
+                    to_string(chunks > 1 ? ScheduleKind::Interleaved1F1B : ScheduleKind::OneFOneB));
     text += micro_batches_line(flags, place);
     text += fmt::format("recompute = \"{}\"\n", flags.recompute_full ? "always" : "none");
     if (flags.tensor_size) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,42 +26,17 @@ std::string joined_lines(std::string text) {
     return text;
 }
 
-/// Numbers of chunks that the generators take; with more chunks a rank would hardly gain anything.
+/// Numbers of chunks that the schedule takes; with more a rank would hardly gain anything.
 std::vector<int> chunks_of(const std::string& schedule) {
-    constexpr int most_chunks = 8;
-    std::vector<int> all;
-    for (int chunks = 1; chunks <= most_chunks; ++chunks) {
-        all.push_back(chunks);
+    switch (schedule_traits(schedule).chunks) {
+        case ChunkCounts::One:
+            return {1};
+        case ChunkCounts::Two:
+            return {2};
+        case ChunkCounts::Several:
+            return {1, 2, 3, 4, 5, 6, 7, 8};
     }
-    if (schedule.ends_with(".csv")) {
-        return all;
-    }
-    const ScheduleKind kind = schedule_kind(schedule);
-    std::erase_if(all, [&](int chunks) {
-        for (const int micro_batches : {1, 2, 4, 8}) {
-            try {
-                generate(kind, {.ranks = 2, .chunks = chunks, .micro_batches = micro_batches});
-                return false;
-            } catch (const Error&) {
-                continue;  // its rules forbid this shape, another may be fine
-            }
-        }
-        return true;
-    });
-    return all;
-}
-
-const std::vector<int>& known_chunks(const std::string& schedule) {
-    static const std::map<std::string, std::vector<int>> of_schedule = [] {
-        std::map<std::string, std::vector<int>> result;
-        for (const ScheduleName& known : known_schedules()) {
-            result[std::string(known.name)] = chunks_of(std::string(known.name));
-        }
-        return result;
-    }();
-    static const std::vector<int> any = chunks_of(".csv");
-    const auto found = of_schedule.find(schedule);
-    return found == of_schedule.end() ? any : found->second;
+    PIPETWIN_EXPECT(false, "number of chunks out of range");
 }
 
 /// The run's own plan, where the settings are its own.
@@ -238,7 +212,8 @@ void WhatIfSource::take_trace() {
     PlainCosts costs;
     costs.schedule = schedule_kind(run_->schedule_name);
     costs.schedule_name = run_->schedule_name;
-    const bool two_pipelines = costs.schedule == ScheduleKind::Chimera;
+    const bool two_pipelines =
+        schedule_traits(costs.schedule).placement == StagePlacement::BothWays;
     const int pieces = two_pipelines ? order.stages / 2 : order.stages;
     costs.shape = {.ranks = ranks, .chunks = pieces / ranks, .micro_batches = run_->micro_batches};
     add_stage_times(costs, order, pieces);
@@ -280,7 +255,7 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
     }
     ranges.most_stages = std::max({1, ranges.most_stages, settings_.stages});
     ranges.most_micro_batches = std::max(replica_batch(scenario), settings_.micro_batches);
-    for (const int chunks : known_chunks(settings.schedule)) {
+    for (const int chunks : chunks_of(settings.schedule)) {
         if (chunks * settings.stages <= layers) {
             ranges.chunks.push_back(chunks);
         }

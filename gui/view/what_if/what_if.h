@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/recompute.h"
 #include "core/timeline/metrics.h"
 #include "gui/view/run/run_data.h"
@@ -19,7 +20,7 @@ namespace pipetwin::gui {
 struct WhatIf {
     int stages = 1;  ///< K: ranks of one pipeline
     int micro_batches = 1;
-    std::string schedule = "gpipe";  ///< our name, or the path of the run's own file
+    std::string schedule{default_schedule};  ///< our name, or the path of the run's own file
     int chunks = 1;
     RecomputeRules recompute;
     std::optional<std::vector<int>> partition;     ///< layers of each piece; none: balanced

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -232,6 +235,32 @@ TEST(ScheduleKindName, GoesToTextAndBack) {
         EXPECT_EQ(schedule_kind(known.name), known.kind);
     }
     EXPECT_EQ(to_string(ScheduleKind::FromFile), "file");
+}
+
+/// A name in code is a place in the list.
+TEST(ScheduleKindName, IsThatOfItsRow) {
+    const std::vector<std::pair<ScheduleKind, std::string_view>> names{
+        {ScheduleKind::Naive, "naive"},
+        {ScheduleKind::GPipe, "gpipe"},
+        {ScheduleKind::OneFOneB, "1f1b"},
+        {ScheduleKind::Interleaved1F1B, "interleaved-1f1b"},
+        {ScheduleKind::LoopedBfs, "looped-bfs"},
+        {ScheduleKind::ZbH1, "zb-h1"},
+        {ScheduleKind::ZbH2, "zb-h2"},
+        {ScheduleKind::ZbAuto, "zb-auto"},
+        {ScheduleKind::ZbV, "zb-v"},
+        {ScheduleKind::InterleavedZb, "interleaved-zb"},
+        {ScheduleKind::DualPipeV, "dualpipe-v"},
+        {ScheduleKind::Chimera, "chimera"},
+        {ScheduleKind::Hanayo, "hanayo"},
+        {ScheduleKind::ForwardOnly, "forward-only"},
+        {ScheduleKind::PipeDream, "pipedream"},
+        {ScheduleKind::PipeDream2Bw, "pipedream-2bw"}};
+    for (const auto& [kind, name] : names) {
+        EXPECT_EQ(to_string(kind), name);
+    }
+    EXPECT_THROW(schedule_traits(static_cast<ScheduleKind>(1000)), InternalError);
+    EXPECT_NO_THROW(schedule_kind(default_schedule));
 }
 
 TEST(ScheduleKindName, UnknownOnesAreRefusedWithTheNearest) {
