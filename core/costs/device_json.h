@@ -18,7 +18,4 @@ std::string print_device_profile(const DeviceProfile& device);
 /// Reads a list of classes of links, each name once. Throws as above.
 std::vector<LinkProfile> parse_link_profiles(std::string_view text, std::string_view place);
 
-/// parse(print(x)) = x.
-std::string print_link_profiles(const std::vector<LinkProfile>& links);
-
 }  // namespace pipetwin

@@ -54,8 +54,8 @@ struct TorchSpans {
     int overlapped_pairs = 0;  ///< left out, as above
 };
 
-/// As parse_torch_trace and read_torch_trace, and Error(BadInput) for a range without "ts".
-TorchSpans parse_torch_spans(std::string_view text, std::string_view place);
+/// Reads the ranges of a file, plain or gzip. Throws as read_torch_trace, and Error(BadInput) for a
+/// range without "ts".
 TorchSpans read_torch_spans(const std::filesystem::path& file);
 
 /// The same durations from a trace of ours, over all its steps.
