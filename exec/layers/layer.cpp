@@ -7,6 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "exec/device/backend.h"
 #include "exec/layers/attention.h"
 #include "exec/layers/cross_entropy.h"
 #include "exec/layers/dropout.h"
@@ -202,7 +203,7 @@ NumberFormat number_format(Precision precision, Backend backend) {
             format.real = DType::BF16;
             break;
     }
-    format.softmax = backend == Backend::Cuda ? SoftmaxKept::LogSums : SoftmaxKept::Probabilities;
+    format.softmax = traits(backend).softmax;
     return format;
 }
 

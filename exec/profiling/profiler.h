@@ -25,7 +25,7 @@ struct ProfilerOptions {
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one
     int repeats = 0;                 ///< measured steps; 0: as many as a time budget holds
-    Backend backend = Backend::Cpu;  ///< or Cuda: ranks on multiprocessors of their own
+    Backend backend = Backend::Cpu;  ///< one that costs are measured on (exec/device/backend.h)
     bool offload = false;  ///< stashes go to host memory and back; the link there is measured, too
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
