@@ -37,12 +37,14 @@ constexpr BackendTraits cuda{
     .has_fp64 = false,
     .softmax = SoftmaxKept::LogSums,
     .measured_on = Backend::Cuda,
-    .make_device = [](const Plan& plan, int rank, const ExecutorOptions& options) {
-        return make_whole_gpu(plan, rank, options.gpu);
-    },
-    .make_devices = [](const Plan& plan, const ExecutorOptions& options) {
-        return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
-    },
+    .make_device =
+        [](const Plan& plan, int rank, const ExecutorOptions& options) {
+            return make_whole_gpu(plan, rank, options.gpu);
+        },
+    .make_devices =
+        [](const Plan& plan, const ExecutorOptions& options) {
+            return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
+        },
     .require = &require_cuda,
     .check_memory =
         [](const Scenario& scenario, const PlanOf& plan_of, const RankOnGpu* own) {

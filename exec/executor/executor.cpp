@@ -31,10 +31,11 @@ void refuse_what_cannot_be_executed(const Plan& plan,
                                     Backend backend,
                                     Precision precision) {
     if (!traits(backend).has_fp64 && precision == Precision::Fp64) {
-        throw Error(ErrorKind::Unavailable,
-                    "training.precision",
-                    fmt::format("{} computes in fp32 and bf16, not in fp64", traits(backend).device),
-                    "set precision = \"fp32\", or backend = \"cpu\"");
+        throw Error(
+            ErrorKind::Unavailable,
+            "training.precision",
+            fmt::format("{} computes in fp32 and bf16, not in fp64", traits(backend).device),
+            "set precision = \"fp32\", or backend = \"cpu\"");
     }
     if (!model.is_executable()) {
         throw Error(ErrorKind::BadInput,
@@ -97,8 +98,7 @@ Executor::Impl::Impl(Plan plan_to_walk,
     const bool is_emulated = traits(options.backend).is_emulated;
     options.emulate_links = options.emulate_links || (is_emulated && options.world == nullptr);
     const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
-    const bool own_core =
-        !is_emulated && !options.shares_cores && here.size() <= cores.size();
+    const bool own_core = !is_emulated && !options.shares_cores && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
     connect();
     if (options.world != nullptr) {
