@@ -117,22 +117,22 @@ Placed place_opaque(LayerPlacement&, LayerSpec&, const std::string& name, const 
     refuse_layer(name, "is known by its costs only", "such a model can be planned, not executed");
 }
 
-constexpr LayerKey outputs{"outputs", &LayerSpec::outputs, true};
-constexpr LayerKey dropout{"dropout", &LayerSpec::dropout};
+constexpr LayerKey outputs_key{"outputs", &LayerSpec::outputs, true};
+constexpr LayerKey dropout_key{"dropout", &LayerSpec::dropout};
 
-constexpr std::array kinds{
+constexpr std::array layer_rows{
     LayerKind{.type = LayerType::Embedding,
               .word = "embedding",
-              .key_list = {{outputs,
+              .key_list = {{outputs_key,
                             {"vocabulary", &LayerSpec::vocabulary, false, 256},
                             {"context", &LayerSpec::context, true},
-                            dropout}},
+                            dropout_key}},
               .reads_numbers = false,
               .place = place_embedding},
     LayerKind{.type = LayerType::LayerNorm, .word = "layer_norm", .place = place_layer_norm},
     LayerKind{.type = LayerType::Linear,
               .word = "linear",
-              .key_list = {{outputs, {"bias", &LayerSpec::bias}, dropout}},
+              .key_list = {{outputs_key, {"bias", &LayerSpec::bias}, dropout_key}},
               .place = place_linear},
     LayerKind{.type = LayerType::Gelu, .word = "gelu", .place = place_elementwise},
     LayerKind{.type = LayerType::Dropout,
@@ -141,7 +141,7 @@ constexpr std::array kinds{
               .place = place_elementwise},
     LayerKind{.type = LayerType::Attention,
               .word = "attention",
-              .key_list = {{{"heads", &LayerSpec::heads, true}, dropout}},
+              .key_list = {{{"heads", &LayerSpec::heads, true}, dropout_key}},
               .place = place_attention},
     LayerKind{.type = LayerType::Residual,
               .word = "residual",
@@ -165,13 +165,13 @@ std::span<const LayerKey> LayerKind::keys() const {
 }
 
 const LayerKind& layer_kind(LayerType type) {
-    const auto found = std::ranges::find(kinds, type, &LayerKind::type);
-    PIPETWIN_EXPECT(found != kinds.end(), "layer type out of range");
+    const auto found = std::ranges::find(layer_rows, type, &LayerKind::type);
+    PIPETWIN_EXPECT(found != layer_rows.end(), "layer type out of range");
     return *found;
 }
 
 std::span<const LayerKind> written_layer_kinds() {
-    return std::span(kinds).first<kinds.size() - 1>();
+    return std::span(layer_rows).first<layer_rows.size() - 1>();
 }
 
 std::string_view to_string(LayerType type) {

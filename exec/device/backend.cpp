@@ -12,14 +12,14 @@ namespace pipetwin::exec {
 
 namespace {
 
-constexpr BackendTraits cpu{
+constexpr BackendTraits cpu_traits{
     .device = "the CPU",
     .on_cores = true,
     .measured_on = Backend::Cpu,
     .make_device = [](const Plan&, int, const ExecutorOptions&) { return make_cpu_device(); },
 };
 
-constexpr BackendTraits paced{
+constexpr BackendTraits paced_traits{
     .device = "a paced device",
     .is_emulated = true,
     .offloads = true,
@@ -27,7 +27,7 @@ constexpr BackendTraits paced{
     .make_device = [](const Plan&, int, const ExecutorOptions&) { return make_paced_device(); },
 };
 
-constexpr BackendTraits cuda{
+constexpr BackendTraits cuda_traits{
     .device = "the GPU",
     .has_memory = true,
     .needs_gpu = true,
@@ -53,14 +53,14 @@ constexpr BackendTraits cuda{
         },
 };
 
-constexpr std::array rows{cpu, paced, cuda};  // in the order of Backend
+constexpr std::array all_traits{cpu_traits, paced_traits, cuda_traits};  // in the order of Backend
 
 }  // namespace
 
 const BackendTraits& traits(Backend backend) {
     const std::size_t index = as_index(backend);
-    PIPETWIN_EXPECT(index < rows.size(), "backend out of range");
-    return rows.at(index);
+    PIPETWIN_EXPECT(index < all_traits.size(), "backend out of range");
+    return all_traits.at(index);
 }
 
 }  // namespace pipetwin::exec

@@ -228,7 +228,7 @@ struct LayerMaker {
     Made (*make)(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
 };
 
-constexpr std::array makers{
+constexpr std::array layer_makers{
     LayerMaker{LayerType::Embedding,
                [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
                    return std::make_unique<Embedding>(spec, input, format);
@@ -277,8 +277,8 @@ constexpr std::array makers{
 std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
                                             const SampleShape& input,
                                             NumberFormat format) {
-    const auto maker = std::ranges::find(makers, spec.type, &LayerMaker::type);
-    if (maker != makers.end()) {
+    const auto maker = std::ranges::find(layer_makers, spec.type, &LayerMaker::type);
+    if (maker != layer_makers.end()) {
         return maker->make(spec, input, format);
     }
     throw Error(ErrorKind::Unavailable,

@@ -10,7 +10,6 @@
 
 #include "core/base/error.h"
 #include "sim/stats/draws.h"
-#include "sim/stats/portable_math.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin::sim {
@@ -69,7 +68,7 @@ std::vector<Duration> sample_runs(const Failures& failures,
     for (int sample = 0; sample < samples; ++sample) {
         Draws draws(seed, static_cast<std::uint32_t>(sample));
         const auto until_failure = [&] {
-            const double wait = -mean * portable_log(draws.uniform());
+            const double wait = -mean * std::log(draws.uniform());
             return Duration{static_cast<std::int64_t>(
                 std::min(wait, 2 * static_cast<double>(longest_run.count())))};
         };
