@@ -1,3 +1,5 @@
+#include "bench/accuracy/profiled_plan.h"
+
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -11,7 +13,6 @@
 #include "exec/base/quiet.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
-#include "tests/support/accuracy.h"
 
 /// How much faster two stages on two cores are than one stage on one core, M = 8, nothing
 /// recomputed:
@@ -30,7 +31,8 @@ std::unique_ptr<exec::Executor> executor_of(const Scenario& scenario, const Mode
     options.precision = scenario.training.precision;
     options.optimizer = exec::optimizer_settings(scenario);
     options.optimizer.learning_rate = 1e-6;  // so that random data leads nowhere
-    return std::make_unique<exec::Executor>(test::profiled_plan(scenario, model), model, options);
+    return std::make_unique<exec::Executor>(
+        accuracy::profiled_plan(scenario, model), model, options);
 }
 
 Duration time_of_step(exec::Executor& executor, const exec::Batch& batch, int step) {

@@ -20,6 +20,7 @@
 #include "cli/base/stop_signal.h"
 #include "core/base/as_index.h"
 #include "exec/base/cores.h"
+#include "exec/device/backend.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/transport/byte_message.h"
 #include "exec/transport/gpu_world.h"
@@ -68,7 +69,7 @@ bool may_share_gpus() {
 
 /// torchrun starts no MPI, so that nothing but GPUs can carry what the processes say.
 void require_nccl(const exec::LaunchedProcess& launched, const Scenario& scenario) {
-    if (scenario.cluster.backend != Backend::Cuda) {
+    if (!exec::traits(scenario.cluster.backend).needs_gpu) {
         throw Error(ErrorKind::Unavailable,
                     "torchrun",
                     "starts no MPI, and NCCL goes from GPU to GPU only",
@@ -84,7 +85,7 @@ void require_nccl(const exec::LaunchedProcess& launched, const Scenario& scenari
 }
 
 void refuse_without_transport(const exec::LaunchedProcess& launched, const Scenario& scenario) {
-    if (scenario.cluster.backend == Backend::Cuda && scenario.cluster.emulate_links) {
+    if (exec::traits(scenario.cluster.backend).needs_gpu && scenario.cluster.emulate_links) {
         throw Error(ErrorKind::Infeasible,
                     "cluster.emulate_links",
                     "links between the GPUs of several processes are what they are",
@@ -230,7 +231,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
     exec::ByteWriter self;
     self.put_text(fmt::format("{} on {}", getpid(), host_name()));
     self.put_text(host_name() + boot_id());
-    const bool on_gpus = scenario.cluster.backend == Backend::Cuda;
+    const bool on_gpus = exec::traits(scenario.cluster.backend).needs_gpu;
     self.put(on_gpus ? static_cast<int>(exec::probe_cuda().devices.size()) : 0);
     const auto all = world_->all_gather(self.bytes());
     std::vector<std::string> hosts;

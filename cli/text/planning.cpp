@@ -11,6 +11,7 @@
 #include "cli/text/text_output.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
+#include "exec/device/backend.h"
 #include "exec/profiling/profiler.h"
 
 namespace pipetwin::cli {
@@ -45,7 +46,7 @@ Scenario trainable_space(Scenario scenario) {
     pipeline.data_parallel = pipeline.data_parallel.value_or(1);
     pipeline.tensor_parallel = pipeline.tensor_parallel.value_or(1);
     if (scenario.cluster.count == 0 && !pipeline.stages &&
-        scenario.cluster.backend == Backend::Cpu) {
+        exec::traits(scenario.cluster.backend).on_cores) {
         scenario.cluster.count = static_cast<int>(exec::allowed_cores().size());
     }
     return scenario;

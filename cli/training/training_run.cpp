@@ -28,6 +28,7 @@
 #include "core/text/json_text.h"
 #include "exec/base/cores.h"
 #include "exec/data/batch.h"
+#include "exec/device/backend.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/gpu/gpu_parts.h"
 #include "exec/profiling/calibrate.h"
@@ -49,8 +50,8 @@ void refuse_other_machines(const Scenario& scenario, const Processes* together) 
                     fmt::format("{}: it can be simulated, but not trained with here", what),
                     std::move(hint));
     };
-    if (*scenario.pipeline.data_parallel > 1 && cluster.backend == Backend::Cuda &&
-        together == nullptr) {
+    if (*scenario.pipeline.data_parallel > 1 &&
+        !exec::traits(cluster.backend).replicas_share_process && together == nullptr) {
         refuse("pipeline.data_parallel",
                fmt::format("{} replicas on GPUs of one process", *scenario.pipeline.data_parallel),
                "start a process for each rank of each replica: mpirun, srun or 'pipetwin launch'; "
@@ -61,7 +62,7 @@ void refuse_other_machines(const Scenario& scenario, const Processes* together) 
                cluster.devices.empty() ? cluster.device : cluster.devices.front(),
                "'pipetwin simulate' predicts it; to train, leave the device out");
     }
-    if (!cluster.speeds.empty() && cluster.backend != Backend::Paced) {
+    if (!cluster.speeds.empty() && !exec::traits(cluster.backend).is_emulated) {
         refuse("cluster.speeds",
                "ranks of unequal speed",
                "cluster.backend = \"paced\" emulates them");
@@ -90,17 +91,19 @@ void refuse_what_cannot_run(const RunOptions& options,
                     "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
     }
     refuse_other_machines(scenario, together);
-    if (scenario.cluster.backend == Backend::Cuda) {
-        exec::require_cuda(together != nullptr ? together->gpu() : 0);
-        if (together != nullptr) {
-            together->expect_a_gpu_each();
-        }
+    const exec::BackendTraits& backend = exec::traits(scenario.cluster.backend);
+    if (backend.require != nullptr) {
+        backend.require(together != nullptr ? together->gpu() : 0);
+    }
+    if (backend.needs_gpu && together != nullptr) {
+        together->expect_a_gpu_each();
     }
 }
 
 /// Whatever is planned for it.
 void refuse_what_is_only_simulated(const Scenario& scenario) {
-    if (scenario.pipeline.offload != Offload::None && scenario.cluster.backend == Backend::Cpu) {
+    if (scenario.pipeline.offload != Offload::None &&
+        !exec::traits(scenario.cluster.backend).offloads) {
         throw Error(
             ErrorKind::Infeasible,
             "pipeline.offload = \"stash\"",
@@ -130,7 +133,8 @@ void refuse_order_that_cannot_train(const Scenario& scenario) {
 
 /// Measuring costs would be the first to find no memory.
 void refuse_what_does_not_fit(const Scenario& scenario, Processes* together) {
-    if (scenario.cluster.backend != Backend::Cuda) {
+    const auto check_memory = exec::traits(scenario.cluster.backend).check_memory;
+    if (check_memory == nullptr) {
         return;
     }
     const Model model = scenario_model(scenario);
@@ -138,12 +142,11 @@ void refuse_what_does_not_fit(const Scenario& scenario, Processes* together) {
         return exec::unmeasured_plan(other, model);
     };
     if (together == nullptr) {
-        exec::check_gpu_memory(scenario, plan_of);
+        check_memory(scenario, plan_of, nullptr);
     } else {
-        exec::check_gpu_memory(scenario,
-                               plan_of,
-                               {.rank = together->world().index() % *scenario.pipeline.stages,
-                                .gpu = together->gpu()});
+        const exec::RankOnGpu own{.rank = together->world().index() % *scenario.pipeline.stages,
+                                  .gpu = together->gpu()};
+        check_memory(scenario, plan_of, &own);
     }
 }
 
@@ -180,7 +183,7 @@ void note_shared_cores(const Scenario& scenario,
                        const Plan& plan,
                        const exec::TrainingOptions& training,
                        Console& console) {
-    if (scenario.cluster.backend != Backend::Cpu) {
+    if (!exec::traits(scenario.cluster.backend).on_cores) {
         return;
     }
     const std::size_t cores = exec::allowed_cores().size();
@@ -276,7 +279,7 @@ void agree_on_inputs(Processes& together, const Scenario& scenario) {
 Profile shared_profile(Profile profile, const Scenario& scenario, Processes& together) {
     // On GPUs, for the time of measuring.
     std::vector<std::unique_ptr<exec::Device>> gpu;
-    if (scenario.cluster.backend == Backend::Cuda) {
+    if (exec::traits(scenario.cluster.backend).has_memory) {
         gpu = exec::make_cuda_devices({.device = together.gpu(),
                                        .ranks = 1,
                                        .own_multiprocessors = false,
@@ -357,7 +360,7 @@ exec::TrainingResult train_with_notes(const RunOptions& options,
         live.emplace(folder.file(run_file::live),
                      LiveHeader{.plan_hash = plan.hash(),
                                 .schedule_name = plan->schedule_name,
-                                .origin = scenario.cluster.backend == Backend::Paced ||
+                                .origin = exec::traits(scenario.cluster.backend).is_emulated ||
                                                   scenario.cluster.emulate_links
                                               ? Origin::Emulated
                                               : Origin::Measured,
@@ -391,7 +394,7 @@ Profile measure_profile(const Scenario& scenario, Console& console) {
 }
 
 void add_calibration(Profile& profile, const Scenario& scenario, Console& console) {
-    if (scenario.cluster.backend != Backend::Cpu) {
+    if (!exec::traits(scenario.cluster.backend).on_cores) {
         return;
     }
     Progress progress(console, "interference");

@@ -548,10 +548,6 @@ TorchTrace read_torch_trace(const std::filesystem::path& file) {
     return read_packed(file, &durations_of);
 }
 
-TorchSpans parse_torch_spans(string_view text, string_view place) {
-    return spans_of(place, blocks_of(text));
-}
-
 TorchSpans read_torch_spans(const std::filesystem::path& file) {
     return read_packed(file, &spans_of);
 }

@@ -16,7 +16,7 @@
 
 namespace pipetwin {
 
-/// Durations of the actions of one stage, over all micro-batches and steps.
+/// How long the actions of one stage took, over all micro-batches and steps.
 struct StageDurations {
     std::vector<Duration> forward{};
     std::vector<Duration> backward{};
@@ -24,10 +24,10 @@ struct StageDurations {
     std::vector<Duration> backward_weight{};
 };
 
-/// [stage]: durations of its actions.
+/// By stage.
 using StageTimes = std::map<int, StageDurations>;
 
-/// The useful part of a trace of PyTorch's profiler, which holds one rank.
+/// What is of use in a trace of PyTorch's profiler, which holds one rank.
 struct TorchTrace {
     std::optional<int> rank;  ///< distributedInfo.rank; none where torch.distributed was not used
     std::optional<int> world_size;
@@ -44,23 +44,21 @@ struct TorchTrace {
 /// for a name that is no action, and where there is no range of a forward, saying how to make them.
 TorchTrace parse_torch_trace(std::string_view text, std::string_view place);
 
-/// Reads a trace file, plain or gzip, as `parse_torch_trace` does. Throws Error(Io), too.
+/// The same of a file, plain or gzip. Throws Error(Io), too.
 TorchTrace read_torch_trace(const std::filesystem::path& file);
 
-/// The "PP:..." ranges of the lane that counts (see `parse_torch_trace`), by their beginnings.
+/// The ranges themselves, of the lane that counts, by their beginnings.
 struct TorchSpans {
     std::optional<int> rank;
     std::vector<Span> spans;   ///< on the clock of the trace; `ready` is `begin`
-    int overlapped_pairs = 0;  ///< left out: of two actions issued together none has its own time
+    int overlapped_pairs = 0;  ///< left out, as above
 };
 
-/// Reads the ranges of Chrome trace JSON. Throws as `parse_torch_trace`, and Error(BadInput) for a
+/// Reads the ranges of a file, plain or gzip. Throws as read_torch_trace, and Error(BadInput) for a
 /// range without "ts".
-TorchSpans parse_torch_spans(std::string_view text, std::string_view place);
-/// Reads the ranges of a trace file, plain or gzip. Throws as `parse_torch_spans`, and Error(Io).
 TorchSpans read_torch_spans(const std::filesystem::path& file);
 
-/// Durations of the actions of each stage in a trace of ours, over all its steps.
+/// The same durations from a trace of ours, over all its steps.
 StageTimes stage_times(const Trace& trace);
 
 /// One layer per stage, "stage0" and so on, that costs the medians; where the backward was recorded

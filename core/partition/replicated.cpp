@@ -12,21 +12,6 @@
 
 namespace pipetwin {
 
-AllReduceTime pipedream_all_reduce(double bytes_per_second) {
-    return [bytes_per_second](Bytes weights, int replicas) {
-        const double share = 4.0 * (replicas - 1) / replicas;
-        return transfer_time(weights, bytes_per_second / share);
-    };
-}
-
-std::vector<int> powers_of_two(int most) {
-    std::vector<int> powers;
-    for (std::int64_t power = 1; power <= most; power *= 2) {
-        powers.push_back(static_cast<int>(power));
-    }
-    return powers;
-}
-
 namespace {
 
 std::vector<int> allowed_replicas(const ReplicationProblem& problem) {

@@ -8,13 +8,8 @@
 
 namespace pipetwin {
 
-/// Time in which `replicas` devices sum up gradients of this many bytes; it never falls when the
-/// bytes grow.
+/// How long `replicas` devices take to sum up gradients of so many bytes; not less for more bytes.
 using AllReduceTime = std::function<Duration(Bytes, int replicas)>;
-
-/// 4 (r - 1) w / (r B): in a ring each of r replicas sends and receives (r - 1) / r of the weights,
-/// twice. Source: PipeDream (Narayanan et al., SOSP 2019, section 3.1).
-AllReduceTime pipedream_all_reduce(double bytes_per_second);
 
 /// A chain of layers and as many like devices. A stage of layers i to j - 1 on r devices, which
 /// take its micro-batches in turn, needs for each
@@ -32,10 +27,6 @@ struct ReplicationProblem {
     std::vector<int> replicas{};  ///< numbers that a stage may have; empty: all
 };
 
-/// 1, 2, 4, ... up to `most`.
-std::vector<int> powers_of_two(int most);
-
-/// Stages, the replicas of each, and the time of the largest.
 struct ReplicatedSplit {
     Partition partition;
     std::vector<int> replicas;  ///< [stage]
@@ -44,7 +35,7 @@ struct ReplicatedSplit {
 };
 
 /// Chooses stages and the replicas of each so that the largest stage is as small as possible on at
-/// most `devices` devices (PipeDream's hybrid of model and data parallelism).
+/// most so many devices (PipeDream's hybrid of model and data parallelism).
 ///
 /// Exact. Of several best answers the one with the fewest devices is returned, of those the one
 /// with the lexicographically smallest list of sizes; the replicas then follow. Throws

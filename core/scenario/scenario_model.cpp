@@ -1,9 +1,14 @@
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
+#include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/model/layer_kinds.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
 
@@ -14,32 +19,16 @@ namespace {
 
 using std::string_view;
 
-struct LayerWord {
-    string_view word;
-    LayerType type;
-    std::array<string_view, 4> keys;  ///< besides those of every layer; empty where fewer
-};
-
-constexpr std::array<LayerWord, 9> layer_words{{
-    {"embedding", LayerType::Embedding, {"outputs", "vocabulary", "context", "dropout"}},
-    {"layer_norm", LayerType::LayerNorm, {}},
-    {"linear", LayerType::Linear, {"outputs", "bias", "dropout"}},
-    {"gelu", LayerType::Gelu, {}},
-    {"dropout", LayerType::Dropout, {"probability"}},
-    {"attention", LayerType::Attention, {"heads", "dropout"}},
-    {"residual", LayerType::Residual, {"layer"}},
-    {"sequence", LayerType::Sequence, {"layer"}},
-    {"cross_entropy", LayerType::CrossEntropy, {}},
-}};
-
-const LayerWord& layer_word(const TomlTable& table) {
-    std::array<string_view, layer_words.size()> names;
-    std::ranges::transform(layer_words, names.begin(), &LayerWord::word);
-    const std::optional<std::size_t> index = table.choice("type", names);
+const LayerKind& kind_of_layer(const TomlTable& table) {
+    std::vector<string_view> words;
+    for (const LayerKind& kind : written_layer_kinds()) {
+        words.push_back(kind.word);
+    }
+    const std::optional<std::size_t> index = table.choice("type", words);
     if (!index) {
         table.missing("type", "the type of the layer, as in type = \"linear\"");
     }
-    return layer_words.at(*index);
+    return written_layer_kinds()[*index];
 }
 
 std::size_t count_layers(const LayerSpec& spec) {
@@ -62,42 +51,42 @@ double read_probability(const TomlTable& table, string_view key) {
 
 std::vector<LayerSpec> read_layers(const TomlTable& parent);
 
+/// One value of a layer, by the type of the field that it goes to.
+struct LayerValueReader {
+    const TomlTable& table;
+    const LayerKey& key;
+    LayerSpec& spec;
+
+    void operator()(int LayerSpec::*number) const {
+        spec.*number = key.is_required ? table.required_int(key.name, any_size)
+                                       : as_int(table.integer(key.name, any_size), key.otherwise);
+    }
+    void operator()(bool LayerSpec::*answer) const {
+        spec.*answer = table.boolean(key.name).value_or(spec.*answer);
+    }
+    void operator()(double LayerSpec::*probability) const {
+        if (key.is_required && !table.has(key.name)) {
+            table.missing(key.name, fmt::format("of being dropped, as in {} = 0.1", key.name));
+        }
+        spec.*probability = read_probability(table, key.name);
+    }
+};
+
 LayerSpec read_layer(const TomlTable& table) {
-    const LayerWord& word = layer_word(table);
+    const LayerKind& kind = kind_of_layer(table);
     std::vector<string_view> keys{"type", "name", "repeat"};
-    std::ranges::copy_if(
-        word.keys, std::back_inserter(keys), [](string_view key) { return !key.empty(); });
+    std::ranges::transform(kind.keys(), std::back_inserter(keys), &LayerKey::name);
+    if (kind.holds_layers) {
+        keys.emplace_back("layer");
+    }
     table.expect_keys(keys);
 
-    LayerSpec spec{.name = table.text("name").value_or(""), .type = word.type};
-    switch (word.type) {
-        case LayerType::Embedding:
-            spec.outputs = table.required_int("outputs", any_size);
-            spec.vocabulary = as_int(table.integer("vocabulary", any_size), 256);
-            spec.context = table.required_int("context", any_size);
-            spec.dropout = read_probability(table, "dropout");
-            break;
-        case LayerType::Dropout:
-            if (!table.has("probability")) {
-                table.missing("probability", "of being dropped, as in probability = 0.1");
-            }
-            spec.dropout = read_probability(table, "probability");
-            break;
-        case LayerType::Linear:
-            spec.outputs = table.required_int("outputs", any_size);
-            spec.bias = table.boolean("bias").value_or(true);
-            spec.dropout = read_probability(table, "dropout");
-            break;
-        case LayerType::Attention:
-            spec.heads = table.required_int("heads", any_size);
-            spec.dropout = read_probability(table, "dropout");
-            break;
-        case LayerType::Residual:
-        case LayerType::Sequence:
-            spec.inner = read_layers(table);
-            break;
-        default:
-            break;
+    LayerSpec spec{.name = table.text("name").value_or(""), .type = kind.type};
+    for (const LayerKey& key : kind.keys()) {
+        std::visit(LayerValueReader{table, key, spec}, key.value);
+    }
+    if (kind.holds_layers) {
+        spec.inner = read_layers(table);
     }
     return spec;
 }

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
+#include "core/model/layer_kinds.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_words.h"
 
@@ -86,29 +88,11 @@ void print_layers(Writer& writer, const std::vector<LayerSpec>& layers, const st
         if (!layer.name.empty()) {
             writer.string("name", layer.name);
         }
-        switch (layer.type) {
-            case LayerType::Embedding:
-                writer.number("outputs", layer.outputs);
-                writer.number("vocabulary", layer.vocabulary);
-                writer.number("context", layer.context);
-                writer.number("dropout", layer.dropout);
-                break;
-            case LayerType::Linear:
-                writer.number("outputs", layer.outputs);
-                writer.number("bias", layer.bias);
-                writer.number("dropout", layer.dropout);
-                break;
-            case LayerType::Dropout:
-                writer.number("probability", layer.dropout);
-                break;
-            case LayerType::Attention:
-                writer.number("heads", layer.heads);
-                writer.number("dropout", layer.dropout);
-                break;
-            default:
-                print_layers(writer, layer.inner, path + ".layer");
-                break;
+        const LayerKind& kind = layer_kind(layer.type);
+        for (const LayerKey& key : kind.keys()) {
+            std::visit([&](auto field) { writer.number(key.name, layer.*field); }, key.value);
         }
+        print_layers(writer, layer.inner, path + ".layer");
     }
 }
 

@@ -303,23 +303,6 @@ Schedule split_backward(Schedule schedule) {
     return schedule;
 }
 
-Schedule merge_backward(Schedule schedule) {
-    for (Row& row : schedule.ranks) {
-        Row result;
-        for (const Action& action : row) {
-            const bool completes = action.op == Op::BackwardWeight && !result.empty() &&
-                                   result.back() == with_op(action, Op::BackwardInput);
-            if (completes) {
-                result.back().op = Op::Backward;
-            } else {
-                result.push_back(action);
-            }
-        }
-        row = std::move(result);
-    }
-    return schedule;
-}
-
 Schedule compute_only(Schedule schedule) {
     for (Row& row : schedule.ranks) {
         std::erase_if(row,

@@ -62,9 +62,6 @@ Schedule lower_rank_receives_first(Schedule schedule);
 /// Every B becomes I and, directly behind it, W. An overlapped pair stays one.
 Schedule split_backward(Schedule schedule);
 
-/// Every I with its own W directly behind it becomes B.
-Schedule merge_backward(Schedule schedule);
-
 /// The reverse of recompute, communication, reduction and optimizer: F, B, I and W only.
 Schedule compute_only(Schedule schedule);
 

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
+#include "exec/device/backend.h"
 #include "exec/device/kernels.h"
 #include "exec/device/paced_device.h"
 #include "exec/executor/executor_impl.h"
@@ -29,11 +30,12 @@ void refuse_what_cannot_be_executed(const Plan& plan,
                                     const Model& model,
                                     Backend backend,
                                     Precision precision) {
-    if (backend == Backend::Cuda && precision == Precision::Fp64) {
-        throw Error(ErrorKind::Unavailable,
-                    "training.precision",
-                    "the GPU computes in fp32 and bf16, not in fp64",
-                    "set precision = \"fp32\", or backend = \"cpu\"");
+    if (!traits(backend).has_fp64 && precision == Precision::Fp64) {
+        throw Error(
+            ErrorKind::Unavailable,
+            "training.precision",
+            fmt::format("{} computes in fp32 and bf16, not in fp64", traits(backend).device),
+            "set precision = \"fp32\", or backend = \"cpu\"");
     }
     if (!model.is_executable()) {
         throw Error(ErrorKind::BadInput,
@@ -63,16 +65,14 @@ std::vector<int> ranks_elsewhere(const Plan& plan, const std::vector<int>& here)
 /// One for each rank; of those that other processes have, none.
 std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
                                                   const ExecutorOptions& options) {
-    if (options.backend == Backend::Cuda && options.world == nullptr) {
-        return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
+    const BackendTraits& backend = traits(options.backend);
+    if (backend.make_devices != nullptr && options.world == nullptr) {
+        return backend.make_devices(plan, options);
     }
     std::vector<std::unique_ptr<Device>> devices(as_index(plan.rank_count()));
     for (const int rank : ranks_here(plan, options)) {
         devices[as_index(rank)] = options.make_device ? options.make_device(rank)
-                                  : options.backend == Backend::Cuda
-                                      ? make_whole_gpu(plan, rank, options.gpu)
-                                  : options.backend == Backend::Paced ? make_paced_device()
-                                                                      : make_cpu_device();
+                                                      : backend.make_device(plan, rank, options);
     }
     return devices;
 }
@@ -95,11 +95,10 @@ Executor::Impl::Impl(Plan plan_to_walk,
                options.monitor == nullptr ? ranks_elsewhere(plan, here) : std::vector<int>{}),
       crew(here.size()) {
     refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
-    options.emulate_links =
-        options.emulate_links || (options.backend == Backend::Paced && options.world == nullptr);
+    const bool is_emulated = traits(options.backend).is_emulated;
+    options.emulate_links = options.emulate_links || (is_emulated && options.world == nullptr);
     const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
-    const bool own_core =
-        options.backend != Backend::Paced && !options.shares_cores && here.size() <= cores.size();
+    const bool own_core = !is_emulated && !options.shares_cores && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
     connect();
     if (options.world != nullptr) {
@@ -417,7 +416,7 @@ double Executor::Impl::loss() const {
 
 void Executor::Impl::tell(StepResult& result) {
     result.loss = loss();
-    result.timeline.origin = options.backend == Backend::Paced || options.emulate_links
+    result.timeline.origin = traits(options.backend).is_emulated || options.emulate_links
                                  ? Origin::Emulated
                                  : Origin::Measured;
     result.start = start;
@@ -449,9 +448,7 @@ void Executor::Impl::tell(StepResult& result) {
         watchdog.learn(result.timeline.ranks[rank], static_cast<int>(rank));
     }
     watchdog.end_step();
-    // A paced device only makes believe that it computes all the time, and a GPU does it elsewhere.
-    const bool real = options.backend == Backend::Cpu;
-    result.stolen = real && time.wall > Duration{}
+    result.stolen = traits(options.backend).on_cores && time.wall > Duration{}
                         ? std::max(0.0, 1.0 - to_seconds(time.cpu) / to_seconds(time.wall))
                         : 0;
 }

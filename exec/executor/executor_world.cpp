@@ -6,6 +6,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "exec/device/backend.h"
 #include "exec/executor/executor_impl.h"
 #include "exec/transport/byte_message.h"
 #include "exec/transport/monitor.h"
@@ -95,7 +96,7 @@ std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
                                 .tag = first_tag + sender * plan.stage_count() + receiver,
                                 .sends = sends,
                                 .capacity = capacity,
-                                .on_device = options.backend == Backend::Cuda});
+                                .on_device = traits(options.backend).has_memory});
 }
 
 /// Of the edges of the plan, whose messages can be told to take longer than they do.
@@ -110,7 +111,7 @@ std::unique_ptr<Channel> Executor::Impl::open_edge(int sender, int receiver) {
 
 /// Where replicas have a GPU in each process; else their sums are made in host memory.
 void Executor::Impl::open_gpu_sum() {
-    if (options.world == nullptr || options.backend != Backend::Cuda) {
+    if (options.world == nullptr || !traits(options.backend).has_memory) {
         return;
     }
     std::vector<int> members;

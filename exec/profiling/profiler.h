@@ -26,7 +26,7 @@ struct ProfilerOptions {
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one
     int repeats = 0;                 ///< measured steps; 0: as many as a time budget holds
-    Backend backend = Backend::Cpu;  ///< or Cuda: ranks on multiprocessors of their own
+    Backend backend = Backend::Cpu;  ///< one that costs are measured on (exec/device/backend.h)
     bool offload = false;  ///< stashes go to host memory and back; the link there is measured, too
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
@@ -41,7 +41,7 @@ struct ProfilerOptions {
 /// with random data through the executor, in the very schedule, and reads the clock after every
 /// layer. So the costs are those of the run: cold stashes, tensors that come from another core,
 /// neighbours that use the memory at the same time. (A layer measured alone is up to 50 % too
-/// fast.) For costs that hold for other plans than this one see exec/profiling/calibrate.h.
+/// fast.) For costs that hold for other plans than this one see bench/accuracy/calibration.h.
 ///
 /// The cost of a layer in a step is its mean over the micro-batches, since the first of them may
 /// find colder caches; the cost in the profile is the mean of that over the steps that nothing

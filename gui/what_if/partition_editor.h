@@ -25,7 +25,6 @@ class PartitionEditor : public QWidget {
 
     const std::vector<int>& pieces() const { return pieces_; }
     bool is_dragging() const { return dragging_; }
-    int selected_cut() const { return cut_; }
     int cut_count() const { return std::max(0, static_cast<int>(pieces_.size()) - 1); }
 
     /// The x of a cut, in pixels.

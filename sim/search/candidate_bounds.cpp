@@ -340,23 +340,15 @@ std::optional<std::vector<std::vector<int>>> ShapeBounds::faster_partitions(
     const Style& style, Duration best, std::int64_t most) const {
     const BoundQuestion asked = question(style);
     const StepBound bound(sums_, asked);
-    const FeasibleSplits splits(
-        sums_.layers(),
-        asked.stages,
-        [&](int stage, int first, int end) {
-            return bound.fits(stage, first, end) && bound.cost(stage, first, end) < best;
-        },
-        LongerStage::NeverFits);
+    const FeasibleSplits splits(sums_.layers(), asked.stages, [&](int stage, int first, int end) {
+        return bound.fits(stage, first, end) && bound.cost(stage, first, end) < best;
+    });
     if (std::cmp_greater(splits.count(), std::max<std::int64_t>(most, 0))) {
         return std::nullopt;
     }
     std::vector<std::vector<int>> partitions;
-    splits.walk([&](std::span<const int> sizes) {
-        if (std::cmp_equal(sizes.size(), asked.stages)) {
-            partitions.emplace_back(sizes.begin(), sizes.end());
-        }
-        return Walk::Into;
-    });
+    splits.for_each(
+        [&](std::span<const int> sizes) { partitions.emplace_back(sizes.begin(), sizes.end()); });
     return partitions;
 }
 

@@ -1,16 +1,12 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "core/base/units.h"
 
 namespace pipetwin::sim {
 
-/// Failures that stop a training run, and the checkpoints and restarts against them. A failure of
-/// any device stops all of them: the work since the last checkpoint is lost, and after `restart`
-/// the run goes on from there. Failures come at random, independent of each other and of the time
-/// that has passed.
+/// What stops a training run, and what is done against it. A failure of any device stops all of
+/// them: what was done since the last checkpoint is lost, and after `restart` the run goes on from
+/// there. Failures come at random, independent of each other and of the time that has passed.
 struct Failures {
     double mtbf_hours = 0;  ///< mean time between failures of one device
     int devices = 1;
@@ -23,14 +19,13 @@ struct Failures {
 /// no device, the step takes no time, or a duration is negative.
 void check_failures(const Failures& failures);
 
-/// Share of the time that a run with failures and checkpoints spends on steps that are kept.
 struct Goodput {
     int checkpoint_every = 1;  ///< steps
     double share = 0;          ///< of the time that goes into steps which are kept
     Duration time_per_step{};  ///< step / share: how long a run takes, for each step of it
 };
 
-/// The mean over a long run with a checkpoint after every `checkpoint_every` steps:
+/// The mean over a long run with a checkpoint after every so many steps:
 ///
 ///     time between two checkpoints = exp(restart / M) (exp((work + checkpoint) / M) - 1) M
 ///
@@ -39,16 +34,7 @@ struct Goodput {
 /// checkpoint interval for restart dumps", 2006, equation 20.
 Goodput expected_goodput(const Failures& failures, int checkpoint_every);
 
-/// The goodput with the number of steps between checkpoints that gives the largest share, of
-/// several the smallest.
+/// The number of steps between checkpoints with the largest share, of several the smallest.
 Goodput best_goodput(const Failures& failures);
-
-/// Durations of runs of `steps` steps, ascending: played through, with failures at random moments,
-/// for 31 years at most. The same bits on every machine.
-std::vector<Duration> sample_runs(const Failures& failures,
-                                  int checkpoint_every,
-                                  std::int64_t steps,
-                                  int samples,
-                                  std::uint64_t seed);
 
 }  // namespace pipetwin::sim

@@ -45,7 +45,7 @@ const std::vector<Arrows>& allowed_arrows() {
         {"exec", {"core", "exec"}},
         {"gui", {"core", "sim", "gui"}},
         {"cli", {"core", "sim", "exec", "gui/view", "cli"}},
-        {"bench", {"core", "sim", "exec", "gui", "bench", "tests"}},
+        {"bench", {"core", "sim", "exec", "gui", "bench"}},
         {"tests", {"core", "sim", "exec", "gui", "cli", "bench", "tests"}},
     };
     return arrows;
@@ -367,6 +367,9 @@ TEST(IncludeDirection, TellsAWrongArrow) {
     EXPECT_EQ(violation("gui/window/main.cpp", "#include \"cli/base/options.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"gui/base/palette.h\""), "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"tests/support/builders.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("cli/main.cpp", "#include \"bench/accuracy/grid.h\""), "a wrong arrow");
+    EXPECT_EQ(violation("bench/kernels.cpp", "#include \"tests/support/builders.h\""),
+              "a wrong arrow");
     EXPECT_EQ(violation("cli/main.cpp", "#include \"exec/training/trainer.h\""), "");
     EXPECT_EQ(violation("gui/window/main.cpp", "#include \"sim/simulate/simulate.h\""), "");
 }

@@ -9,7 +9,7 @@
 #include "core/schedule/generators/generate.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
-#include "exec/executor/reference.h"
+#include "tests/support/reference.h"
 #include "tests/support/small_training.h"
 #include "tests/support/training_step.h"
 
@@ -150,7 +150,7 @@ TEST_P(EveryModel, ATrainingCurveEqualsThePlainOne) {
     for (const OptimizerKind optimizer : {OptimizerKind::Sgd, OptimizerKind::AdamW}) {
         const Shape shape{.stages = 3, .precision = Precision::Fp64, .optimizer = optimizer};
         Executor executor(test::plan_of(model, shape), model, test::options_of(shape));
-        Reference reference(model, test::options_of(shape));
+        test::Reference reference(model, test::options_of(shape));
         for (int step = 0; step < 20; ++step) {
             const Batch batch = random_batch(model, shape.batch, static_cast<std::uint64_t>(step));
             const double plain =

@@ -1,3 +1,5 @@
+#include "bench/accuracy/profiled_plan.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -16,7 +18,6 @@
 #include "exec/executor/executor.h"
 #include "exec/profiling/profiler.h"
 #include "sim/simulate/simulate.h"
-#include "tests/support/accuracy.h"
 #include "tests/support/small_training.h"
 
 /// Tests whose result depends on time. A busy machine only ever makes a step longer, so each takes
@@ -179,9 +180,9 @@ TEST_F(Accuracy, PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
             int clean = 0;
             for (int attempt = 0; attempt < 3 && best > 10; ++attempt) {
                 const Scenario scenario = test::scenario_of(shape);
-                const Plan plan = test::profiled_plan(scenario, model);
+                const Plan plan = accuracy::profiled_plan(scenario, model);
                 const Comparison comparison =
-                    test::predicted_against_measured(plan, model, scenario, 60);
+                    accuracy::predicted_against_measured(plan, model, scenario, 60);
                 best = std::min(best, std::abs(comparison.step.error_percent()));
                 clean = std::max(clean, comparison.noise.steps);
             }

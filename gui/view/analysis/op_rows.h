@@ -66,7 +66,6 @@ class OpRows {
     void set_critical(std::shared_ptr<const CriticalCells> critical) {
         critical_ = std::move(critical);
     }
-    bool has_critical() const { return critical_ != nullptr; }
 
   private:
     std::optional<SpanRef> on(Side side, const SpanRef& ref) const;

@@ -1,5 +1,7 @@
 #include "core/partition/graph.h"
 
+#include "bench/support/graphs.h"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -9,22 +11,20 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/partition/chain.h"
 #include "core/partition/ideals.h"
 #include "core/partition/layer_order.h"
 #include "tests/core/partition/brute_force.h"
 #include "tests/support/error_of.h"
-#include "tests/support/graphs.h"
 #include "tests/support/nanoseconds.h"
 #include "tests/support/soak.h"
 
 namespace pipetwin {
 namespace {
 
+using bench::parallel_arms;
 using testing::Dice;
 using testing::error_of;
 using testing::nanoseconds_of;
-using testing::parallel_arms;
 
 std::string name_of(int layer) {
     return fmt::format("n{}", layer);

@@ -313,7 +313,6 @@ TEST(AddReduction, WithReplicasEveryStageReducesDirectlyBehindItsLastBackward) {
 TEST(SplitBackward, PutsEachWeightGradientBehindItsInputGradient) {
     const Schedule schedule = schedule_of({"0F0 0F1 0B0 0B1"});
     EXPECT_EQ(row_text(split_backward(schedule), 0), "0F0 0F1 0I0 0W0 0I1 0W1");
-    EXPECT_EQ(merge_backward(split_backward(schedule)), schedule);
 }
 
 TEST(SplitBackward, LeavesAnOverlappedPairAsItIs) {
@@ -322,12 +321,7 @@ TEST(SplitBackward, LeavesAnOverlappedPairAsItIs) {
     EXPECT_EQ(row_text(split_backward(schedule), 0), "0F0 0F1 0B0 0I1 0W1");
 }
 
-TEST(MergeBackward, JoinsOnlyWhatStandsSideBySide) {
-    EXPECT_EQ(row_text(merge_backward(schedule_of({"0F0 0F1 0I0 0I1 0W1 0W0"})), 0),
-              "0F0 0F1 0I0 0B1 0W0");
-}
-
-TEST(MergeBackward, UndoesSplitBackwardForEverySchedule) {
+TEST(SplitBackward, OfEveryScheduleIsValid) {
     for (const ScheduleName& known : known_schedules()) {
         const int chunks = known.kind == ScheduleKind::ZbV ||
                                    known.kind == ScheduleKind::DualPipeV ||
@@ -339,9 +333,6 @@ TEST(MergeBackward, UndoesSplitBackwardForEverySchedule) {
             known.kind == ScheduleKind::Chimera || known.kind == ScheduleKind::Hanayo ? 4 : 2;
         const Schedule schedule = generate(
             known.kind, {.ranks = ranks, .chunks = chunks, .micro_batches = micro_batches});
-        const Schedule merged = merge_backward(schedule);
-        EXPECT_EQ(merge_backward(split_backward(merged)), merged) << known.name;
-        EXPECT_TRUE(validate(merged).empty()) << known.name;
         EXPECT_TRUE(validate(split_backward(schedule)).empty()) << known.name;
     }
 }

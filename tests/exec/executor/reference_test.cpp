@@ -1,4 +1,4 @@
-#include "exec/executor/reference.h"
+#include "tests/support/reference.h"
 
 #include <cmath>
 #include <span>
@@ -63,7 +63,7 @@ Outcome run(const Batch& batch,
             const std::vector<int>& sizes,
             Precision precision,
             BackwardOrder order = BackwardOrder::Descending) {
-    Reference reference(small_gpt(), options(precision));
+    test::Reference reference(small_gpt(), options(precision));
     Outcome outcome;
     outcome.loss = reference.run_step(split(batch, sizes), order, 0);
     for (Parameter* const parameter : reference.parameters()) {
@@ -144,7 +144,7 @@ TEST(Reference, VeryUnequalMicroBatchesWeighByTheirSamples) {
 }
 
 TEST(Reference, LossStartsNearThatOfGuessingAndFalls) {
-    Reference reference(small_gpt(), options(Precision::Fp32));
+    test::Reference reference(small_gpt(), options(Precision::Fp32));
     const Batch batch = random_batch(4);
     const std::vector<MicroBatch> slices = split(batch, {2, 2});
     const double first = reference.run_step(slices, BackwardOrder::Descending, 0);

@@ -26,11 +26,10 @@ using testing::plain;
 
 constexpr double scale = 1 << factor_bits;
 
-TEST(PortableMath, HasTheExponentialAndTheLogarithm) {
+TEST(PortableMath, HasTheExponential) {
     for (int i = -160; i <= 160; ++i) {
         const double x = i / 10.0;
         EXPECT_NEAR(portable_exp(x) / std::exp(x), 1, 1e-13) << x;
-        EXPECT_NEAR(portable_log(std::exp(x)), x, 1e-13) << x;
     }
 }
 
