@@ -25,7 +25,7 @@
 #include "cli/processes/processes.h"
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
-#include "exec/transport/mpi_world.h"
+#include "exec/transport/mpi_process_group.h"
 
 namespace pipetwin::cli {
 

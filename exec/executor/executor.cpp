@@ -18,7 +18,7 @@
 #include "exec/gpu/gpu_parts.h"
 #include "exec/memory_plan/schedule_order.h"
 #include "exec/transport/monitor.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -50,27 +50,19 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     PIPETWIN_EXPECT(!plan->micro_batch_sizes.empty(), "the plan knows its micro-batches' sizes");
 }
 
-std::vector<int> ranks_elsewhere(const Plan& plan, const std::vector<int>& here) {
-    std::vector<int> others;
-    for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        if (std::ranges::find(here, rank) == here.end()) {
-            others.push_back(rank);
-        }
-    }
-    return others;
-}
-
 /// One for each rank; of those that other processes have, none.
 std::vector<std::unique_ptr<Device>> make_devices(const Plan& plan,
+                                                  const std::vector<int>& here,
                                                   const ExecutorOptions& options) {
-    if (options.backend == Backend::Cuda && options.world == nullptr) {
+    const ProcessPlace& place = options.place;
+    if (options.backend == Backend::Cuda && place.group->is_alone()) {
         return make_gpu_parts(plan, options.gpu_shares, options.gpu_units);
     }
     std::vector<std::unique_ptr<Device>> devices(as_index(plan.rank_count()));
-    for (const int rank : ranks_here(plan, options)) {
+    for (const int rank : here) {
         devices[as_index(rank)] = options.make_device ? options.make_device(rank)
                                   : options.backend == Backend::Cuda
-                                      ? make_whole_gpu(plan, rank, options.gpu)
+                                      ? make_whole_gpu(plan, rank, place.gpu)
                                   : options.backend == Backend::Paced ? make_paced_device()
                                                                       : make_cpu_device();
     }
@@ -85,58 +77,47 @@ Executor::Impl::Impl(Plan plan_to_walk,
     : plan(std::move(plan_to_walk)),
       model(trained_model),
       options(std::move(executor_options)),
-      here(ranks_here(plan, options)),
+      here(ranks_here(group(), plan, replica())),
       workers(static_cast<std::size_t>(plan.rank_count())),
       at(workers.size()),
       cells(workers.size()),
       all_ready(std::ssize(here), BeginTogether{this}),
-      watchdog(plan,
-               options.hang_limits,
-               options.monitor == nullptr ? ranks_elsewhere(plan, here) : std::vector<int>{}),
+      watchdog(plan, options.hang_limits),
       crew(here.size()) {
     refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
+    const ProcessPlace& place = options.place;
     options.emulate_links =
-        options.emulate_links || (options.backend == Backend::Paced && options.world == nullptr);
-    const std::vector<int> cores = options.cores.empty() ? allowed_cores() : options.cores;
+        options.emulate_links || (options.backend == Backend::Paced && group().is_alone());
+    const std::vector<int> cores = place.cores.empty() ? allowed_cores() : place.cores;
     const bool own_core =
-        options.backend != Backend::Paced && !options.shares_cores && here.size() <= cores.size();
+        options.backend != Backend::Paced && !place.shares_cores && here.size() <= cores.size();
     spin = own_core ? Spin::Briefly : Spin::Never;
     connect();
-    if (options.world != nullptr) {
-        clock.ask(*options.world);
-    }
+    clock.ask(group());
     const Worker::Settings settings{.options = &options,
                                     .cores = own_core ? cores : std::vector<int>{}};
-    std::vector<std::unique_ptr<Device>> devices = make_devices(plan, options);
+    std::vector<std::unique_ptr<Device>> devices = make_devices(plan, here, options);
     for (const int rank : here) {
         add_worker(rank, std::move(devices[as_index(rank)]), settings);
     }
     connect_memories();
     connect_twins();
     connect_replicas();
-    if (options.world != nullptr) {
-        options.world->await_ends();
-    }
+    group().await_ends();
     plan_memory();
     order = schedule_order(plan->schedule, plan->channel_capacity.value_or(-1));
-    if (options.monitor != nullptr) {
-        options.monitor->follow([this] { return position(); });
-    }
+    place.monitor->follow([this] { return position(); });
 }
 
 Executor::Impl::~Impl() {
     end_remote();
-    if (options.monitor != nullptr) {
-        options.monitor->follow({});
-    }
+    options.place.monitor->follow({});
 }
 
 /// Channels to other processes end before the memories that they read and write, which are those of
 /// the workers.
 void Executor::Impl::end_remote() {
-    if (options.world != nullptr) {
-        options.world->abort_traffic();
-    }
+    group().abort_traffic();
     for (std::vector<Edge>* const direction : {&edges.forward, &edges.backward}) {
         for (Edge& edge : *direction) {
             if (edge.is_remote) {
@@ -171,7 +152,7 @@ void Executor::Impl::connect() {
     if (norms > 0) {
         edges.norm = std::make_unique<GradientNorm>(
             static_cast<int>(norms), piece_count(plan->schedule), spin);
-        if (options.world != nullptr) {
+        if (!group().is_alone()) {
             edges.norm->exchange_with(
                 [this](GradientNorm::Squares& squares) { exchange_squares(squares); });
         }
@@ -271,13 +252,6 @@ void Executor::Impl::connect_replicas() {
     }
 }
 
-void Executor::Impl::begin_together() noexcept {
-    // Spinning workers meet at a moment that lies a little ahead, so that none is late for having
-    // been woken last.
-    constexpr std::chrono::microseconds wake_up{100};
-    start = Clock::now() + (spin == Spin::Briefly ? wake_up : std::chrono::microseconds{0});
-}
-
 /// Every worker walks its row. Returns when all are back, or one hangs and the others had time to
 /// stop.
 void Executor::Impl::walk_rows() {
@@ -293,9 +267,7 @@ void Executor::Impl::walk_rows() {
     while (!crew.wait(watchdog.interval())) {
         std::ranges::transform(
             at, cells.begin(), [](const Place& place) { return place.cell.load(); });
-        if (options.monitor != nullptr) {
-            look_at_others();
-        }
+        look_at_others();
         if (const std::optional<Hang> hang = watchdog.look(cells, Clock::now())) {
             stop_all(*hang);
             has_stragglers = !crew.wait(options.hang_limits.grace);
@@ -317,11 +289,8 @@ void Executor::Impl::work(std::size_t rank) {
     }
     at[rank].cell = prepared;
     at[rank].turned_to = prepared;
-    if (options.world != nullptr) {
-        begins = agree_on_start() && begins;
-    } else {
-        all_ready.arrive_and_wait();
-    }
+    all_ready.arrive_and_wait();
+    begins = begins && all_begin;
     worker.start(start);
     const auto end = static_cast<int>(plan->schedule.ranks[rank].size());
     if (begins && walk_row(rank)) {
@@ -348,9 +317,7 @@ bool Executor::Impl::walk_row(std::size_t rank) {
             continue;
         }
         try {
-            if (options.flight != nullptr) {
-                options.flight->turn_to(input.step, static_cast<int>(rank), cell, row[cell]);
-            }
+            options.place.flight->turn_to(input.step, static_cast<int>(rank), cell, row[cell]);
             if (options.before_action) {
                 options.before_action(static_cast<int>(rank), row[cell]);
             }
@@ -391,12 +358,10 @@ void Executor::Impl::walk(const Batch& data, int step, bool evaluation) {
         edges.norm->restart();
     }
     walk_rows();
-    if (options.world != nullptr) {
-        try {
-            share_failures();
-        } catch (const ProcessLost&) {
-            throw_lost();
-        }
+    try {
+        share_failures();
+    } catch (const ProcessLost&) {
+        throw_lost();
     }
     if (!failures.empty()) {
         clean_up_and_throw();
@@ -440,11 +405,7 @@ void Executor::Impl::tell(StepResult& result) {
         time.wall += worker.recorder().compute_wall();
         time.cpu += worker.recorder().compute_cpu();
     }
-    if (options.world != nullptr) {
-        share(result, time);
-    } else {
-        result.grad_norm = grad_norm();
-    }
+    share(result, time);
     for (std::size_t rank = 0; rank < workers.size(); ++rank) {
         watchdog.learn(result.timeline.ranks[rank], static_cast<int>(rank));
     }
@@ -505,7 +466,7 @@ double Executor::evaluate(const Batch& batch, int step) {
     for (Worker* const worker : impl_->workers_here()) {
         worker->arena().give_back_free_blocks();
     }
-    return impl_->options.world != nullptr ? impl_->shared_loss() : impl_->loss();
+    return impl_->shared_loss();
 }
 
 std::optional<Failure> Executor::last_failure() const {

@@ -69,7 +69,7 @@ std::string place_of(const Failure& failure);
 ///
 /// Where there are as many cores as ranks, each worker is bound to its own.
 ///
-/// With ExecutorOptions::world this process has one rank of it. All processes call run_step and
+/// With ExecutorOptions::group this process has one rank of it. All processes call run_step and
 /// evaluate for the same steps; each gets the whole result of its pipeline, and all throw the same
 /// failure. After a failure there is no other step.
 class Executor {

@@ -91,10 +91,10 @@ void Executor::Impl::reopen_channels() {
 }
 
 void Executor::Impl::clean_up() {
-    if (options.world != nullptr) {
-        is_over = true;  // what is under way between processes cannot be called back
-    } else {
+    if (group().is_alone()) {
         reopen_channels();
+    } else {
+        is_over = true;  // what is under way between processes cannot be called back
     }
     for (Worker* const worker : workers_here()) {
         worker->abandon();

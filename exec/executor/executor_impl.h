@@ -22,9 +22,6 @@
 /// lies (executor_memory.cpp), and what follows a failure (executor_failures.cpp).
 namespace pipetwin::exec {
 
-/// The ranks of the plan that this process has, ascending.
-std::vector<int> ranks_here(const Plan& plan, const ExecutorOptions& options);
-
 struct Executor::Impl {
     Impl(Plan plan_to_walk, const Model& trained_model, ExecutorOptions executor_options);
     Impl(const Impl&) = delete;
@@ -37,8 +34,9 @@ struct Executor::Impl {
         return std::ranges::find(here, rank) != here.end();
     }
     std::vector<Worker*> workers_here() const;
-    int replica() const;
-    int first_process() const;
+    ProcessGroup& group() const { return *options.place.group; }
+    int replica() const { return options.replica.index; }
+    int process_of(int rank) const { return exec::process_of(group(), plan, replica(), rank); }
     void connect();
     void connect(Edge& edge, int sender, int receiver);
     std::unique_ptr<Channel> open_edge(int sender, int receiver);
@@ -48,7 +46,7 @@ struct Executor::Impl {
                                          std::optional<int> capacity = {});
     void connect_replicas();
     void exchange_squares(GradientNorm::Squares& squares) const;
-    bool agree_on_start();
+    bool agree_on_start() noexcept;
     Position position() const;
     void look_at_others();
     [[noreturn]] void throw_lost() const;
@@ -73,7 +71,6 @@ struct Executor::Impl {
     void refuse_lost_device() const;
     bool has_planned_memory() const { return !layouts.empty(); }
     void repeat_addresses() const;
-    void begin_together() noexcept;
     void walk_rows();
     void work(std::size_t rank);
     bool walk_row(std::size_t rank);
@@ -119,7 +116,7 @@ struct Executor::Impl {
     // A step; a worker that hangs may be in it for longer than run_step:
     struct BeginTogether {
         Impl* impl;
-        void operator()() noexcept { impl->begin_together(); }
+        void operator()() noexcept { impl->all_begin = impl->agree_on_start(); }
     };
     struct alignas(64) Place {  // a cache line each
         std::atomic<int> cell = preparing;
@@ -134,6 +131,7 @@ struct Executor::Impl {
     std::vector<Place> at;                 ///< [rank]: where its worker is
     std::vector<int> cells;                ///< the same, at the last look
     TimePoint start;
+    bool all_begin = true;  ///< no process is known that will never begin this step
     std::barrier<BeginTogether> all_ready;
     CommonClock clock;  ///< of all processes
     Watchdog watchdog;

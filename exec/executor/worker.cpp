@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -18,8 +18,8 @@ namespace {
 StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
     const ExecutorOptions& options = *settings.options;
     std::function<void()> between_layers;
-    if (World* const world = options.world) {
-        between_layers = [world] { world->progress(); };
+    if (ProcessGroup& group = *options.place.group; !group.is_alone()) {
+        between_layers = [&group] { group.progress(); };
     }
     return {.format = number_format(options.precision, options.backend),
             .seed = options.seed,
@@ -28,8 +28,7 @@ StageOptions stage_options(const Plan& plan, const Worker::Settings& settings) {
             .optimizer = options.optimizer.kind,
             .input_gradient = options.input_gradient,
             .shared_weights = piece_count(plan->schedule) < plan.stage_count(),
-            .replica = options.world != nullptr ? options.world->index() / plan.rank_count()
-                                                : options.replica.index,
+            .replica = options.replica.index,
             .optimizer_shards = plan->weight_gather.empty() ? 1 : plan->replicas,
             .layer_done = options.layer_done,
             .between_layers = std::move(between_layers)};
@@ -70,7 +69,7 @@ Worker::Worker(const Plan& plan,
       rank_(rank),
       edges_(edges),
       emulates_links_(settings.options->emulate_links),
-      world_(settings.options->world),
+      group_(*settings.options->place.group),
       cores_(settings.cores),
       device_(std::move(device)),
       arena_(device_->memory()),
@@ -539,9 +538,7 @@ TimePoint Worker::await_emulated(TimePoint moment) {
         return {};
     }
     while (device_->now() < moment) {
-        if (world_ != nullptr) {
-            world_->progress();  // others may wait for what this one has sent
-        }
+        group_.progress();  // others may wait for what this one has sent
     }
     return moment;
 }

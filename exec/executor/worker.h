@@ -20,8 +20,6 @@
 
 namespace pipetwin::exec {
 
-class World;
-
 /// One boundary in one direction, between two ranks.
 struct Edge {
     std::unique_ptr<Channel> channel;
@@ -168,7 +166,7 @@ class Worker {
     const int rank_;
     Edges& edges_;
     const bool emulates_links_;  ///< messages take no less than the plan says
-    World* const world_;         ///< of other processes; null: all are threads of this one
+    ProcessGroup& group_;
     const std::vector<int> cores_;
     std::unique_ptr<Device> device_;
     Arena arena_;

@@ -72,7 +72,7 @@ class MeasuredPipeline {
         GpuShares gpu_shares = GpuShares::Own;
         std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
         std::uint64_t seed = 1;
-        std::vector<int> cores{};     ///< as ExecutorOptions
+        std::vector<int> cores{};     ///< as ProcessPlace
         bool input_gradient = false;  ///< as ExecutorOptions
     };
     MeasuredPipeline(const Plan& plan, const Model& model, const Options& options);

@@ -9,8 +9,8 @@
 #include "exec/executor/executor_impl.h"
 #include "exec/transport/byte_message.h"
 #include "exec/transport/monitor.h"
+#include "exec/transport/process_group.h"
 #include "exec/transport/timed_channel.h"
-#include "exec/transport/world.h"
 
 /// An executor of which other processes have the other ranks.
 namespace pipetwin::exec {
@@ -52,35 +52,12 @@ StepFailures::One get_failure(ByteReader& message) {
 
 }  // namespace
 
-std::vector<int> ranks_here(const Plan& plan, const ExecutorOptions& options) {
-    if (options.world != nullptr) {
-        PIPETWIN_EXPECT(options.world->size() == plan->replicas * plan.rank_count(),
-                        "a process for each rank of each replica");
-        return {options.world->index() % plan.rank_count()};
-    }
-    std::vector<int> all(as_index(plan.rank_count()));
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        all[rank] = static_cast<int>(rank);
-    }
-    return all;
-}
-
 std::vector<Worker*> Executor::Impl::workers_here() const {
     std::vector<Worker*> some;
     for (const int rank : here) {
         some.push_back(workers[as_index(rank)].get());
     }
     return some;
-}
-
-int Executor::Impl::replica() const {
-    return options.world != nullptr ? options.world->index() / plan.rank_count()
-                                    : options.replica.index;
-}
-
-/// Of this replica.
-int Executor::Impl::first_process() const {
-    return replica() * plan.rank_count();
 }
 
 /// Tags from `first_tag` on are of one kind of message: of those, two stages have one edge in a
@@ -91,11 +68,11 @@ std::unique_ptr<Channel> Executor::Impl::open_remote(int sender,
                                                      std::optional<int> capacity) {
     const bool sends = is_here(sender);
     const int other = plan->schedule.rank_of_stage[as_index(sends ? receiver : sender)];
-    return options.world->open({.peer = first_process() + other,
-                                .tag = first_tag + sender * plan.stage_count() + receiver,
-                                .sends = sends,
-                                .capacity = capacity,
-                                .on_device = options.backend == Backend::Cuda});
+    return group().open({.peer = process_of(other),
+                         .tag = first_tag + sender * plan.stage_count() + receiver,
+                         .sends = sends,
+                         .capacity = capacity,
+                         .on_device = options.backend == Backend::Cuda});
 }
 
 /// Of the edges of the plan, whose messages can be told to take longer than they do.
@@ -110,28 +87,28 @@ std::unique_ptr<Channel> Executor::Impl::open_edge(int sender, int receiver) {
 
 /// Where replicas have a GPU in each process; else their sums are made in host memory.
 void Executor::Impl::open_gpu_sum() {
-    if (options.world == nullptr || options.backend != Backend::Cuda) {
+    if (options.backend != Backend::Cuda) {
         return;
     }
     std::vector<int> members;
     for (int of = 0; of < plan->replicas; ++of) {
-        members.push_back(of * plan.rank_count() + here.front());
+        members.push_back(exec::process_of(group(), plan, of, here.front()));
     }
-    gpu_sum = options.world->open_sum(members);
+    gpu_sum = group().open_sum(members);
 }
 
 ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {
-    if (options.world == nullptr) {
+    if (options.replica.channel) {
         return {.to = options.replica.channel(replica(), other, stage),
                 .from = options.replica.channel(other, replica(), stage),
                 .is_remote = false};
     }
     // Beside the tags of edges and of gradients that stages share.
     const int tag = 2 * plan.stage_count() * plan.stage_count() + stage;
-    const int process = other * plan.rank_count() + here.front();
+    const int process = exec::process_of(group(), plan, other, here.front());
     const auto open = [&](bool sends) {
         return replica_channels
-            .emplace_back(options.world->open({.peer = process, .tag = tag, .sends = sends}))
+            .emplace_back(group().open({.peer = process, .tag = tag, .sends = sends}))
             .get();
     };
     return {.to = open(true), .from = open(false), .is_remote = true};
@@ -145,12 +122,12 @@ Position Executor::Impl::position() const {
 
 /// Where the other ranks of this pipeline are, as far as they have said.
 void Executor::Impl::look_at_others() {
-    const std::vector<Position> positions = options.monitor->positions();
+    const std::vector<Position> positions = options.place.monitor->positions();
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        if (rank == here.front()) {
+        if (process_of(rank) == group().index()) {
             continue;
         }
-        const Position& theirs = positions[as_index(first_process() + rank)];
+        const Position& theirs = positions[as_index(process_of(rank))];
         const std::size_t index = as_index(rank);
         cells[index] = theirs.walk == walks  ? theirs.cell
                        : theirs.walk < walks ? preparing
@@ -160,17 +137,15 @@ void Executor::Impl::look_at_others() {
 
 /// Some process will never answer: who, and what it did when it was last heard of.
 void Executor::Impl::throw_lost() const {
-    if (options.monitor == nullptr) {
-        throw ProcessLost();
-    }
-    std::string text = options.monitor->lost().value_or("another process") +
+    const Monitor& monitor = *options.place.monitor;
+    std::string text = monitor.lost().value_or("another process") +
                        " has not been heard of for too long: it was stopped, it died, or the "
                        "network to its host is cut";
-    const std::vector<Position> positions = options.monitor->positions();
+    const std::vector<Position> positions = monitor.positions();
     for (std::size_t process = 0; process < positions.size(); ++process) {
         const auto rank = process % static_cast<std::size_t>(plan.rank_count());
         const auto& row = plan->schedule.ranks[rank];
-        const bool is_own = static_cast<int>(process) == options.world->index();
+        const bool is_own = static_cast<int>(process) == group().index();
         const Position& theirs = positions[process];
         text += fmt::format("\n  process {}: ", process);
         if (!is_own && theirs.walk != walks) {
@@ -189,24 +164,27 @@ void Executor::Impl::throw_lost() const {
                 "look at that host; 'pipetwin train --resume' goes on from the last checkpoint");
 }
 
-/// The moment at which all processes begin the step, on a clock that they have in common. False
-/// where one will never begin, which the next thing that is gathered says.
-bool Executor::Impl::agree_on_start() {
+/// Sets the moment at which all workers begin the step: those of several processes on a clock that
+/// they have in common. Spinning workers meet a little ahead, so that none is late for having been
+/// woken last. False where a process will never begin, which the next thing that is gathered says.
+bool Executor::Impl::agree_on_start() noexcept {
     constexpr std::chrono::microseconds wake_up{100};
-    start = Clock::now();
+    start = Clock::now() + (spin == Spin::Briefly ? wake_up : std::chrono::microseconds{0});
+    if (group().is_alone()) {
+        return true;
+    }
     try {
         const auto last_of_all = [this] {
             const std::int64_t now = clock.common(Clock::now()).time_since_epoch().count();
             std::int64_t last = now;
-            for (const auto& theirs :
-                 options.world->all_gather(std::as_bytes(std::span(&now, 1)))) {
+            for (const auto& theirs : group().all_gather(std::as_bytes(std::span(&now, 1)))) {
                 last = std::max(last, ByteReader(theirs).get<std::int64_t>());
             }
             return TimePoint(Clock::duration(last));
         };
         TimePoint last = last_of_all();
         if (clock.is_old(last)) {
-            clock.ask(*options.world);
+            clock.ask(group());
             last = last_of_all();
         }
         start = clock.own(last) + wake_up;
@@ -218,15 +196,18 @@ bool Executor::Impl::agree_on_start() {
 
 /// After it all processes know of the same failures.
 void Executor::Impl::share_failures() {
+    if (group().is_alone()) {
+        return;
+    }
     ByteWriter mine;
     mine.put(!failures.empty());
     if (!failures.empty()) {
         put_failure(mine, failures.first());
     }
-    const auto all = options.world->all_gather(mine.bytes());
-    for (int process = 0; process < options.world->size(); ++process) {
+    const auto all = group().all_gather(mine.bytes());
+    for (int process = 0; process < group().size(); ++process) {
         ByteReader theirs(all[as_index(process)]);
-        if (theirs.get<bool>() && process != options.world->index()) {
+        if (theirs.get<bool>() && process != group().index()) {
             const StepFailures::One failure = get_failure(theirs);
             failures.report(failure.order, failure.rank, failure.action, failure.error);
         }
@@ -241,7 +222,7 @@ void Executor::Impl::exchange_squares(GradientNorm::Squares& squares) const {
             mine.put(stage).put_all(std::span<const double>(squares[as_index(stage)]));
         }
     }
-    for (const auto& theirs : options.world->all_gather(mine.bytes(), World::Lane::Norm)) {
+    for (const auto& theirs : group().all_gather(mine.bytes(), ProcessGroup::Lane::Norm)) {
         for (ByteReader message(theirs); !message.at_end();) {
             const int stage = message.get<int>();
             squares[as_index(stage)] = message.get_all<double>();
@@ -253,14 +234,18 @@ void Executor::Impl::exchange_squares(GradientNorm::Squares& squares) const {
 double Executor::Impl::shared_loss() const {
     const double own = loss();
     double sum = 0;
-    for (const auto& theirs : options.world->all_gather(std::as_bytes(std::span(&own, 1)))) {
+    for (const auto& theirs : group().all_gather(std::as_bytes(std::span(&own, 1)))) {
         sum += ByteReader(theirs).get<double>();
     }
     return sum;
 }
 
-/// Fills in what the other ranks of this replica have done; `time` becomes that of all.
+/// Fills in what the ranks of other processes have done; `time` becomes that of all.
 void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
+    if (group().is_alone()) {
+        result.grad_norm = grad_norm();
+        return;
+    }
     const std::size_t own = as_index(here.front());
     ByteWriter mine;
     mine.put(result.loss).put(time.wall).put(time.cpu).put(result.peak[own]);
@@ -275,8 +260,8 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
     result.timeline.replicas.assign(as_index(plan->replicas - 1),
                                     std::vector<std::vector<Span>>(as_index(plan.rank_count())));
     time = {};
-    const auto all = options.world->all_gather(mine.bytes());
-    for (int process = 0; process < options.world->size(); ++process) {
+    const auto all = group().all_gather(mine.bytes());
+    for (int process = 0; process < group().size(); ++process) {
         ByteReader theirs(all[as_index(process)]);
         result.loss += theirs.get<double>();
         time.wall += theirs.get<Duration>();

@@ -1,4 +1,4 @@
-#include "exec/transport/heart.h"
+#include "exec/transport/heartbeat.h"
 
 #include <algorithm>
 #include <cstring>
@@ -16,22 +16,22 @@ constexpr std::chrono::milliseconds look{1};
 /// Where the first process itself is silent, nothing is known of the others.
 constexpr std::chrono::seconds silence{1};
 
-/// Ahead of the news in a beat.
+/// Goes ahead of the statuses in a beat.
 struct Head {
-    std::uint64_t raised = 0;
+    std::uint64_t aborted = 0;
 };
 
 }  // namespace
 
-Heart::Heart(const GpuMember& self, std::vector<Line> lines)
+Heartbeat::Heartbeat(const GpuMember& self, std::vector<PeerLink> links)
     : self_(self),
-      news_(static_cast<std::size_t>(self.count)),
+      statuses_(static_cast<std::size_t>(self.count)),
       fresh_(static_cast<std::size_t>(self.count)) {
-    const std::size_t bytes = sizeof(Head) + news_.size() * sizeof(News);
+    const std::size_t bytes = sizeof(Head) + statuses_.size() * sizeof(PeerStatus);
     const auto now = Clock::now();
-    for (Line& line : lines) {
+    for (PeerLink& link : links) {
         Beat& beat = beats_.emplace_back();
-        beat.line = std::move(line);
+        beat.link = std::move(link);
         beat.sent.resize(bytes);
         beat.received.resize(bytes);
         beat.due = now;
@@ -40,7 +40,7 @@ Heart::Heart(const GpuMember& self, std::vector<Line> lines)
     thread_ = std::thread([this] { live(); });
 }
 
-Heart::~Heart() {
+Heartbeat::~Heartbeat() {
     {
         const std::lock_guard lock(mutex_);
         ends_ = true;
@@ -49,37 +49,37 @@ Heart::~Heart() {
     thread_.join();
 }
 
-void Heart::call_out(std::span<const std::byte> bytes) {
-    PIPETWIN_EXPECT(bytes.size() <= most_called, "a call is short");
+void Heartbeat::post_status(std::span<const std::byte> bytes) {
+    PIPETWIN_EXPECT(bytes.size() <= max_status_bytes, "a status is short");
     const std::lock_guard lock(mutex_);
-    News& mine = own();
+    PeerStatus& mine = own();
     ++mine.number;
     mine.size = bytes.size();
     std::ranges::copy(bytes, mine.bytes.begin());
     if (!is_first() && Clock::now() - beats_.front().last > silence) {
-        for (std::size_t process = 1; process < news_.size(); ++process) {
-            fresh_[process] = fresh_[process] || news_[process].number > 0;
+        for (std::size_t process = 1; process < statuses_.size(); ++process) {
+            fresh_[process] = fresh_[process] || statuses_[process].number > 0;
         }
     }
 }
 
-std::optional<World::Call> Heart::next_call() {
+std::optional<ProcessGroup::Status> Heartbeat::poll_status() {
     const std::lock_guard lock(mutex_);
-    for (std::size_t process = 0; process < news_.size(); ++process) {
+    for (std::size_t process = 0; process < statuses_.size(); ++process) {
         if (fresh_[process] && std::cmp_not_equal(process, self_.index)) {
             fresh_[process] = false;
-            const News& news = news_[process];
-            return World::Call{
+            const PeerStatus& status = statuses_[process];
+            return ProcessGroup::Status{
                 .from = static_cast<int>(process),
-                .bytes = {news.bytes.begin(),
-                          news.bytes.begin() + static_cast<std::ptrdiff_t>(news.size)},
-                .is_gone = news.gone != 0};
+                .bytes = {status.bytes.begin(),
+                          status.bytes.begin() + static_cast<std::ptrdiff_t>(status.size)},
+                .is_gone = status.gone != 0};
         }
     }
     return std::nullopt;
 }
 
-void Heart::flush() {
+void Heartbeat::flush() {
     constexpr std::chrono::seconds patience{1};
     const auto end = Clock::now() + patience;
     std::vector<std::int64_t> begun;
@@ -100,7 +100,7 @@ void Heart::flush() {
     }
 }
 
-void Heart::live() {
+void Heartbeat::live() {
     std::unique_lock lock(mutex_);
     while (!ends_) {
         lock.unlock();
@@ -119,7 +119,7 @@ void Heart::live() {
 }
 
 /// Whether a beat is under way.
-bool Heart::go_on(Beat& beat, Clock::time_point now) {
+bool Heartbeat::go_on(Beat& beat, Clock::time_point now) {
     if (beat.fails) {
         beat.due = now + interval;
         return false;
@@ -127,42 +127,45 @@ bool Heart::go_on(Beat& beat, Clock::time_point now) {
     if (beat.done == beat.begun && now >= beat.due) {
         begin(beat);
     }
-    if (beat.done < beat.begun && beat.line.in->complete() == beat.begun &&
-        beat.line.out->complete() == beat.begun) {
+    if (beat.done < beat.begun && beat.link.in->complete() == beat.begun &&
+        beat.link.out->complete() == beat.begun) {
         take(beat);
     }
     return beat.done < beat.begun;
 }
 
-void Heart::begin(Beat& beat) {
+void Heartbeat::begin(Beat& beat) {
     {
         const std::lock_guard lock(mutex_);
-        const Head head{.raised = raised_ ? std::uint64_t{1} : 0};
+        const Head head{.aborted = aborted_ ? std::uint64_t{1} : 0};
         std::memcpy(beat.sent.data(), &head, sizeof head);
-        std::memcpy(beat.sent.data() + sizeof head, news_.data(), news_.size() * sizeof(News));
+        std::memcpy(beat.sent.data() + sizeof head,
+                    statuses_.data(),
+                    statuses_.size() * sizeof(PeerStatus));
         ++beat.begun;
     }
     const Bytes bytes{std::ssize(beat.sent)};
-    beat.line.in->add(beat.received.data(), bytes);
-    beat.line.out->add(beat.sent.data(), bytes);
+    beat.link.in->add(beat.received.data(), bytes);
+    beat.link.out->add(beat.sent.data(), bytes);
 }
 
-void Heart::take(Beat& beat) {
+void Heartbeat::take(Beat& beat) {
     Head head;
     std::memcpy(&head, beat.received.data(), sizeof head);
-    std::vector<News> theirs(news_.size());
-    std::memcpy(theirs.data(), beat.received.data() + sizeof head, theirs.size() * sizeof(News));
+    std::vector<PeerStatus> theirs(statuses_.size());
+    std::memcpy(
+        theirs.data(), beat.received.data() + sizeof head, theirs.size() * sizeof(PeerStatus));
     const std::lock_guard lock(mutex_);
-    for (std::size_t process = 0; process < news_.size(); ++process) {
-        News& known = news_[process];
-        const News& told = theirs[process];
+    for (std::size_t process = 0; process < statuses_.size(); ++process) {
+        PeerStatus& known = statuses_[process];
+        const PeerStatus& told = theirs[process];
         if (told.number > known.number || told.gone > known.gone) {
             known = told;
             fresh_[process] = true;
         }
     }
-    if (head.raised != 0) {
-        raised_ = true;
+    if (head.aborted != 0) {
+        aborted_ = true;
     }
     beat.done = beat.begun;
     beat.last = Clock::now();
@@ -170,11 +173,11 @@ void Heart::take(Beat& beat) {
 }
 
 /// A link that fails has lost its other end.
-void Heart::lose(Beat& beat) {
+void Heartbeat::lose(Beat& beat) {
     const std::lock_guard lock(mutex_);
     beat.fails = true;
-    const std::size_t peer = as_index(beat.line.peer);
-    news_[peer].gone = 1;
+    const std::size_t peer = as_index(beat.link.peer);
+    statuses_[peer].gone = 1;
     fresh_[peer] = true;
 }
 

@@ -1,4 +1,4 @@
-#include "exec/transport/nccl_world.h"
+#include "exec/transport/nccl_process_group.h"
 
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@
 #include "exec/device/device_failure.h"
 #include "exec/transport/byte_message.h"
 #include "exec/transport/gpu_channel.h"
-#include "exec/transport/heart.h"
+#include "exec/transport/heartbeat.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -98,9 +98,9 @@ class Inbox {
     std::int64_t messages_ = 0;
 };
 
-class NcclWorld final : public World {
+class NcclProcessGroup final : public ProcessGroup {
   public:
-    NcclWorld(GpuLinks links, const std::string& place, const GpuMember& self)
+    NcclProcessGroup(GpuLinks links, const std::string& place, const GpuMember& self)
         : self_(self), links_(std::move(links)), waits_(*this) {
         control_ = links_.meet(place, self);
         meet_all(place);
@@ -122,18 +122,19 @@ class NcclWorld final : public World {
 
     Parts all_gather(std::span<const std::byte> mine, Lane lane) override {
         GpuGather& gather = lane == Lane::Norm ? *norms_ : *control_;
-        const auto heed_lane = [&] {
+        const auto check_lane = [&] {
             if (lost_) {
                 throw ProcessLost();
             }
             if (lane == Lane::Norm) {
-                heed();
+                throw_if_aborted();
             }
         };
-        return waits_.explained([&] { return gathered(mine, gather, heed_lane); }, heed_lane);
+        return waits_.explained([&] { return gathered(mine, gather, check_lane); }, check_lane);
     }
 
-    std::optional<Parts> part(std::span<const std::byte> last_words, Duration patience) override {
+    std::optional<Parts> final_barrier(std::span<const std::byte> last_words,
+                                       Duration patience) override {
         const auto end = Clock::now() + patience;
         const auto give_up_late = [&] {
             if (lost_ || Clock::now() > end) {
@@ -144,7 +145,7 @@ class NcclWorld final : public World {
             return waits_.explained([&] { return gathered(last_words, *parting_, give_up_late); },
                                     give_up_late);
         } catch (const ProcessLost&) {
-            heart_->flush();  // who ends first is not taken for the one that was lost
+            heartbeat_->flush();  // who ends first is not taken for the one that was lost
             return std::nullopt;
         }
     }
@@ -173,22 +174,22 @@ class NcclWorld final : public World {
 
     void progress() override { waits_.progress(); }
 
-    void heed() override {
+    void throw_if_aborted() override {
         if (lost_) {
             throw ProcessLost();
         }
-        if (heart_->raised()) {
+        if (heartbeat_->aborted()) {
             throw ChannelClosed();
         }
     }
 
-    void stop() noexcept override { heart_->raise(); }
-    void give_up() noexcept override { lost_ = true; }
-    void call_out(std::span<const std::byte> bytes) override { heart_->call_out(bytes); }
-    std::optional<Call> next_call() override { return heart_->next_call(); }
+    void abort() noexcept override { heartbeat_->signal_abort(); }
+    void mark_peer_lost() noexcept override { lost_ = true; }
+    void post_status(std::span<const std::byte> bytes) override { heartbeat_->post_status(bytes); }
+    std::optional<Status> poll_status() override { return heartbeat_->poll_status(); }
 
-    void leave() noexcept override {
-        heart_->flush();
+    void finalize() noexcept override {
+        heartbeat_->flush();
         for (GpuGather* const gather : {control_.get(), norms_.get(), parting_.get()}) {
             gather->finish();
         }
@@ -246,23 +247,23 @@ class NcclWorld final : public World {
         }
         outboxes_.resize(as_index(size()));
         inboxes_.resize(as_index(size()));
-        std::vector<Heart::Line> lines;
+        std::vector<Heartbeat::PeerLink> links;
         for (int other = is_first ? 1 : 0; other < (is_first ? size() : 1); ++other) {
             const int far = is_first ? other : index();  // of the two the one that is not first
             const Id& from_first = beats[0][as_index(far - 1)];
             const Id& to_first = beats[as_index(far)][as_index(far - 1)];
-            lines.push_back(
+            links.push_back(
                 {.peer = other,
                  .out = links_.make(is_first ? from_first : to_first, true, LinkMemory::Host),
                  .in = links_.make(is_first ? to_first : from_first, false, LinkMemory::Host)});
         }
-        heart_ = std::make_unique<Heart>(self_, std::move(lines));
+        heartbeat_ = std::make_unique<Heartbeat>(self_, std::move(links));
     }
 
-    /// Each wait for the others ends where `heed` throws. What is short comes with its length in
+    /// Each wait for the others ends where `check` throws. What is short comes with its length in
     /// one round.
-    template <class Heed>
-    Parts gathered(std::span<const std::byte> mine, GpuGather& gather, const Heed& heed) {
+    template <class Check>
+    Parts gathered(std::span<const std::byte> mine, GpuGather& gather, const Check& check) {
         constexpr std::size_t head = sizeof(std::size_t);
         constexpr std::size_t short_one = 1024;
         std::vector<std::byte> piece(head + short_one);
@@ -275,7 +276,7 @@ class NcclWorld final : public World {
         put(mine, head);
         const auto go_round = [&] {
             gather.begin(piece);
-            waits_.look_until([&] { return gather.done(); }, heed);
+            waits_.look_until([&] { return gather.done(); }, check);
         };
         go_round();
         Parts parts(as_index(size()));
@@ -313,15 +314,17 @@ class NcclWorld final : public World {
     std::vector<std::vector<Id>> mail_ids_;  ///< [from][to]
     std::vector<std::unique_ptr<Outbox>> outboxes_;
     std::vector<std::unique_ptr<Inbox>> inboxes_;
-    std::unique_ptr<Heart> heart_;
+    std::unique_ptr<Heartbeat> heartbeat_;
     std::atomic<bool> lost_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<World> join_nccl(GpuLinks links, const std::string& place, const GpuMember& self) {
+std::unique_ptr<ProcessGroup> join_nccl(GpuLinks links,
+                                        const std::string& place,
+                                        const GpuMember& self) {
     try {
-        return std::make_unique<NcclWorld>(std::move(links), place, self);
+        return std::make_unique<NcclProcessGroup>(std::move(links), place, self);
     } catch (const DeviceFailure& failure) {
         throw Error(ErrorKind::Unavailable,
                     place,

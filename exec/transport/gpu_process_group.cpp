@@ -1,4 +1,4 @@
-#include "exec/transport/gpu_world.h"
+#include "exec/transport/gpu_process_group.h"
 
 #include <utility>
 #include <vector>
@@ -8,9 +8,9 @@
 namespace pipetwin::exec {
 namespace {
 
-class GpuWorld final : public World {
+class GpuProcessGroup final : public ProcessGroup {
   public:
-    GpuWorld(std::unique_ptr<World> base, GpuLinks links)
+    GpuProcessGroup(std::unique_ptr<ProcessGroup> base, GpuLinks links)
         : base_(std::move(base)), links_(std::move(links)), waits_(*this) {}
 
     int index() const override { return base_->index(); }
@@ -37,28 +37,28 @@ class GpuWorld final : public World {
         base_->progress();
         waits_.progress();
     }
-    void heed() override { base_->heed(); }
+    void throw_if_aborted() override { base_->throw_if_aborted(); }
 
-    void stop() noexcept override { base_->stop(); }
-    void give_up() noexcept override { base_->give_up(); }
-    void call_out(std::span<const std::byte> bytes) override { base_->call_out(bytes); }
-    std::optional<Call> next_call() override { return base_->next_call(); }
-    std::optional<std::vector<std::vector<std::byte>>> part(std::span<const std::byte> last_words,
-                                                            Duration patience) override {
-        return base_->part(last_words, patience);
+    void abort() noexcept override { base_->abort(); }
+    void mark_peer_lost() noexcept override { base_->mark_peer_lost(); }
+    void post_status(std::span<const std::byte> bytes) override { base_->post_status(bytes); }
+    std::optional<Status> poll_status() override { return base_->poll_status(); }
+    std::optional<std::vector<std::vector<std::byte>>> final_barrier(
+        std::span<const std::byte> last_words, Duration patience) override {
+        return base_->final_barrier(last_words, patience);
     }
-    void leave() noexcept override { base_->leave(); }
+    void finalize() noexcept override { base_->finalize(); }
 
   private:
-    std::unique_ptr<World> base_;
+    std::unique_ptr<ProcessGroup> base_;
     GpuLinks links_;
     GpuWaits waits_;
 };
 
 }  // namespace
 
-std::unique_ptr<World> with_gpus(std::unique_ptr<World> base, GpuLinks links) {
-    return std::make_unique<GpuWorld>(std::move(base), std::move(links));
+std::unique_ptr<ProcessGroup> with_gpus(std::unique_ptr<ProcessGroup> base, GpuLinks links) {
+    return std::make_unique<GpuProcessGroup>(std::move(base), std::move(links));
 }
 
 }  // namespace pipetwin::exec

@@ -15,7 +15,7 @@
 
 #include "core/base/as_index.h"
 #include "exec/transport/gpu_link.h"
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 
@@ -26,45 +26,45 @@ namespace pipetwin::exec {
 /// A message on a GPU takes a multiprocessor from when one end begins it until the other has, too.
 /// So the ends of a beat begin it a fixed time after the one before, which ended for both at once,
 /// and no multiprocessor waits for long.
-class Heart {
+class Heartbeat {
   public:
     /// To the first process, or in that to one of the others; messages lie in host memory.
-    struct Line {
+    struct PeerLink {
         int peer = 0;
         std::unique_ptr<GpuLink> out;
         std::unique_ptr<GpuLink> in;
     };
-    Heart(const GpuMember& self, std::vector<Line> lines);
-    Heart(const Heart&) = delete;
-    Heart& operator=(const Heart&) = delete;
-    ~Heart();
+    Heartbeat(const GpuMember& self, std::vector<PeerLink> links);
+    Heartbeat(const Heartbeat&) = delete;
+    Heartbeat& operator=(const Heartbeat&) = delete;
+    ~Heartbeat();
 
-    /// As World's. At most `most_called` bytes.
-    void call_out(std::span<const std::byte> bytes);
-    std::optional<World::Call> next_call();
-    static constexpr std::size_t most_called = 48;
+    /// As ProcessGroup's. At most `max_status_bytes` bytes.
+    void post_status(std::span<const std::byte> bytes);
+    std::optional<ProcessGroup::Status> poll_status();
+    static constexpr std::size_t max_status_bytes = 48;
 
     /// Returns when the other ends of all lines know what is known here now, or soon after.
     void flush();
 
     /// Tells all that this process goes on no more. Any thread.
-    void raise() noexcept { raised_ = true; }
+    void signal_abort() noexcept { aborted_ = true; }
     /// Whether any process has said so.
-    bool raised() const noexcept { return raised_; }
+    bool aborted() const noexcept { return aborted_; }
 
   private:
     /// What is known of a process: `number` grows with every call of it.
-    struct News {
+    struct PeerStatus {
         std::int64_t number = 0;
         std::size_t size = 0;
         std::uint64_t gone = 0;  ///< not 0: its end of a line is gone
-        std::array<std::byte, most_called> bytes{};
+        std::array<std::byte, max_status_bytes> bytes{};
     };
     using Clock = std::chrono::steady_clock;
     struct Beat {
         std::vector<std::byte> sent;
         std::vector<std::byte> received;
-        Line line;               ///< first to end, then what it reads and writes
+        PeerLink link;           ///< first to end, then what it reads and writes
         std::int64_t begun = 0;  ///< how many beats
         std::int64_t done = 0;
         bool fails = false;
@@ -74,7 +74,7 @@ class Heart {
 
     void live();
     bool is_first() const { return self_.index == 0; }
-    News& own() { return news_[as_index(self_.index)]; }
+    PeerStatus& own() { return statuses_[as_index(self_.index)]; }
     bool go_on(Beat& beat, Clock::time_point now);
     void begin(Beat& beat);
     void take(Beat& beat);
@@ -82,12 +82,12 @@ class Heart {
 
     GpuMember self_;
     std::vector<Beat> beats_;  ///< of the thread; others read what counts, with the mutex
-    std::atomic<bool> raised_ = false;
+    std::atomic<bool> aborted_ = false;
     std::mutex mutex_;
     std::condition_variable ends_or_not_;
     bool ends_ = false;
-    std::vector<News> news_;   ///< [process]
-    std::vector<bool> fresh_;  ///< [process] news that were not asked for yet
+    std::vector<PeerStatus> statuses_;  ///< [process]
+    std::vector<bool> fresh_;           ///< [process] news that were not asked for yet
     std::thread thread_;
 };
 

@@ -2,14 +2,14 @@
 
 #include <memory>
 
-#include "exec/transport/world.h"
+#include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
 
 /// Joins the processes that mpirun or srun started, by the module `pipetwin_mpi.so`
 /// (exec/base/run_time_module.h). Once in a program. Throws Error(Unavailable), naming the package
 /// to install, where the module or MPI's library is missing.
-std::unique_ptr<World> join_mpi();
+std::unique_ptr<ProcessGroup> join_mpi();
 
 /// Throws what `join_mpi` would, without joining.
 void require_mpi();

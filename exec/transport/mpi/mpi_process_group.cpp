@@ -10,8 +10,8 @@
 #include "exec/transport/mpi/mpi_channel.h"
 #include "exec/transport/mpi/mpi_check.h"
 #include "exec/transport/mpi_module.h"
+#include "exec/transport/process_group.h"
 #include "exec/transport/remote_sum.h"
-#include "exec/transport/world.h"
 
 namespace pipetwin::exec::mpi {
 namespace {
@@ -23,10 +23,10 @@ MPI_Comm copy_of(MPI_Comm comm) {
     return copy;
 }
 
-/// MPI is begun before it, and ended by `leave`.
-class MpiWorld final : public World {
+/// MPI is begun before it, and ended by `finalize`.
+class MpiProcessGroup final : public ProcessGroup {
   public:
-    MpiWorld()
+    MpiProcessGroup()
         : control_(copy_of(MPI_COMM_WORLD)),
           norms_(copy_of(MPI_COMM_WORLD)),
           parting_(copy_of(MPI_COMM_WORLD)),
@@ -51,15 +51,15 @@ class MpiWorld final : public World {
 
     std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
                                                    Lane lane) override {
-        const bool heeds = lane == Lane::Norm;
+        const bool may_abort = lane == Lane::Norm;
         return gathered(mine, lane == Lane::Norm ? norms_ : control_, [&](MPI_Request& request) {
-            wait_for(request, heeds);
+            wait_for(request, may_abort);
             return true;
         });
     }
 
-    std::optional<std::vector<std::vector<std::byte>>> part(std::span<const std::byte> last_words,
-                                                            Duration patience) override {
+    std::optional<std::vector<std::vector<std::byte>>> final_barrier(
+        std::span<const std::byte> last_words, Duration patience) override {
         const auto end = std::chrono::steady_clock::now() + patience;
         bool all_came = true;
         try {
@@ -103,12 +103,12 @@ class MpiWorld final : public World {
     /// Any call moves whatever is under way.
     void progress() override { static_cast<void>(alarm_.raised()); }
 
-    void heed() override { alarm_.heed(); }
+    void throw_if_aborted() override { alarm_.throw_if_aborted(); }
 
-    void stop() noexcept override { alarm_.raise(); }
-    void give_up() noexcept override { alarm_.give_up(); }
+    void abort() noexcept override { alarm_.raise(); }
+    void mark_peer_lost() noexcept override { alarm_.mark_peer_lost(); }
 
-    void call_out(std::span<const std::byte> bytes) override {
+    void post_status(std::span<const std::byte> bytes) override {
         for (int other = 0; other < size_; ++other) {
             Outgoing& outgoing = outgoing_[as_index(other)];
             // While the last one has not left, another would only wait behind it.
@@ -125,23 +125,23 @@ class MpiWorld final : public World {
         }
     }
 
-    std::optional<Call> next_call() override {
+    std::optional<Status> poll_status() override {
         int there = 0;
-        MPI_Status status;
+        MPI_Status envelope;
         MPI_Message message = MPI_MESSAGE_NULL;
-        PIPETWIN_MPI_CALL(MPI_Improbe(MPI_ANY_SOURCE, 0, calls_, &there, &message, &status));
+        PIPETWIN_MPI_CALL(MPI_Improbe(MPI_ANY_SOURCE, 0, calls_, &there, &message, &envelope));
         if (there == 0) {
             return std::nullopt;
         }
         int size = 0;
-        PIPETWIN_MPI_CALL(MPI_Get_count(&status, MPI_BYTE, &size));
-        Call call{.from = status.MPI_SOURCE, .bytes = std::vector<std::byte>(as_index(size))};
+        PIPETWIN_MPI_CALL(MPI_Get_count(&envelope, MPI_BYTE, &size));
+        Status status{.from = envelope.MPI_SOURCE, .bytes = std::vector<std::byte>(as_index(size))};
         PIPETWIN_MPI_CALL(
-            MPI_Mrecv(call.bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE));
-        return call;
+            MPI_Mrecv(status.bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE));
+        return status;
     }
 
-    void leave() noexcept override { MPI_Finalize(); }
+    void finalize() noexcept override { MPI_Finalize(); }
 
   private:
     static constexpr std::size_t most_at_once = std::size_t{1} << 30;
@@ -152,8 +152,8 @@ class MpiWorld final : public World {
         return done != 0;
     }
 
-    void wait_for(MPI_Request& request, bool heeds) {
-        alarm_.wait([&request] { return is_done(request); }, heeds);
+    void wait_for(MPI_Request& request, bool may_abort) {
+        alarm_.wait([&request] { return is_done(request); }, may_abort);
     }
 
     /// `wait` returns whether what was asked for is done; nothing is gathered if not.
@@ -238,7 +238,7 @@ int pipetwin_mpi_interface_version() {
     return pipetwin_mpi_interface;
 }
 
-void pipetwin_mpi_join(pipetwin::exec::World** world) {
+void pipetwin_mpi_join(pipetwin::exec::ProcessGroup** group) {
     // A sleep between two looks for a message is to last as long as it says.
     prctl(PR_SET_TIMERSLACK, 1000UL);
     // Open MPI's 64 KiB: above it a message leaves only once both ends have looked, and its sender
@@ -253,7 +253,7 @@ void pipetwin_mpi_join(pipetwin::exec::World** world) {
                               "this MPI was built without MPI_THREAD_MULTIPLE",
                               "install Debian's: apt-get install openmpi-bin libopenmpi3");
     }
-    *world = new pipetwin::exec::mpi::MpiWorld;
+    *group = new pipetwin::exec::mpi::MpiProcessGroup;
 }
 
 const char* pipetwin_mpi_library() {

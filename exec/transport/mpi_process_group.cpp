@@ -1,4 +1,4 @@
-#include "exec/transport/mpi_world.h"
+#include "exec/transport/mpi_process_group.h"
 
 #include <filesystem>
 #include <stdexcept>
@@ -47,10 +47,10 @@ Module load_module() {
 
 }  // namespace
 
-std::unique_ptr<World> join_mpi() {
-    World* world = nullptr;
-    load_module().join(&world);
-    return std::unique_ptr<World>(world);
+std::unique_ptr<ProcessGroup> join_mpi() {
+    ProcessGroup* group = nullptr;
+    load_module().join(&group);
+    return std::unique_ptr<ProcessGroup>(group);
 }
 
 void require_mpi() {

@@ -1,4 +1,4 @@
-#include "exec/transport/nccl_world.h"
+#include "exec/transport/nccl_process_group.h"
 
 #include <algorithm>
 #include <atomic>
@@ -208,9 +208,9 @@ void in_all(int count, const Act& act) {
     for (int index = 0; index < count; ++index) {
         processes.emplace_back([&, index] {
             try {
-                const auto world =
+                const auto group =
                     join_nccl(net.links(), "host:1", {.index = index, .count = count});
-                act(*world);
+                act(*group);
             } catch (const std::exception& exception) {
                 ADD_FAILURE() << "process " << index << ": " << exception.what();
             }
@@ -233,12 +233,12 @@ bool comes_true(const Done& done, Clock::duration patience = 5s) {
     return true;
 }
 
-TEST(NcclWorld, GathersWhatIsOfAnyLength) {
-    in_all(3, [](World& world) {
+TEST(NcclProcessGroup, GathersWhatIsOfAnyLength) {
+    in_all(3, [](ProcessGroup& group) {
         const std::vector<std::size_t> sizes{200'000, 0, 65'536};
         for (int round = 0; round < 3; ++round) {
-            const auto own = static_cast<std::size_t>((world.index() + round) % 3);
-            const auto all = world.all_gather(bits(sizes[own], static_cast<int>(own)));
+            const auto own = static_cast<std::size_t>((group.index() + round) % 3);
+            const auto all = group.all_gather(bits(sizes[own], static_cast<int>(own)));
             ASSERT_EQ(all.size(), 3U);
             for (int process = 0; process < 3; ++process) {
                 const auto theirs = static_cast<std::size_t>((process + round) % 3);
@@ -246,41 +246,41 @@ TEST(NcclWorld, GathersWhatIsOfAnyLength) {
                             bits(sizes[theirs], static_cast<int>(theirs)));
             }
         }
-        EXPECT_TRUE(world.all_gather({}, World::Lane::Norm) == std::vector<Bits>(3));
-        world.leave();
+        EXPECT_TRUE(group.all_gather({}, ProcessGroup::Lane::Norm) == std::vector<Bits>(3));
+        group.finalize();
     });
 }
 
 /// Both send first: nobody waits for the other to receive.
-TEST(NcclWorld, SendsBetweenAnyTwoInOrder) {
-    in_all(3, [](World& world) {
+TEST(NcclProcessGroup, SendsBetweenAnyTwoInOrder) {
+    in_all(3, [](ProcessGroup& group) {
         for (int other = 0; other < 3; ++other) {
-            if (other != world.index()) {
-                world.send(other, bits(3'000'000, world.index()));
-                world.send(other, {});
-                world.send(other, bits(5, world.index()));
+            if (other != group.index()) {
+                group.send(other, bits(3'000'000, group.index()));
+                group.send(other, {});
+                group.send(other, bits(5, group.index()));
             }
         }
         for (int other = 0; other < 3; ++other) {
-            if (other != world.index()) {
-                EXPECT_TRUE(world.receive(other) == bits(3'000'000, other));
-                EXPECT_TRUE(world.receive(other).empty());
-                EXPECT_TRUE(world.receive(other) == bits(5, other));
+            if (other != group.index()) {
+                EXPECT_TRUE(group.receive(other) == bits(3'000'000, other));
+                EXPECT_TRUE(group.receive(other).empty());
+                EXPECT_TRUE(group.receive(other) == bits(5, other));
             }
         }
-        world.all_gather({});
+        group.all_gather({});
     });
 }
 
-TEST(NcclWorld, ChannelsCarryWhatTheyPromise) {
+TEST(NcclProcessGroup, ChannelsCarryWhatTheyPromise) {
     for (const std::optional<int> capacity :
          {std::optional<int>(), std::optional(0), std::optional(2)}) {
-        in_all(2, [&](World& world) {
+        in_all(2, [&](ProcessGroup& group) {
             constexpr int messages = 5;
             constexpr std::int64_t numbers = 1000;
-            const bool sends = world.index() == 0;
-            const auto channel = world.open(
-                {.peer = 1 - world.index(), .tag = 3, .sends = sends, .capacity = capacity});
+            const bool sends = group.index() == 0;
+            const auto channel = group.open(
+                {.peer = 1 - group.index(), .tag = 3, .sends = sends, .capacity = capacity});
             EXPECT_EQ(channel->capacity(), capacity);
             std::vector<std::vector<float>> places(messages, std::vector<float>(numbers));
             const auto place = [&](int message) {
@@ -312,54 +312,54 @@ TEST(NcclWorld, ChannelsCarryWhatTheyPromise) {
                 }
             }
             channel->settle();
-            world.all_gather({});
+            group.all_gather({});
         });
     }
 }
 
-TEST(NcclWorld, AStopEndsTheWaitsOfAllOthers) {
-    in_all(4, [](World& world) {
-        if (world.index() == 2) {
-            world.stop();
+TEST(NcclProcessGroup, AnAbortEndsTheWaitsOfAllOthers) {
+    in_all(4, [](ProcessGroup& group) {
+        if (group.index() == 2) {
+            group.abort();
         } else {
-            EXPECT_THROW(world.receive((world.index() + 1) % 4), ChannelClosed);
-            EXPECT_THROW(world.all_gather({}, World::Lane::Norm), ChannelClosed);
+            EXPECT_THROW(group.receive((group.index() + 1) % 4), ChannelClosed);
+            EXPECT_THROW(group.all_gather({}, ProcessGroup::Lane::Norm), ChannelClosed);
         }
-        EXPECT_EQ(world.all_gather({}).size(), 4U);  // there they agree on what has happened
+        EXPECT_EQ(group.all_gather({}).size(), 4U);  // there they agree on what has happened
     });
 }
 
 /// Process 0 passes them on.
-TEST(NcclWorld, CallsReachAllOthers) {
-    in_all(4, [](World& world) {
-        world.call_out(bits(20, world.index()));
+TEST(NcclProcessGroup, StatusesReachAllOthers) {
+    in_all(4, [](ProcessGroup& group) {
+        group.post_status(bits(20, group.index()));
         std::set<int> heard;
         EXPECT_TRUE(comes_true([&] {
-            while (const auto call = world.next_call()) {
-                EXPECT_TRUE(call->bytes == bits(20, call->from));
-                EXPECT_FALSE(call->is_gone);
-                heard.insert(call->from);
+            while (const auto status = group.poll_status()) {
+                EXPECT_TRUE(status->bytes == bits(20, status->from));
+                EXPECT_FALSE(status->is_gone);
+                heard.insert(status->from);
             }
             return heard.size() == 3;
         }));
-        EXPECT_FALSE(heard.contains(world.index()));
-        world.all_gather({});
-        EXPECT_FALSE(world.next_call().has_value());  // nobody has called again
-        world.all_gather({});
+        EXPECT_FALSE(heard.contains(group.index()));
+        group.all_gather({});
+        EXPECT_FALSE(group.poll_status().has_value());  // nobody has posted again
+        group.all_gather({});
     });
 }
 
-TEST(NcclWorld, ThatAProcessHasGoneReachesAllOthers) {
+TEST(NcclProcessGroup, ThatAProcessHasGoneReachesAllOthers) {
     for (const int gone : {0, 2}) {
         std::atomic<int> know = 0;
-        in_all(3, [gone, &know](World& world) {
-            if (world.index() == gone) {
+        in_all(3, [gone, &know](ProcessGroup& group) {
+            if (group.index() == gone) {
                 return;  // its ends break
             }
             EXPECT_TRUE(comes_true([&] {
-                const auto call = world.next_call();
-                EXPECT_TRUE(!call || !call->is_gone || call->from == gone) << call->from;
-                return call && call->is_gone;
+                const auto status = group.poll_status();
+                EXPECT_TRUE(!status || !status->is_gone || status->from == gone) << status->from;
+                return status && status->is_gone;
             }));
             ++know;
             EXPECT_TRUE(comes_true([&] { return know == 2; }));
@@ -368,20 +368,20 @@ TEST(NcclWorld, ThatAProcessHasGoneReachesAllOthers) {
 }
 
 /// Of others nothing is known then, which speaks for none and against none.
-TEST(NcclWorld, WhereTheFirstIsSilentTheOthersAreNotTakenForIt) {
+TEST(NcclProcessGroup, WhereTheFirstIsSilentTheOthersAreNotTakenForIt) {
     std::atomic<bool> over = false;
-    in_all(3, [&over](World& world) {
-        if (world.index() == 0) {
-            world.call_out(bits(1, 0));
+    in_all(3, [&over](ProcessGroup& group) {
+        if (group.index() == 0) {
+            group.post_status(bits(1, 0));
             EXPECT_TRUE(comes_true([&] { return over.load(); }, 20s));
             return;
         }
         const auto begin = Clock::now();
         int heard = 0;
         while (Clock::now() - begin < 1s) {
-            world.call_out(bits(1, world.index()));
-            while (const auto call = world.next_call()) {
-                heard += call->from == 3 - world.index() ? 1 : 0;
+            group.post_status(bits(1, group.index()));
+            while (const auto status = group.poll_status()) {
+                heard += status->from == 3 - group.index() ? 1 : 0;
             }
             std::this_thread::sleep_for(20ms);
         }
@@ -390,67 +390,67 @@ TEST(NcclWorld, WhereTheFirstIsSilentTheOthersAreNotTakenForIt) {
     });
 }
 
-TEST(NcclWorld, PartsWithoutTheOneThatDoesNotCome) {
-    std::atomic<int> parted = 0;
-    in_all(3, [&parted](World& world) {
-        if (world.index() == 1) {
-            EXPECT_TRUE(comes_true([&] { return parted == 2; }));
+TEST(NcclProcessGroup, EndsWithoutTheOneThatDoesNotCome) {
+    std::atomic<int> ended = 0;
+    in_all(3, [&ended](ProcessGroup& group) {
+        if (group.index() == 1) {
+            EXPECT_TRUE(comes_true([&] { return ended == 2; }));
             return;
         }
         const auto begin = Clock::now();
-        EXPECT_FALSE(world.part(bits(4, 1), 100ms).has_value());
+        EXPECT_FALSE(group.final_barrier(bits(4, 1), 100ms).has_value());
         EXPECT_GE(Clock::now() - begin, 100ms);
-        ++parted;
+        ++ended;
     });
 }
 
-TEST(NcclWorld, NobodyWaitsForThoseWhoWillNeverAnswer) {
-    in_all(2, [](World& world) {
-        if (world.index() == 1) {
-            world.give_up();
-            EXPECT_THROW(world.all_gather({}), ProcessLost);
-            EXPECT_THROW(world.receive(0), ProcessLost);
-            EXPECT_THROW(world.heed(), ProcessLost);
+TEST(NcclProcessGroup, NobodyWaitsForThoseWhoWillNeverAnswer) {
+    in_all(2, [](ProcessGroup& group) {
+        if (group.index() == 1) {
+            group.mark_peer_lost();
+            EXPECT_THROW(group.all_gather({}), ProcessLost);
+            EXPECT_THROW(group.receive(0), ProcessLost);
+            EXPECT_THROW(group.throw_if_aborted(), ProcessLost);
         }
     });
 }
 
 /// Once a training ended with "NCCL: remote process exited" in place of the name of the process
 /// that was killed: the first who met a broken link was not yet waiting for anything.
-TEST(NcclWorld, BrokenLinksAreThatAProcessWasLost) {
+TEST(NcclProcessGroup, BrokenLinksAreThatAProcessWasLost) {
     std::atomic<int> over = 0;
-    in_all(3, [&over](World& world) {
-        const auto channel = world.index() == 2 ? std::unique_ptr<Channel>()
-                                                : world.open({.peer = 1 - world.index(),
+    in_all(3, [&over](ProcessGroup& group) {
+        const auto channel = group.index() == 2 ? std::unique_ptr<Channel>()
+                                                : group.open({.peer = 1 - group.index(),
                                                               .tag = 3,
-                                                              .sends = world.index() == 0,
+                                                              .sends = group.index() == 0,
                                                               .capacity = {}});
-        world.send((world.index() + 1) % 3, bits(3, 1));
-        EXPECT_TRUE(world.receive((world.index() + 2) % 3) == bits(3, 1));
-        world.all_gather({});
-        if (world.index() == 1) {
+        group.send((group.index() + 1) % 3, bits(3, 1));
+        EXPECT_TRUE(group.receive((group.index() + 2) % 3) == bits(3, 1));
+        group.all_gather({});
+        if (group.index() == 1) {
             return;  // its ends break
         }
-        std::thread monitor([&world] {
+        std::thread monitor([&group] {
             EXPECT_TRUE(comes_true([&] {
-                const auto call = world.next_call();
-                return call && call->is_gone;
+                const auto status = group.poll_status();
+                return status && status->is_gone;
             }));
             std::this_thread::sleep_for(50ms);
-            world.give_up();
+            group.mark_peer_lost();
         });
-        EXPECT_THROW(world.all_gather({}), ProcessLost);
-        EXPECT_THROW(world.all_gather({}, World::Lane::Norm), ProcessLost);
-        if (world.index() == 0) {
-            EXPECT_THROW(world.send(1, bits(3, 1)), ProcessLost);
+        EXPECT_THROW(group.all_gather({}), ProcessLost);
+        EXPECT_THROW(group.all_gather({}, ProcessGroup::Lane::Norm), ProcessLost);
+        if (group.index() == 0) {
+            EXPECT_THROW(group.send(1, bits(3, 1)), ProcessLost);
             EXPECT_THROW(channel->send({.micro_batch = 0,
                                         .tensor = Tensor::detached(host_memory(), DType::F32, 1, 8),
                                         .available = {}}),
                          ProcessLost);
         } else {
-            EXPECT_THROW(world.receive(1), ProcessLost);
+            EXPECT_THROW(group.receive(1), ProcessLost);
         }
-        EXPECT_FALSE(world.part(bits(4, 1), 5s).has_value());
+        EXPECT_FALSE(group.final_barrier(bits(4, 1), 5s).has_value());
         monitor.join();
         ++over;
         EXPECT_TRUE(comes_true([&] { return over == 2; }));
