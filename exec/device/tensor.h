@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/timeline/footprint.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 
 namespace pipetwin::exec {
 
@@ -161,7 +161,7 @@ struct View {
 
 /// Some of its numbers, as one row.
 template <class AnyView>
-AnyView part_of(const AnyView& view, const NumberRange& range) {
+AnyView part_of(const AnyView& view, const ElementRange& range) {
     PIPETWIN_EXPECT(range.begin >= 0 && range.end() <= view.size(), "a part of a view");
     AnyView part = view;
     using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(part.data)>>,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "exec/base/crew.h"
+#include "exec/base/rank_threads.h"
 #include "exec/executor/executor.h"
 #include "exec/executor/step_failures.h"
 #include "exec/executor/worker.h"
@@ -136,7 +136,7 @@ struct Executor::Impl {
     CommonClock clock;  ///< of all processes
     Watchdog watchdog;
     bool has_stragglers = false;  ///< not all workers came back from the last step
-    Crew crew;                    ///< last: its threads use all of the above
+    RankThreads crew;             ///< last: its threads use all of the above
 };
 
 }  // namespace pipetwin::exec

@@ -9,15 +9,15 @@
 
 namespace pipetwin::exec {
 
-/// Where a process stands in a training: the group that it trains in, and what of its machine it may
-/// use. As it is by default, the process trains alone and may use all that the program may.
+/// Where a process stands in a training: the group that it trains in, and what of its machine it
+/// may use. As it is by default, the process trains alone and may use all that the program may.
 ///
-/// The group either is this process alone, which has all ranks of all replicas, or has a process for
-/// each rank of each replica, in that order. What the pointers lead to outlives whoever has them;
-/// none is null.
+/// The group either is this process alone, which has all ranks of all replicas, or has a process
+/// for each rank of each replica, in that order. What the pointers lead to outlives whoever has
+/// them; none is null.
 struct ProcessPlace {
     ProcessGroup* group = &local_process_group();
-    Monitor* monitor = &Monitor::of_no_peers();               ///< knows where the others are
+    Monitor* monitor = &Monitor::of_no_peers();              ///< knows where the others are
     FlightRecorder* flight = &FlightRecorder::of_nothing();  ///< is told of every action
     /// Processors to bind the workers to, one each; empty: those that the program may use.
     std::vector<int> cores{};

@@ -9,7 +9,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 #include "exec/device/kernels.h"
 #include "exec/device/tensor.h"
 #include "exec/transport/remote_sum.h"
@@ -31,17 +31,17 @@ struct Flat {
         }
         bytes.resize(as_index(count) * size_of(type));
     }
-    Tensor place(const NumberRange& range) {
+    Tensor place(const ElementRange& range) {
         return Tensor::placed(host_memory(), at(range.begin), type, 1, range.size);
     }
     std::byte* at(std::int64_t number) { return bytes.data() + as_index(number) * size_of(type); }
 
     /// Calls act(tensor, its numbers that are in the range, their bytes here).
     template <class Do>
-    void for_each_part(const NumberRange& range, const Do& act) const {
+    void for_each_part(const ElementRange& range, const Do& act) const {
         std::int64_t passed = 0;
         for (Tensor* const tensor : tensors) {
-            NumberRange part = common(range, {.begin = passed, .size = tensor->size()});
+            ElementRange part = common(range, {.begin = passed, .size = tensor->size()});
             if (part.size > 0) {
                 const std::size_t offset = as_index(part.begin) * size_of(type);
                 part.begin -= passed;
@@ -51,10 +51,10 @@ struct Flat {
         }
     }
 
-    void download(Device& device, const NumberRange& range) {
+    void download(Device& device, const ElementRange& range) {
         for_each_part(range,
                       [&](const Tensor& tensor,
-                          const NumberRange& part,
+                          const ElementRange& part,
                           std::size_t offset,
                           std::size_t size) {
                           device.kernels().download(part_of(ConstView(tensor), part),
@@ -62,10 +62,10 @@ struct Flat {
                       });
     }
 
-    void upload(Device& device, const NumberRange& range) const {
+    void upload(Device& device, const ElementRange& range) const {
         for_each_part(
             range,
-            [&](Tensor& tensor, const NumberRange& part, std::size_t offset, std::size_t size) {
+            [&](Tensor& tensor, const ElementRange& part, std::size_t offset, std::size_t size) {
                 device.kernels().upload(std::span(bytes).subspan(offset, size),
                                         part_of(View(tensor), part));
             });
@@ -114,7 +114,7 @@ class HostNumbers final : public ReplicaNumbers {
     }
 
     TimePoint finish_sums() override {
-        const NumberRange own = share(gradients_, member_.own);
+        const ElementRange own = share(gradients_, member_.own);
         TimePoint last;
         std::vector<Tensor> received(member_.peers.size());
         std::vector<const std::byte*> parts(member_.peers.size());
@@ -136,7 +136,7 @@ class HostNumbers final : public ReplicaNumbers {
             last = std::max(last, receive(sums_));
         }
         sums_.upload(device_,
-                     member_.rounds.sums ? NumberRange{.begin = 0, .size = sums_.count} : own);
+                     member_.rounds.sums ? ElementRange{.begin = 0, .size = sums_.count} : own);
         return last;
     }
 
@@ -152,7 +152,7 @@ class HostNumbers final : public ReplicaNumbers {
     }
 
   private:
-    NumberRange share(const Flat& of, std::size_t replica) const {
+    ElementRange share(const Flat& of, std::size_t replica) const {
         return share_of(
             of.count, static_cast<int>(replica), static_cast<int>(member_.peers.size()));
     }
@@ -168,7 +168,7 @@ class HostNumbers final : public ReplicaNumbers {
     /// This replica's share of the sums, from what each replica has of it.
     template <class Number>
     void add_up(const std::vector<const std::byte*>& parts) {
-        const NumberRange own = share(gradients_, member_.own);
+        const ElementRange own = share(gradients_, member_.own);
         if (own.size == 0) {
             return;  // fewer numbers than replicas
         }
@@ -197,7 +197,7 @@ class HostNumbers final : public ReplicaNumbers {
         member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
             const Channel::Received received = peer.from->receive();
             last = std::max(last, received.arrived);
-            const NumberRange theirs = share(to, replica);
+            const ElementRange theirs = share(to, replica);
             Tensor place = to.place(theirs);
             const Tensor& message = received.message.tensor;
             if (theirs.size > 0 && message.data() != place.data()) {

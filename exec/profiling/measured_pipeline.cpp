@@ -14,12 +14,12 @@ std::vector<Duration> times_of(const Samples& samples) {
     return over_steps(samples, [](const StepSample& step) { return step.time; });
 }
 
-GateVerdict judged(const Samples& samples) {
+GateVerdict evaluate_gate(const Samples& samples) {
     std::vector<GatedStep> steps;
     for (const StepSample& sample : samples) {
         steps.push_back({.time = sample.time, .stolen = sample.stolen});
     }
-    return judged(steps);
+    return evaluate_gate(steps);
 }
 
 Samples quiet(Samples samples) {

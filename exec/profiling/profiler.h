@@ -44,7 +44,7 @@ struct ProfilerOptions {
 ///
 /// The cost of a layer in a step is its mean over the micro-batches, since the first of them may
 /// find colder caches; the cost in the profile is the mean of that over the steps that nothing
-/// disturbed (exec/base/quiet.h), and `calibration` says how many were clean and how far they
+/// disturbed (exec/base/noise.h), and `calibration` says how many were clean and how far they
 /// spread. On a restless machine it measures longer, so that there are some. What is left of a
 /// rank's step when layers and waits are taken out is `dispatch`. The latency of a link is from the
 /// send of a message to the moment its waiting receiver has it.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/base/crew.h"
+#include "exec/base/rank_threads.h"
 #include "exec/executor/executor.h"
 #include "exec/transport/channel.h"
 
@@ -50,7 +50,7 @@ class Replicas {
     std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to][stage]
     std::vector<std::unique_ptr<Executor>> pipelines_;
     std::optional<std::size_t> failed_;
-    Crew others_;  ///< a thread each for all but the first
+    RankThreads others_;  ///< a thread each for all but the first
 };
 
 }  // namespace pipetwin::exec

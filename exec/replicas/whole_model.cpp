@@ -84,7 +84,7 @@ class WholeModel {
         constexpr std::size_t value = 0;
         TensorPlace place = places_.at(tensor.data());
         for (place.replica = 0; place.replica < plan_->replicas; ++place.replica) {
-            NumberRange share{.begin = 0, .size = tensor.size()};
+            ElementRange share{.begin = 0, .size = tensor.size()};
             if (const auto& own = shape_of(place).share; own && place.part != value) {
                 share = *own;
             }
@@ -157,7 +157,7 @@ void put(ByteWriter& message, const StageShapes& shapes) {
         message.put(stage).put(parameters.size());
         for (const ParameterShape& shape : parameters) {
             message.put_text(shape.name).put(shape.is_copy).put(shape.rows).put(shape.columns);
-            message.put(shape.share.has_value()).put(shape.share.value_or(NumberRange{}));
+            message.put(shape.share.has_value()).put(shape.share.value_or(ElementRange{}));
             message.put(shape.parts);
         }
     }
@@ -174,7 +174,7 @@ StageShapes get_stage_shapes(ByteReader& message) {
             shape.rows = message.get<std::int64_t>();
             shape.columns = message.get<std::int64_t>();
             const bool has_share = message.get<bool>();
-            const auto share = message.get<NumberRange>();
+            const auto share = message.get<ElementRange>();
             if (has_share) {
                 shape.share = share;
             }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 #include "exec/executor/executor.h"
 #include "exec/executor/trained_parameters.h"
 #include "exec/transport/byte_message.h"
@@ -35,7 +35,7 @@ struct ParameterShape {
     bool is_copy = false;
     std::int64_t rows = 0;
     std::int64_t columns = 0;
-    std::optional<NumberRange> share{};  ///< as Parameter
+    std::optional<ElementRange> share{};  ///< as Parameter
     std::array<Part, trained_parts.size()> parts{};
 };
 

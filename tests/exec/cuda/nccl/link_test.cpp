@@ -15,7 +15,7 @@
 
 #include <gmock/gmock.h>
 
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 #include "exec/device/device_failure.h"
 #include "exec/device/kernels.h"
 #include "exec/device/tensor.h"
@@ -113,7 +113,7 @@ class Lists {
     }
 
     /// Those of the range, counted through all lists, are sums in the order of the members.
-    void expect_sums(const NumberRange& range) const {
+    void expect_sums(const ElementRange& range) const {
         std::int64_t passed = 0;
         for (std::size_t list = 0; list < tensors_.size(); ++list) {
             std::vector<float> found(static_cast<std::size_t>(numbers_[list].count));

@@ -1,4 +1,4 @@
-#include "exec/base/crew.h"
+#include "exec/base/rank_threads.h"
 
 #include <atomic>
 #include <latch>
@@ -13,9 +13,9 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-TEST(Crew, EveryMemberDoesTheWorkOnceAtTheSameTimeAsTheOthers) {
+TEST(RankThreads, EveryMemberDoesTheWorkOnceAtTheSameTimeAsTheOthers) {
     constexpr std::size_t size = 3;
-    Crew crew(size);
+    RankThreads crew(size);
     for (int turn = 0; turn < 5; ++turn) {
         std::vector<int> done(size);
         std::latch all(static_cast<std::ptrdiff_t>(size));
@@ -28,8 +28,8 @@ TEST(Crew, EveryMemberDoesTheWorkOnceAtTheSameTimeAsTheOthers) {
     }
 }
 
-TEST(Crew, ItsThreadsStayTheSame) {
-    Crew crew(2);
+TEST(RankThreads, ItsThreadsStayTheSame) {
+    RankThreads crew(2);
     std::vector<std::thread::id> first(2);
     std::vector<std::thread::id> second(2);
     for (auto* const ids : {&first, &second}) {
@@ -40,8 +40,8 @@ TEST(Crew, ItsThreadsStayTheSame) {
     EXPECT_NE(first[0], first[1]);
 }
 
-TEST(Crew, SaysWhoIsAwayAndComesBackLater) {
-    Crew crew(3);
+TEST(RankThreads, SaysWhoIsAwayAndComesBackLater) {
+    RankThreads crew(3);
     std::atomic<bool> held = true;
     crew.send([&](std::size_t index) {
         if (index == 1) {
@@ -59,8 +59,8 @@ TEST(Crew, SaysWhoIsAwayAndComesBackLater) {
     EXPECT_THAT(crew.away(), testing::IsEmpty());
 }
 
-TEST(Crew, EndsWithoutHavingBeenSent) {
-    const Crew crew(2);
+TEST(RankThreads, EndsWithoutHavingBeenSent) {
+    const RankThreads crew(2);
 }
 
 }  // namespace

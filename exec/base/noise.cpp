@@ -1,4 +1,4 @@
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace pipetwin::exec {
 
-GateVerdict judged(const std::vector<GatedStep>& steps) {
+GateVerdict evaluate_gate(const std::vector<GatedStep>& steps) {
     GateVerdict verdict;
     std::vector<Duration> clean;
     for (const GatedStep& step : steps) {

@@ -6,7 +6,7 @@
 namespace pipetwin::exec {
 
 /// Some numbers that follow one another.
-struct NumberRange {
+struct ElementRange {
     std::int64_t begin = 0;
     std::int64_t size = 0;
 
@@ -15,13 +15,13 @@ struct NumberRange {
 
 /// What one of several has of so many numbers: shares follow one another and differ by one at most;
 /// the first has no less than any other.
-inline NumberRange share_of(std::int64_t count, int index, int shares) {
+inline ElementRange share_of(std::int64_t count, int index, int shares) {
     const auto begin = [&](std::int64_t of) { return (count * of + shares - 1) / shares; };
     return {.begin = begin(index), .size = begin(index + 1) - begin(index)};
 }
 
 /// What both have, counted as they are.
-inline NumberRange common(const NumberRange& a, const NumberRange& b) {
+inline ElementRange common(const ElementRange& a, const ElementRange& b) {
     const std::int64_t begin = std::max(a.begin, b.begin);
     return {.begin = begin, .size = std::max<std::int64_t>(0, std::min(a.end(), b.end()) - begin)};
 }

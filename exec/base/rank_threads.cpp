@@ -1,4 +1,4 @@
-#include "exec/base/crew.h"
+#include "exec/base/rank_threads.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace pipetwin::exec {
 
-Crew::Crew(std::size_t size) : members_(size) {
+RankThreads::RankThreads(std::size_t size) : members_(size) {
     try {
         for (std::size_t index = 0; index < size; ++index) {
             members_[index].thread = std::jthread([this, index] { live(index); });
@@ -19,7 +19,7 @@ Crew::Crew(std::size_t size) : members_(size) {
     }
 }
 
-Crew::~Crew() {
+RankThreads::~RankThreads() {
     {
         const std::lock_guard lock(mutex_);
         ends_ = true;
@@ -28,7 +28,7 @@ Crew::~Crew() {
     members_.clear();  // joined
 }
 
-void Crew::send(std::function<void(std::size_t)> work) {
+void RankThreads::send(std::function<void(std::size_t)> work) {
     {
         const std::lock_guard lock(mutex_);
         PIPETWIN_EXPECT(is_back(), "a crew does one thing at a time");
@@ -41,12 +41,12 @@ void Crew::send(std::function<void(std::size_t)> work) {
     called_.notify_all();
 }
 
-bool Crew::wait(Duration patience) {
+bool RankThreads::wait(Duration patience) {
     std::unique_lock lock(mutex_);
     return returned_.wait_for(lock, patience, [this] { return is_back(); });
 }
 
-std::vector<std::size_t> Crew::away() {
+std::vector<std::size_t> RankThreads::away() {
     const std::lock_guard lock(mutex_);
     std::vector<std::size_t> indices;
     for (std::size_t index = 0; index < members_.size(); ++index) {
@@ -57,7 +57,7 @@ std::vector<std::size_t> Crew::away() {
     return indices;
 }
 
-void Crew::live(std::size_t index) {
+void RankThreads::live(std::size_t index) {
     std::unique_lock lock(mutex_);
     Member& member = members_[index];
     while (true) {

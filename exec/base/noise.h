@@ -40,7 +40,7 @@ struct GateVerdict {
 };
 
 /// Warm-up steps are left out by the caller.
-GateVerdict judged(const std::vector<GatedStep>& steps);
+GateVerdict evaluate_gate(const std::vector<GatedStep>& steps);
 
 /// The longest time of a quiet step among steps of these times; at least one time.
 Duration longest_quiet_time(const std::vector<Duration>& times);

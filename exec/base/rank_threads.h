@@ -12,14 +12,14 @@
 namespace pipetwin::exec {
 
 /// Threads that all do one thing at the same time, again and again: one per rank.
-class Crew {
+class RankThreads {
   public:
     /// Throws std::system_error where the system has no thread left.
-    explicit Crew(std::size_t size);
-    Crew(const Crew&) = delete;
-    Crew& operator=(const Crew&) = delete;
+    explicit RankThreads(std::size_t size);
+    RankThreads(const RankThreads&) = delete;
+    RankThreads& operator=(const RankThreads&) = delete;
     /// Waits until all are back.
-    ~Crew();
+    ~RankThreads();
 
     /// Every thread calls work(its index) once; it must not throw. All are back.
     void send(std::function<void(std::size_t)> work);
