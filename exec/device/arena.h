@@ -13,10 +13,10 @@
 
 namespace pipetwin::exec {
 
-class Rehearsal;
+class AllocationTrace;
 struct MessageName;
 
-/// Where the tensors of a step lie, found by a rehearsal of it (exec/memory_plan/step_layout.h).
+/// Where the tensors of a step lie, found by a trace of it (exec/memory_plan/step_layout.h).
 struct StepPlaces {
     struct Place {
         std::size_t bytes = 0;  ///< Arena::capacity_for
@@ -56,9 +56,9 @@ class Arena {
     /// whether it has freed any. Empty: nobody.
     void when_short(std::function<bool()> free_some) { free_some_ = std::move(free_some); }
 
-    /// From now on tensors have names instead of memory, which the rehearsal writes down. Null: no
+    /// From now on tensors have names instead of memory, which the trace writes down. Null: no
     /// more.
-    void rehearse(Rehearsal* rehearsal);
+    void rehearse(AllocationTrace* trace);
     /// A tensor that another rank sends, where it rehearses.
     Tensor rehearse_arrival(DType type,
                             std::int64_t rows,
@@ -112,7 +112,7 @@ class Arena {
     std::map<std::size_t, std::vector<void*>> free_;  ///< by capacity
     Tensor workspace_;
     std::function<bool()> free_some_;
-    Rehearsal* rehearsal_ = nullptr;
+    AllocationTrace* trace_ = nullptr;
     void* room_ = nullptr;
     std::size_t room_bytes_ = 0;
     StepPlaces places_;

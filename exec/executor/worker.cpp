@@ -108,14 +108,14 @@ void Worker::reserve_channel_room(const Plan& plan) {
 }
 
 RowNeeds Worker::rehearse(const StepInput& step) {
-    Rehearsal rehearsal;
-    arena_.rehearse(&rehearsal);
+    AllocationTrace trace;
+    arena_.rehearse(&trace);
     for (const Home& home : homes_) {
         home.stage->rehearse(true);
     }
     for (const Action& action : plan_->schedule.ranks[as_index(rank_)]) {
-        rehearsal.turn();
-        rehearse(action, step, rehearsal);
+        trace.turn();
+        rehearse(action, step, trace);
     }
     for (Home& home : homes_) {
         for (Slot& slot : home.slots) {
@@ -123,14 +123,14 @@ RowNeeds Worker::rehearse(const StepInput& step) {
         }
         home.stage->rehearse(false);
     }
-    RowNeeds needs = rehearsal.end();
+    RowNeeds needs = trace.end();
     arena_.rehearse(nullptr);
     arena_.reset_peak();
     return needs;
 }
 
 /// What `perform` asks for.
-void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& rehearsal) {
+void Worker::rehearse(const Action& action, const StepInput& step, AllocationTrace& trace) {
     if (is_compute(action.op)) {
         return compute(action, step);
     }
@@ -153,10 +153,10 @@ void Worker::rehearse(const Action& action, const StepInput& step, Rehearsal& re
         return;
     }
     if (edge_at(action).copies()) {
-        rehearsal.free_copied(edge);
-        rehearsal.copy(tensor.data(), edge);
+        trace.free_copied(edge);
+        trace.copy(tensor.data(), edge);
     } else {
-        rehearsal.send(tensor.data(), {.edge = edge, .micro_batch = action.micro_batch});
+        trace.send(tensor.data(), {.edge = edge, .micro_batch = action.micro_batch});
     }
     tensor.vanish();
 }

@@ -7,8 +7,8 @@
 
 #include "core/model/model.h"
 #include "core/plan/plan.h"
+#include "exec/device/allocation_trace.h"
 #include "exec/device/copy_engine.h"
-#include "exec/device/rehearsal.h"
 #include "exec/executor/executor_options.h"
 #include "exec/executor/gradient_norm.h"
 #include "exec/executor/recorder.h"
@@ -134,7 +134,7 @@ class Worker {
     };
 
     void reserve_channel_room(const Plan& plan);
-    void rehearse(const Action& action, const StepInput& step, Rehearsal& rehearsal);
+    void rehearse(const Action& action, const StepInput& step, AllocationTrace& trace);
     Home& home(int stage);
     Slot& slot(int stage, int micro_batch);
     TimePoint turn_to(std::size_t cell, const Action& action, TimePoint begin);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "exec/device/rehearsal.h"
+#include "exec/device/allocation_trace.h"
 
 namespace pipetwin::exec {
 

@@ -1,9 +1,9 @@
-#include "exec/device/silent_kernels.h"
+#include "exec/device/null_kernels.h"
 
 namespace pipetwin::exec {
 namespace {
 
-class SilentKernels final : public Kernels {
+class NullKernels final : public Kernels {
   public:
     void fill_zero(View /*y*/) const override {}
     void upload(std::span<const std::int32_t> /*from*/, View /*y*/) const override {}
@@ -95,8 +95,8 @@ class SilentKernels final : public Kernels {
 
 }  // namespace
 
-const Kernels& silent_kernels() {
-    static const SilentKernels kernels;
+const Kernels& null_kernels() {
+    static const NullKernels kernels;
     return kernels;
 }
 

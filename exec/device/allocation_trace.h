@@ -36,7 +36,7 @@ struct RowNeeds {
 };
 
 /// Writes down the needs of one row. Addresses that it gives are names, not memory.
-class Rehearsal {
+class AllocationTrace {
   public:
     void turn();
     void* take(std::size_t bytes);

@@ -1,4 +1,4 @@
-#include "exec/device/rehearsal.h"
+#include "exec/device/allocation_trace.h"
 
 #include <cstdint>
 #include <limits>
@@ -13,13 +13,13 @@ constexpr std::uintptr_t rehearsed_line = 64;  // bytes: addresses are whole cac
 
 }  // namespace
 
-void Rehearsal::turn() {
+void AllocationTrace::turn() {
     needs_.turns.push_back(event_++);
     needs_.asked.push_back(needs_.requests.size());
     needs_.at_work.push_back(at_work_);
 }
 
-void* Rehearsal::take(std::size_t bytes) {
+void* AllocationTrace::take(std::size_t bytes) {
     needs_.requests.push_back({.bytes = bytes,
                                .begin = event_++,
                                .end = open_end,
@@ -28,7 +28,7 @@ void* Rehearsal::take(std::size_t bytes) {
     return name(false, needs_.requests.size() - 1);
 }
 
-void Rehearsal::give_back(void* address) {
+void AllocationTrace::give_back(void* address) {
     RowNeeds::Need& given = need(address);
     given.end = event_++;
     if (!given.received) {
@@ -36,7 +36,7 @@ void Rehearsal::give_back(void* address) {
     }
 }
 
-void Rehearsal::send(void* address, const MessageName& message) {
+void AllocationTrace::send(void* address, const MessageName& message) {
     RowNeeds::Need& sent = need(address);
     PIPETWIN_EXPECT(!sent.received, "a rank sends what it has made");
     sent.sent = message;
@@ -44,7 +44,7 @@ void Rehearsal::send(void* address, const MessageName& message) {
     --at_work_;
 }
 
-void* Rehearsal::receive(std::size_t bytes, const MessageName& message) {
+void* AllocationTrace::receive(std::size_t bytes, const MessageName& message) {
     needs_.arrivals.push_back({.bytes = bytes,
                                .begin = event_++,
                                .end = open_end,
@@ -54,14 +54,14 @@ void* Rehearsal::receive(std::size_t bytes, const MessageName& message) {
     return name(true, needs_.arrivals.size() - 1);
 }
 
-void Rehearsal::copy(void* address, int edge) {
+void AllocationTrace::copy(void* address, int edge) {
     const auto index = static_cast<std::size_t>(&need(address) - needs_.requests.data());
     PIPETWIN_EXPECT(index < needs_.requests.size(), "a rank copies what it has made");
     copied_.push_back({.request = index, .edge = edge});
     --at_work_;
 }
 
-void Rehearsal::free_copied(int edge) {
+void AllocationTrace::free_copied(int edge) {
     std::erase_if(copied_, [&](const Copied& copied) {
         if (copied.edge != edge) {
             return false;
@@ -71,7 +71,7 @@ void Rehearsal::free_copied(int edge) {
     });
 }
 
-RowNeeds Rehearsal::end() {
+RowNeeds AllocationTrace::end() {
     turn();
     for (std::vector<RowNeeds::Need>* const all : {&needs_.requests, &needs_.arrivals}) {
         for (RowNeeds::Need& each : *all) {
@@ -83,14 +83,14 @@ RowNeeds Rehearsal::end() {
     return std::move(needs_);
 }
 
-RowNeeds::Need& Rehearsal::need(void* address) {
+RowNeeds::Need& AllocationTrace::need(void* address) {
     const auto number = reinterpret_cast<std::uintptr_t>(address) / rehearsed_line;
     PIPETWIN_EXPECT(number >= 1 && number <= names_.size(), "a name of this rehearsal");
     const Name& found = names_[number - 1];
     return (found.is_arrival ? needs_.arrivals : needs_.requests)[found.index];
 }
 
-void* Rehearsal::name(bool is_arrival, std::size_t index) {
+void* AllocationTrace::name(bool is_arrival, std::size_t index) {
     names_.push_back({.is_arrival = is_arrival, .index = index});
     return reinterpret_cast<void*>(names_.size() *
                                    rehearsed_line);  // NOLINT(performance-no-int-to-ptr)
