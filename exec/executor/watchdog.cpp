@@ -69,7 +69,7 @@ Watchdog::Watchdog(const Plan& plan, const HangLimits& limits)
     : plan_(plan),
       limits_(limits),
       interval_(std::max(limits.least / looks, Duration(1))),
-      awaited_(awaited_cells(plan->schedule, plan->channel_capacity.value_or(-1))),
+      awaited_(cross_rank_dependencies(plan->schedule, plan->channel_capacity.value_or(-1))),
       last_norms_(last_norms(plan->schedule)),
       stays_(plan->schedule.ranks.size()) {
     const std::vector<Duration> copies = copy_times(plan);

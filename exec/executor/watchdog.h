@@ -8,7 +8,7 @@
 #include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "exec/device/device.h"
-#include "exec/memory_plan/awaited.h"
+#include "exec/memory_plan/cross_rank_dependencies.h"
 
 namespace pipetwin::exec {
 

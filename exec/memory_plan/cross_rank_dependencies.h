@@ -22,7 +22,8 @@ struct Cell {
 /// the action knows that the other rank has done all before that cell. That an update waits for the
 /// norms of all ranks is not told here: `last_norms` says where they stand. Expects a valid
 /// schedule.
-std::vector<std::vector<std::optional<Cell>>> awaited_cells(const Schedule& schedule, int capacity);
+std::vector<std::vector<std::optional<Cell>>> cross_rank_dependencies(const Schedule& schedule,
+                                                                      int capacity);
 
 /// [rank]: the cell of its last NORM; -1 where it has none.
 std::vector<int> last_norms(const Schedule& schedule);

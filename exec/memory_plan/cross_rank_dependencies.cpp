@@ -1,4 +1,4 @@
-#include "exec/memory_plan/awaited.h"
+#include "exec/memory_plan/cross_rank_dependencies.h"
 
 #include <cstddef>
 
@@ -22,8 +22,8 @@ const Cell& at(const std::vector<Cell>& cells, std::size_t index) {
 
 }  // namespace
 
-std::vector<std::vector<std::optional<Cell>>> awaited_cells(const Schedule& schedule,
-                                                            int capacity) {
+std::vector<std::vector<std::optional<Cell>>> cross_rank_dependencies(const Schedule& schedule,
+                                                                      int capacity) {
     std::vector<Messages> edges(2 * static_cast<std::size_t>(schedule.stage_count()));
     std::vector<std::optional<Cell>> reductions(as_index(schedule.stage_count()));
     const auto for_each = [&](const auto& visit) {

@@ -1,4 +1,4 @@
-#include "exec/memory_plan/awaited.h"
+#include "exec/memory_plan/cross_rank_dependencies.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,15 +35,15 @@ Schedule two_messages() {
 }
 
 TEST(AwaitedCells, AReceiveWaitsForItsSend) {
-    EXPECT_THAT(awaited_cells(two_messages(), -1),
+    EXPECT_THAT(cross_rank_dependencies(two_messages(), -1),
                 ElementsAre(ElementsAre(nobody, nobody, nobody, nobody),
                             ElementsAre(cell(0, 1), nobody, cell(0, 3), nobody)));
 }
 
 TEST(AwaitedCells, ASendWaitsForTheReceiveThatMakesRoom) {
-    EXPECT_THAT(awaited_cells(two_messages(), 1)[0],
+    EXPECT_THAT(cross_rank_dependencies(two_messages(), 1)[0],
                 ElementsAre(nobody, nobody, nobody, cell(1, 0)));
-    EXPECT_THAT(awaited_cells(two_messages(), 0)[0],
+    EXPECT_THAT(cross_rank_dependencies(two_messages(), 0)[0],
                 ElementsAre(nobody, cell(1, 0), nobody, cell(1, 2)));
 }
 
@@ -55,7 +55,7 @@ TEST(AwaitedCells, AnUpdateWaitsForTheGradientsOfTheStageWithTheSameWeights) {
     schedule.ranks = {
         {{Op::Forward, 0, 0}, {Op::Backward, 0, 0}, {Op::ReduceGradient, 0}, {Op::Optimizer, 0}},
         {{Op::Forward, 1, 1}, {Op::Backward, 1, 1}, {Op::ReduceGradient, 1}, {Op::Optimizer, 1}}};
-    EXPECT_THAT(awaited_cells(schedule, -1),
+    EXPECT_THAT(cross_rank_dependencies(schedule, -1),
                 ElementsAre(ElementsAre(nobody, nobody, nobody, cell(1, 2)),
                             ElementsAre(nobody, nobody, nobody, cell(0, 2))));
 }
