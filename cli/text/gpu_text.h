@@ -11,8 +11,8 @@
 namespace pipetwin::cli {
 
 /// "beside the plan: CUDA context 480 MiB, cuBLAS workspace 32 MiB per rank"; empty for none.
-std::string memory_beside_text(const std::vector<exec::BesidePlan>& beside);
-Json memory_beside_json(const std::vector<exec::BesidePlan>& beside);
+std::string memory_beside_text(const std::vector<exec::UnplannedMemory>& beside);
+Json memory_beside_json(const std::vector<exec::UnplannedMemory>& beside);
 
 /// The device, measured: its free memory and how fast it is.
 struct MeasuredDevice {

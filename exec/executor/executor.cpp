@@ -188,8 +188,8 @@ void Executor::Impl::connect_memories() {
             const std::size_t boundary = as_index(stage);
             edges.forward[boundary].room = &worker_of(stage + 1).room();
             edges.backward[boundary].room = &worker_of(stage).room();
-            worker_of(stage).send_far();
-            worker_of(stage + 1).send_far();
+            worker_of(stage).copy_outgoing_messages();
+            worker_of(stage + 1).copy_outgoing_messages();
         }
     }
 }
@@ -209,7 +209,7 @@ void Executor::Impl::connect_twins() {
             reduction.receiver = &worker_of(*other).stage(*other);
             if (!share_memory(stage, *other)) {
                 reduction.is_far = true;
-                worker_of(stage).send_far();
+                worker_of(stage).copy_outgoing_messages();
             }
             reduction.link = plan->reductions[as_index(stage)];
         }
@@ -244,10 +244,10 @@ void Executor::Impl::connect_replicas() {
         }
         Device& device = worker_of(stage).device();
         const SummedTensors tensors = summed_tensors(own_stage.parameters(), has_both_ends);
-        std::unique_ptr<ReplicaNumbers> numbers =
-            gpu_sum ? numbers_by_gpus(tensors, member.rounds, *gpu_sum)
-                    : numbers_by_host(device, tensors, member);
-        edges.sums[as_index(stage)] = std::make_unique<ReplicaSum>(
+        std::unique_ptr<AllReduceTransport> numbers =
+            gpu_sum ? gpu_all_reduce(tensors, member.rounds, *gpu_sum)
+                    : host_all_reduce(device, tensors, member);
+        edges.sums[as_index(stage)] = std::make_unique<GradientAllReduce>(
             device, tensors.weights.size(), std::move(member), std::move(numbers));
     }
 }
@@ -267,7 +267,7 @@ void Executor::Impl::walk_rows() {
     while (!crew.wait(watchdog.interval())) {
         std::ranges::transform(
             at, cells.begin(), [](const Place& place) { return place.cell.load(); });
-        look_at_others();
+        poll_peers();
         if (const std::optional<Hang> hang = watchdog.look(cells, Clock::now())) {
             stop_all(*hang);
             has_stragglers = !crew.wait(options.hang_limits.grace);
@@ -585,8 +585,8 @@ Executor::Room Executor::room(int rank) const {
     return room;
 }
 
-std::vector<BesidePlan> Executor::memory_beside() const {
-    std::vector<BesidePlan> all;
+std::vector<UnplannedMemory> Executor::memory_beside() const {
+    std::vector<UnplannedMemory> all;
     Bytes pool;
     Bytes of_pool;  // what has its own line, or is the plan's
     for (Worker* const worker : impl_->workers_here()) {
@@ -595,7 +595,7 @@ std::vector<BesidePlan> Executor::memory_beside() const {
             all.push_back({.name = line.name, .total = line.bytes, .ranks = {}});
         }
         for (const NamedBytes& line : beside.own) {
-            auto found = std::ranges::find(all, line.name, &BesidePlan::name);
+            auto found = std::ranges::find(all, line.name, &UnplannedMemory::name);
             if (found == all.end()) {
                 found = all.insert(all.end(), {.name = line.name, .total = {}, .ranks = {}});
             }

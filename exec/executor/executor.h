@@ -29,7 +29,7 @@ struct StepResult {
 };
 
 /// Memory of the devices that no plan counts.
-struct BesidePlan {
+struct UnplannedMemory {
     std::string name;
     Bytes total;
     std::vector<Bytes> ranks;  ///< empty: the ranks have it in common
@@ -124,7 +124,7 @@ class Executor {
     };
     Room room(int rank) const;
     /// What lies beside the peaks of the last step.
-    std::vector<BesidePlan> memory_beside() const;
+    std::vector<UnplannedMemory> memory_beside() const;
     /// Why ranks work otherwise than asked, each reason once; empty: they do not.
     std::vector<std::string> notes() const;
 

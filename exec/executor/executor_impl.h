@@ -48,7 +48,7 @@ struct Executor::Impl {
     void exchange_squares(GradientNorm::Squares& squares) const;
     bool agree_on_start() noexcept;
     Position position() const;
-    void look_at_others();
+    void poll_peers();
     [[noreturn]] void throw_lost() const;
     void share_failures();
     /// Over all compute actions.

@@ -121,7 +121,7 @@ Position Executor::Impl::position() const {
 }
 
 /// Where the other ranks of this pipeline are, as far as they have said.
-void Executor::Impl::look_at_others() {
+void Executor::Impl::poll_peers() {
     const std::vector<Position> positions = options.place.monitor->positions();
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         if (process_of(rank) == group().index()) {

@@ -217,7 +217,7 @@ void Worker::expect_messages(const StepInput& step) {
 
 void Worker::expect_gradients() {
     for (const Home& home : homes_) {
-        if (ReplicaSum* const sum = replica_sum(home.index)) {
+        if (GradientAllReduce* const sum = replica_sum(home.index)) {
             sum->expect();
         }
         const auto source = gradient_source(plan_->schedule, home.index);
@@ -416,14 +416,14 @@ void Worker::pass_gradient_on(const Action& action) {
     }
 }
 
-ReplicaSum* Worker::replica_sum(int stage) const {
+GradientAllReduce* Worker::replica_sum(int stage) const {
     return edges_.sums.empty() ? nullptr : edges_.sums[as_index(stage)].get();
 }
 
 /// Over the replicas first: what goes to another stage are their sums.
 void Worker::reduce(int stage) {
     const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
-    if (ReplicaSum* const sum = replica_sum(stage)) {
+    if (GradientAllReduce* const sum = replica_sum(stage)) {
         TimePoint& begun = home(stage).sum_begun;
         begun = device_->now();
         sum->begin();
@@ -480,7 +480,7 @@ void Worker::hand_gradients_to_process(int stage) {
 /// last came.
 TimePoint Worker::complete_gradients(int stage) {
     TimePoint arrived;
-    if (ReplicaSum* const sum = replica_sum(stage); sum != nullptr && sum->is_under_way()) {
+    if (GradientAllReduce* const sum = replica_sum(stage); sum != nullptr && sum->is_under_way()) {
         arrived = sum->finish();
         arrived = std::max(
             arrived, await_emulated(home(stage).sum_begun + plan_->all_reduce[as_index(stage)]));
@@ -503,7 +503,7 @@ TimePoint Worker::complete_gradients(int stage) {
 
 /// Where each replica has a share of the gradients' sums.
 void Worker::share_squares(int stage) {
-    if (ReplicaSum* const sum = replica_sum(stage)) {
+    if (GradientAllReduce* const sum = replica_sum(stage)) {
         sum->share_squares(home(stage).stage->squares_of_share());
     }
 }
@@ -521,7 +521,7 @@ TimePoint Worker::update(int stage, const StepInput& step) {
     }
     home(stage).stage->update(step.optimizer, step.step + 1, scale);
     share_squares(stage);
-    if (ReplicaSum* const sum = replica_sum(stage)) {
+    if (GradientAllReduce* const sum = replica_sum(stage)) {
         const TimePoint begun = device_->now();
         sum->share_weights();
         if (!plan_->weight_gather.empty()) {
@@ -620,7 +620,7 @@ TimePoint Worker::receive(Edge& edge, Tensor& tensor) {
                                     : received.arrived;
 }
 
-void Worker::send_far() {
+void Worker::copy_outgoing_messages() {
     if (!copies_) {
         copies_ = device_->make_copy_engine({});
         PIPETWIN_EXPECT(copies_, "a device whose memory is its own can copy");
@@ -632,7 +632,7 @@ Tensor Worker::adopt(Tensor tensor) {
         tensor.attach(arena_, MemoryKind::Boundary);
         return tensor;
     }
-    send_far();
+    copy_outgoing_messages();
     copies_->restart();
     Tensor own =
         arena_.allocate(tensor.dtype(), tensor.rows(), tensor.columns(), MemoryKind::Boundary);
@@ -654,7 +654,7 @@ void Worker::close_channels() {
                 (*edges)[stage].channel->close();
             }
         }
-        if (ReplicaSum* const sum = replica_sum(home.index)) {
+        if (GradientAllReduce* const sum = replica_sum(home.index)) {
             sum->close();
         }
         if (const auto other = gradient_source(plan_->schedule, home.index)) {
@@ -683,7 +683,7 @@ void Worker::abandon() {
             slot.activation = {};
             slot.gradient = {};
         }
-        if (ReplicaSum* const sum = replica_sum(home.index)) {
+        if (GradientAllReduce* const sum = replica_sum(home.index)) {
             sum->abandon();
         }
         home.stage->reset();

@@ -10,9 +10,9 @@
 #include "exec/device/allocation_trace.h"
 #include "exec/device/copy_engine.h"
 #include "exec/executor/executor_options.h"
+#include "exec/executor/gradient_all_reduce.h"
 #include "exec/executor/gradient_norm.h"
 #include "exec/executor/recorder.h"
-#include "exec/executor/replica_sum.h"
 #include "exec/memory_plan/message_room.h"
 #include "exec/stage/stage.h"
 #include "exec/stage/stash_offload.h"
@@ -51,8 +51,9 @@ struct Edges {
     std::vector<Edge> forward;          ///< [boundary]: outputs of stage b to stage b + 1
     std::vector<Edge> backward;         ///< [boundary]: gradients of stage b + 1 to stage b
     std::vector<Reduction> reductions;  ///< [stage]: from it to where its gradients go
-    std::vector<std::unique_ptr<ReplicaSum>> sums;  ///< [stage]; null: of one replica, or elsewhere
-    std::unique_ptr<GradientNorm> norm;             ///< null where nobody asks for it
+    std::vector<std::unique_ptr<GradientAllReduce>>
+        sums;                            ///< [stage]; null: of one replica, or elsewhere
+    std::unique_ptr<GradientNorm> norm;  ///< null where nobody asks for it
 };
 
 /// What every worker needs to know about the step.
@@ -102,7 +103,7 @@ class Worker {
     void abandon();
 
     /// From now on it sends to memories that are not its own.
-    void send_far();
+    void copy_outgoing_messages();
     /// Where it gets what comes from other memories.
     MessageRoom& room() { return room_; }
 
@@ -145,7 +146,7 @@ class Worker {
     void reduce(int stage);
     void hand_gradients_over(int stage);
     void hand_gradients_to_process(int stage);
-    ReplicaSum* replica_sum(int stage) const;
+    GradientAllReduce* replica_sum(int stage) const;
     TimePoint complete_gradients(int stage);
     void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);

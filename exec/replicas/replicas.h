@@ -35,7 +35,9 @@ class Replicas {
 
     /// Of the replica that failed, in the last step.
     std::optional<Failure> last_failure() const;
-    std::vector<BesidePlan> memory_beside() const { return pipelines_.front()->memory_beside(); }
+    std::vector<UnplannedMemory> memory_beside() const {
+        return pipelines_.front()->memory_beside();
+    }
     std::vector<std::string> notes() const;
 
   private:

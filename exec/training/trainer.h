@@ -30,7 +30,7 @@ struct TrainingResult {
     std::vector<StepReport> steps;
     TimelineSet
         measured;  ///< the steps that passed the noise gate (at most 32 of them), peaks and noise
-    std::vector<BesidePlan> memory_beside;  ///< of the devices; empty where there is none
+    std::vector<UnplannedMemory> memory_beside;  ///< of the devices; empty where there is none
 };
 
 /// One step of a run. What a worker throws arrives as Error(WorkerFailed) with rank, step and

@@ -1,4 +1,4 @@
-#include "exec/executor/replica_sum.h"
+#include "exec/executor/gradient_all_reduce.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -13,10 +13,10 @@ Tensor squares_at(double* place, std::size_t count) {
 
 }  // namespace
 
-ReplicaSum::ReplicaSum(Device& device,
-                       std::size_t parameters,
-                       ReplicaMember member,
-                       std::unique_ptr<ReplicaNumbers> numbers)
+GradientAllReduce::GradientAllReduce(Device& device,
+                                     std::size_t parameters,
+                                     ReplicaMember member,
+                                     std::unique_ptr<AllReduceTransport> numbers)
     : device_(device), member_(std::move(member)), numbers_(std::move(numbers)) {
     if (member_.rounds.weights) {
         for (Squares& round : squares_) {
@@ -26,7 +26,7 @@ ReplicaSum::ReplicaSum(Device& device,
     }
 }
 
-void ReplicaSum::expect() {
+void GradientAllReduce::expect() {
     member_.for_each_other([](std::size_t, const ReplicaMember::Peer& peer) {
         if (peer.is_remote) {
             peer.to->settle();
@@ -39,7 +39,7 @@ void ReplicaSum::expect() {
     }
 }
 
-void ReplicaSum::expect_squares() {
+void GradientAllReduce::expect_squares() {
     squares_round_ = 0;
     const std::size_t rounds = member_.rounds.norm ? 2 : 1;
     for (Squares& round : std::span(squares_).first(rounds)) {
@@ -52,19 +52,19 @@ void ReplicaSum::expect_squares() {
     }
 }
 
-void ReplicaSum::begin() {
+void GradientAllReduce::begin() {
     device_.finish();
     numbers_->begin_sums();
     under_way_ = true;
 }
 
-TimePoint ReplicaSum::finish() {
+TimePoint GradientAllReduce::finish() {
     const TimePoint last = numbers_->finish_sums();
     under_way_ = false;
     return last;
 }
 
-void ReplicaSum::share_squares(std::span<double> squares) {
+void GradientAllReduce::share_squares(std::span<double> squares) {
     if (!member_.rounds.weights) {
         return;
     }
@@ -89,14 +89,14 @@ void ReplicaSum::share_squares(std::span<double> squares) {
     }
 }
 
-void ReplicaSum::share_weights() {
+void GradientAllReduce::share_weights() {
     if (member_.rounds.weights) {
         device_.finish();
         numbers_->exchange_weights();
     }
 }
 
-void ReplicaSum::close() {
+void GradientAllReduce::close() {
     numbers_->close();
     member_.for_each_other([](std::size_t, const ReplicaMember::Peer& peer) {
         if (peer.to != nullptr) {

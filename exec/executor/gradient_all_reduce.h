@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "exec/executor/replica_numbers.h"
+#include "exec/executor/all_reduce_transport.h"
 
 namespace pipetwin::exec {
 
@@ -17,13 +17,13 @@ namespace pipetwin::exec {
 /// the sums back, and all have all of them; or, where each replica updates only its share of the
 /// weights (ZeRO-1), the sums stay, and what they made of the weights is sent. Both ways each sends
 /// and receives 2 (D - 1) / D of the bytes, as in a ring (Patarasuk and Yuan, 2009), in two rounds.
-class ReplicaSum {
+class GradientAllReduce {
   public:
     /// Of a stage with so many parameters.
-    ReplicaSum(Device& device,
-               std::size_t parameters,
-               ReplicaMember member,
-               std::unique_ptr<ReplicaNumbers> numbers);
+    GradientAllReduce(Device& device,
+                      std::size_t parameters,
+                      ReplicaMember member,
+                      std::unique_ptr<AllReduceTransport> numbers);
 
     /// A step begins.
     void expect();
@@ -62,7 +62,7 @@ class ReplicaSum {
 
     Device& device_;
     ReplicaMember member_;
-    std::unique_ptr<ReplicaNumbers> numbers_;
+    std::unique_ptr<AllReduceTransport> numbers_;
     std::array<Squares, 2> squares_;
     std::size_t squares_round_ = 0;
     bool under_way_ = false;

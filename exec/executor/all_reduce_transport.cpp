@@ -1,4 +1,4 @@
-#include "exec/executor/replica_numbers.h"
+#include "exec/executor/all_reduce_transport.h"
 
 #include <algorithm>
 #include <chrono>
@@ -72,7 +72,7 @@ struct Flat {
     }
 };
 
-class HostNumbers final : public ReplicaNumbers {
+class HostNumbers final : public AllReduceTransport {
   public:
     HostNumbers(Device& device, const SummedTensors& tensors, const ReplicaMember& member)
         : device_(device),
@@ -217,7 +217,7 @@ class HostNumbers final : public ReplicaNumbers {
 };
 
 /// In place: nothing of it is copied.
-class GpuReplicaNumbers final : public ReplicaNumbers {
+class GpuReplicaNumbers final : public AllReduceTransport {
   public:
     GpuReplicaNumbers(const SummedTensors& tensors,
                       const ReplicaMember::Rounds& rounds,
@@ -276,15 +276,15 @@ SummedTensors summed_tensors(const std::vector<Parameter*>& parameters, bool rec
     return tensors;
 }
 
-std::unique_ptr<ReplicaNumbers> numbers_by_host(Device& device,
-                                                const SummedTensors& tensors,
-                                                const ReplicaMember& member) {
+std::unique_ptr<AllReduceTransport> host_all_reduce(Device& device,
+                                                    const SummedTensors& tensors,
+                                                    const ReplicaMember& member) {
     return std::make_unique<HostNumbers>(device, tensors, member);
 }
 
-std::unique_ptr<ReplicaNumbers> numbers_by_gpus(const SummedTensors& tensors,
-                                                const ReplicaMember::Rounds& rounds,
-                                                RemoteSum& sum) {
+std::unique_ptr<AllReduceTransport> gpu_all_reduce(const SummedTensors& tensors,
+                                                   const ReplicaMember::Rounds& rounds,
+                                                   RemoteSum& sum) {
     return std::make_unique<GpuReplicaNumbers>(tensors, rounds, sum);
 }
 

@@ -41,13 +41,13 @@ struct ReplicaMember {
 };
 
 /// How the numbers of a stage's parameters get from replica to replica; see
-/// exec/executor/replica_sum.h. A wait throws ChannelClosed where another replica fails.
-class ReplicaNumbers {
+/// exec/executor/gradient_all_reduce.h. A wait throws ChannelClosed where another replica fails.
+class AllReduceTransport {
   public:
-    ReplicaNumbers() = default;
-    ReplicaNumbers(const ReplicaNumbers&) = delete;
-    ReplicaNumbers& operator=(const ReplicaNumbers&) = delete;
-    virtual ~ReplicaNumbers() = default;
+    AllReduceTransport() = default;
+    AllReduceTransport(const AllReduceTransport&) = delete;
+    AllReduceTransport& operator=(const AllReduceTransport&) = delete;
+    virtual ~AllReduceTransport() = default;
 
     /// A step begins: where messages go, in the order in which they are sent.
     virtual void expect_sums() = 0;
@@ -76,13 +76,13 @@ SummedTensors summed_tensors(const std::vector<Parameter*>& parameters, bool rec
 
 /// By way of host memory, whatever the device: the peers carry everything. The tensors outlive it,
 /// as the device does.
-std::unique_ptr<ReplicaNumbers> numbers_by_host(Device& device,
-                                                const SummedTensors& tensors,
-                                                const ReplicaMember& member);
+std::unique_ptr<AllReduceTransport> host_all_reduce(Device& device,
+                                                    const SummedTensors& tensors,
+                                                    const ReplicaMember& member);
 
 /// From GPU to GPU, by `sum`, which outlives it, too.
-std::unique_ptr<ReplicaNumbers> numbers_by_gpus(const SummedTensors& tensors,
-                                                const ReplicaMember::Rounds& rounds,
-                                                RemoteSum& sum);
+std::unique_ptr<AllReduceTransport> gpu_all_reduce(const SummedTensors& tensors,
+                                                   const ReplicaMember::Rounds& rounds,
+                                                   RemoteSum& sum);
 
 }  // namespace pipetwin::exec
