@@ -17,7 +17,7 @@ const Plan& plan_of(const ExecutorsHere& here) {
 }
 
 /// Of process 0: its own executors, and the other processes.
-class Processes final : public ParameterHolders {
+class Processes final : public ParameterStore {
   public:
     Processes(ProcessGroup& group, const ExecutorsHere& here) : group_(group), here_(here) {}
 
@@ -119,7 +119,7 @@ void with_all_parameters(ProcessGroup& group,
     }
     Processes processes(group, here);
     try {
-        with_whole_model(plan_of(here), shapes, processes, use);
+        gather_parameters(plan_of(here), shapes, processes, use);
     } catch (const Error& error) {
         processes.end(&error);
         throw;

@@ -14,7 +14,7 @@ namespace {
 /// Parameters that have shapes but no contents, in place of those that are elsewhere or in parts.
 class WholeModel {
   public:
-    WholeModel(const Plan& plan, const std::vector<StageShapes>& shapes, ParameterHolders& holders)
+    WholeModel(const Plan& plan, const std::vector<StageShapes>& shapes, ParameterStore& holders)
         : plan_(plan), shapes_(shapes), holders_(holders) {
         for (const auto& [stage, parameters] : shapes.front()) {
             for (std::size_t index = 0; index < parameters.size(); ++index) {
@@ -120,7 +120,7 @@ class WholeModel {
 
     const Plan& plan_;
     const std::vector<StageShapes>& shapes_;
-    ParameterHolders& holders_;
+    ParameterStore& holders_;
     std::map<int, std::deque<Parameter>> stand_ins_;  ///< by stage
     std::deque<std::byte> addresses_;                 ///< one for each of their tensors
     std::map<const void*, TensorPlace> places_;       ///< by address
@@ -201,10 +201,10 @@ void write_tensor(std::span<const std::byte> bytes, Executor& executor, const Te
     executor.writer()(bytes, tensor_at(executor, place));
 }
 
-void with_whole_model(const Plan& plan,
-                      const std::vector<StageShapes>& shapes,
-                      ParameterHolders& holders,
-                      const std::function<void(const TrainedParameters&)>& use) {
+void gather_parameters(const Plan& plan,
+                       const std::vector<StageShapes>& shapes,
+                       ParameterStore& holders,
+                       const std::function<void(const TrainedParameters&)>& use) {
     WholeModel model(plan, shapes, holders);
     use(model.trained());
     model.finish();

@@ -46,9 +46,9 @@ void put(ByteWriter& message, const StageShapes& shapes);
 StageShapes get_stage_shapes(ByteReader& message);
 
 /// Who has the parameters of a training: executors of this process, or of others.
-class ParameterHolders {
+class ParameterStore {
   public:
-    virtual ~ParameterHolders() = default;
+    virtual ~ParameterStore() = default;
     virtual std::vector<std::byte> read(const TensorPlace& from) = 0;
     virtual void write(std::span<const std::byte> bytes, const TensorPlace& to) = 0;
 };
@@ -61,9 +61,9 @@ void write_tensor(std::span<const std::byte> bytes, Executor& executor, const Te
 /// Calls `use` with the parameters of the whole model, such as for a checkpoint, wherever they are:
 /// each tensor is one whole, whatever share of it a replica has. What is written goes to all
 /// replicas, and to all stages that have the same weights. [replica] `shapes` of all its stages.
-void with_whole_model(const Plan& plan,
-                      const std::vector<StageShapes>& shapes,
-                      ParameterHolders& holders,
-                      const std::function<void(const TrainedParameters&)>& use);
+void gather_parameters(const Plan& plan,
+                       const std::vector<StageShapes>& shapes,
+                       ParameterStore& holders,
+                       const std::function<void(const TrainedParameters&)>& use);
 
 }  // namespace pipetwin::exec
