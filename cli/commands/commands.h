@@ -13,7 +13,7 @@ void execute(const SimulateOptions& options, Console& console);
 void execute(const PlanOptions& options, Console& console);
 void execute(const ProfileOptions& options, Console& console);
 void execute(const TrainOptions& options, Console& console);
-/// Throws SaidElsewhere with the exit code of the training unless that is 0.
+/// Throws ReportedByPeer with the exit code of the training unless that is 0.
 void execute(const LaunchOptions& options, Console& console);
 void execute(const CompareOptions& options, Console& console);
 /// Throws Error(Infeasible) after it has printed what is wrong with the schedule.

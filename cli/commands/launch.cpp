@@ -196,7 +196,7 @@ void execute(const LaunchOptions& options, Console&) {
                     "the last checkpoint");
     }
     if (code != 0) {
-        throw SaidElsewhere(code);
+        throw ReportedByPeer(code);
     }
 }
 

@@ -214,7 +214,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
         if (speaks) {
             throw;
         }
-        throw SaidElsewhere(exit_code(error.kind()));
+        throw ReportedByPeer(exit_code(error.kind()));
     }
     joined_ = join(launched);
     if (joined_->size() != launched.count || joined_->index() != launched.index) {
@@ -424,7 +424,7 @@ void Processes::run(Console& console, const std::function<void()>& work) {
         console.flush();
     }
     static_cast<void>(group_->final_barrier({}, patience));
-    throw SaidElsewhere(speaker->code);
+    throw ReportedByPeer(speaker->code);
 }
 
 exec::ProcessPlace Processes::place() {

@@ -51,7 +51,7 @@ class Processes {
     std::string from_first(const std::function<std::string()>& make);
 
     /// Calls `work`, then ends well together with all others; alone it ends as `work` does. Of what
-    /// several of them throw, the first to have thrown says it; for all others SaidElsewhere is
+    /// several of them throw, the first to have thrown says it; for all others ReportedByPeer is
     /// thrown.
     void run(Console& console, const std::function<void()>& work);
 
