@@ -26,7 +26,7 @@ class Stopped : public std::runtime_error {
     int signal_;
 };
 
-/// What ended this process was said by another one.
+/// Ends this process without a word, as another one has reported why.
 class ReportedByPeer : public std::runtime_error {
   public:
     explicit ReportedByPeer(int exit_code)

@@ -22,11 +22,13 @@ constexpr double most_above_fast_end = 0.05;
 constexpr int fewest_clean_steps = 11;
 constexpr double largest_p90_over_p10 = 1.10;
 
+/// One step of a series, for the gate.
 struct GatedStep {
     Duration time{};
     double stolen = 0;
 };
 
+/// What the gate found in a series of steps.
 struct GateVerdict {
     int clean = 0;
     int dropped = 0;
@@ -39,7 +41,8 @@ struct GateVerdict {
     }
 };
 
-/// Warm-up steps are left out by the caller.
+/// Counts the clean steps of a series and how far their times lie apart. Warm-up steps are left out
+/// by the caller.
 GateVerdict evaluate_gate(const std::vector<GatedStep>& steps);
 
 /// The longest time of a quiet step among steps of these times; at least one time.

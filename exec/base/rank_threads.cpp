@@ -14,7 +14,7 @@ RankThreads::RankThreads(std::size_t size) : members_(size) {
     } catch (...) {
         const std::lock_guard lock(mutex_);
         ends_ = true;
-        called_.notify_all();
+        work_or_end_.notify_all();
         throw;
     }
 }
@@ -24,33 +24,33 @@ RankThreads::~RankThreads() {
         const std::lock_guard lock(mutex_);
         ends_ = true;
     }
-    called_.notify_all();
+    work_or_end_.notify_all();
     members_.clear();  // joined
 }
 
-void RankThreads::send(std::function<void(std::size_t)> work) {
+void RankThreads::run(std::function<void(std::size_t)> work) {
     {
         const std::lock_guard lock(mutex_);
-        PIPETWIN_EXPECT(is_back(), "a crew does one thing at a time");
+        PIPETWIN_EXPECT(is_idle(), "threads run one thing at a time");
         work_ = std::move(work);
-        away_ = members_.size();
+        busy_ = members_.size();
         for (Member& member : members_) {
-            ++member.sent;
+            ++member.started;
         }
     }
-    called_.notify_all();
+    work_or_end_.notify_all();
 }
 
 bool RankThreads::wait(Duration patience) {
     std::unique_lock lock(mutex_);
-    return returned_.wait_for(lock, patience, [this] { return is_back(); });
+    return idle_.wait_for(lock, patience, [this] { return is_idle(); });
 }
 
-std::vector<std::size_t> RankThreads::away() {
+std::vector<std::size_t> RankThreads::busy() {
     const std::lock_guard lock(mutex_);
     std::vector<std::size_t> indices;
     for (std::size_t index = 0; index < members_.size(); ++index) {
-        if (members_[index].returned < members_[index].sent) {
+        if (members_[index].finished < members_[index].started) {
             indices.push_back(index);
         }
     }
@@ -61,16 +61,16 @@ void RankThreads::live(std::size_t index) {
     std::unique_lock lock(mutex_);
     Member& member = members_[index];
     while (true) {
-        called_.wait(lock, [&] { return ends_ || member.returned < member.sent; });
-        if (member.returned == member.sent) {
+        work_or_end_.wait(lock, [&] { return ends_ || member.finished < member.started; });
+        if (member.finished == member.started) {
             return;
         }
         lock.unlock();
         work_(index);
         lock.lock();
-        ++member.returned;
-        if (--away_ == 0) {
-            returned_.notify_all();
+        ++member.finished;
+        if (--busy_ == 0) {
+            idle_.notify_all();
         }
     }
 }

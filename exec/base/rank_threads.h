@@ -11,39 +11,42 @@
 
 namespace pipetwin::exec {
 
-/// Threads that all do one thing at the same time, again and again: one per rank.
+/// A fixed set of threads, one per rank, that all run the same function at the same time, again and
+/// again.
 class RankThreads {
   public:
-    /// Throws std::system_error where the system has no thread left.
+    /// Starts the threads, which wait for work. Throws std::system_error where the system has no
+    /// thread left.
     explicit RankThreads(std::size_t size);
     RankThreads(const RankThreads&) = delete;
     RankThreads& operator=(const RankThreads&) = delete;
-    /// Waits until all are back.
+    /// Waits until no thread is busy.
     ~RankThreads();
 
-    /// Every thread calls work(its index) once; it must not throw. All are back.
-    void send(std::function<void(std::size_t)> work);
+    /// Lets every thread call work(its index) once, which must not throw. Returns at once; to be
+    /// called while none is busy.
+    void run(std::function<void(std::size_t)> work);
 
-    /// Waits for all to come back, for so long; whether they are.
+    /// Waits until no thread is busy, but no longer than this; whether none is.
     bool wait(Duration patience);
 
-    /// Those at work.
-    std::vector<std::size_t> away();
+    /// The indices of the threads whose work has not returned.
+    std::vector<std::size_t> busy();
 
   private:
     struct Member {
-        int sent = 0;
-        int returned = 0;
+        int started = 0;   ///< how many runs
+        int finished = 0;  ///< how many of those
         std::jthread thread{};
     };
     void live(std::size_t index);
-    bool is_back() const { return away_ == 0; }
+    bool is_idle() const { return busy_ == 0; }
 
     std::mutex mutex_;
-    std::condition_variable called_;
-    std::condition_variable returned_;
+    std::condition_variable work_or_end_;
+    std::condition_variable idle_;
     std::function<void(std::size_t)> work_;
-    std::size_t away_ = 0;
+    std::size_t busy_ = 0;
     bool ends_ = false;
     std::vector<Member> members_;
 };

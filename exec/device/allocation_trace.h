@@ -35,7 +35,8 @@ struct RowNeeds {
     std::vector<std::size_t> at_work;  ///< [cell]: of those, not given back or sent before it
 };
 
-/// Writes down the needs of one row. Addresses that it gives are names, not memory.
+/// Records what one row asks of its memory and gives back, in place of the memory itself: addresses
+/// that it gives are names.
 class AllocationTrace {
   public:
     void turn();

@@ -16,7 +16,8 @@ namespace pipetwin::exec {
 class AllocationTrace;
 struct MessageName;
 
-/// Where the tensors of a step lie, found by a trace of it (exec/memory_plan/step_layout.h).
+/// Where the tensors of a step lie, found by walking a row without computing
+/// (exec/memory_plan/step_layout.h).
 struct StepPlaces {
     struct Place {
         std::size_t bytes = 0;  ///< Arena::capacity_for
@@ -56,7 +57,7 @@ class Arena {
     /// whether it has freed any. Empty: nobody.
     void when_short(std::function<bool()> free_some) { free_some_ = std::move(free_some); }
 
-    /// From now on tensors have names instead of memory, which the trace writes down. Null: no
+    /// From now on tensors have names instead of memory, which the trace records. Null: no
     /// more.
     void rehearse(AllocationTrace* trace);
     /// A tensor that another rank sends, where it rehearses.

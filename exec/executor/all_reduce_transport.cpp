@@ -72,9 +72,9 @@ struct Flat {
     }
 };
 
-class HostNumbers final : public AllReduceTransport {
+class HostAllReduce final : public AllReduceTransport {
   public:
-    HostNumbers(Device& device, const SummedTensors& tensors, const ReplicaMember& member)
+    HostAllReduce(Device& device, const SummedTensors& tensors, const ReplicaMember& member)
         : device_(device),
           member_(member),
           gradients_(tensors.gradients),
@@ -217,11 +217,9 @@ class HostNumbers final : public AllReduceTransport {
 };
 
 /// In place: nothing of it is copied.
-class GpuReplicaNumbers final : public AllReduceTransport {
+class GpuAllReduce final : public AllReduceTransport {
   public:
-    GpuReplicaNumbers(const SummedTensors& tensors,
-                      const ReplicaMember::Rounds& rounds,
-                      RemoteSum& sum)
+    GpuAllReduce(const SummedTensors& tensors, const ReplicaMember::Rounds& rounds, RemoteSum& sum)
         : gradients_(tensors.gradients),
           weights_(tensors.weights),
           all_sums_(rounds.sums),
@@ -279,13 +277,13 @@ SummedTensors summed_tensors(const std::vector<Parameter*>& parameters, bool rec
 std::unique_ptr<AllReduceTransport> host_all_reduce(Device& device,
                                                     const SummedTensors& tensors,
                                                     const ReplicaMember& member) {
-    return std::make_unique<HostNumbers>(device, tensors, member);
+    return std::make_unique<HostAllReduce>(device, tensors, member);
 }
 
 std::unique_ptr<AllReduceTransport> gpu_all_reduce(const SummedTensors& tensors,
                                                    const ReplicaMember::Rounds& rounds,
                                                    RemoteSum& sum) {
-    return std::make_unique<GpuReplicaNumbers>(tensors, rounds, sum);
+    return std::make_unique<GpuAllReduce>(tensors, rounds, sum);
 }
 
 }  // namespace pipetwin::exec

@@ -40,8 +40,8 @@ struct ReplicaMember {
     }
 };
 
-/// How the numbers of a stage's parameters get from replica to replica; see
-/// exec/executor/gradient_all_reduce.h. A wait throws ChannelClosed where another replica fails.
+/// Carries the gradients and the weights of a stage between its replicas, for GradientAllReduce. A
+/// wait throws ChannelClosed where another replica fails.
 class AllReduceTransport {
   public:
     AllReduceTransport() = default;
@@ -74,13 +74,13 @@ struct SummedTensors {
 /// own, as they are where two stages have them.
 SummedTensors summed_tensors(const std::vector<Parameter*>& parameters, bool received);
 
-/// By way of host memory, whatever the device: the peers carry everything. The tensors outlive it,
-/// as the device does.
+/// Makes a transport by way of host memory, whatever the device: the peers carry everything. The
+/// tensors outlive it, as the device does.
 std::unique_ptr<AllReduceTransport> host_all_reduce(Device& device,
                                                     const SummedTensors& tensors,
                                                     const ReplicaMember& member);
 
-/// From GPU to GPU, by `sum`, which outlives it, too.
+/// Makes a transport from GPU to GPU, by `sum`, which outlives it, as the tensors do.
 std::unique_ptr<AllReduceTransport> gpu_all_reduce(const SummedTensors& tensors,
                                                    const ReplicaMember::Rounds& rounds,
                                                    RemoteSum& sum);

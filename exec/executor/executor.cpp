@@ -79,11 +79,11 @@ Executor::Impl::Impl(Plan plan_to_walk,
       options(std::move(executor_options)),
       here(ranks_here(group(), plan, replica())),
       workers(static_cast<std::size_t>(plan.rank_count())),
-      at(workers.size()),
+      progress(workers.size()),
       cells(workers.size()),
       all_ready(std::ssize(here), BeginTogether{this}),
       watchdog(plan, options.hang_limits),
-      crew(here.size()) {
+      threads(here.size()) {
     refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
     const ProcessPlace& place = options.place;
     options.emulate_links =
@@ -120,13 +120,13 @@ void Executor::Impl::end_remote() {
     group().abort_traffic();
     for (std::vector<Edge>* const direction : {&edges.forward, &edges.backward}) {
         for (Edge& edge : *direction) {
-            if (edge.is_remote) {
+            if (edge.is_remote()) {
                 edge.channel.reset();
             }
         }
     }
     for (Reduction& reduction : edges.reductions) {
-        if (reduction.is_remote) {
+        if (reduction.is_remote()) {
             reduction.channel.reset();
         }
     }
@@ -176,7 +176,7 @@ void Executor::Impl::connect(Edge& edge, int sender, int receiver) {
     if (is_here(sender) && is_here(receiver)) {
         edge.channel = make_local_channel(plan->channel_capacity, spin);
     } else if (is_here(sender) || is_here(receiver)) {
-        edge.is_remote = true;
+        edge.route = TensorRoute::Remote;
         edge.channel = open_edge(sender, receiver);
     }
 }
@@ -186,8 +186,11 @@ void Executor::Impl::connect_memories() {
     for (int stage = 0; stage + 1 < plan.stage_count(); ++stage) {
         if (is_here(stage) && is_here(stage + 1) && !share_memory(stage, stage + 1)) {
             const std::size_t boundary = as_index(stage);
-            edges.forward[boundary].room = &worker_of(stage + 1).room();
-            edges.backward[boundary].room = &worker_of(stage).room();
+            for (const auto& [edge, receiver] : {std::pair(&edges.forward[boundary], stage + 1),
+                                                 std::pair(&edges.backward[boundary], stage)}) {
+                edge->route = TensorRoute::Copy;
+                edge->receive_buffers = &worker_of(receiver).receive_buffers();
+            }
             worker_of(stage).copy_outgoing_messages();
             worker_of(stage + 1).copy_outgoing_messages();
         }
@@ -202,13 +205,13 @@ void Executor::Impl::connect_twins() {
             continue;
         }
         if (!is_here(stage) || !is_here(*other)) {
-            reduction.is_remote = true;
+            reduction.route = TensorRoute::Remote;
             reduction.channel = open_remote(stage, *other, plan.stage_count() * plan.stage_count());
         } else {
             reduction.channel = make_local_channel(1, spin);
             reduction.receiver = &worker_of(*other).stage(*other);
             if (!share_memory(stage, *other)) {
-                reduction.is_far = true;
+                reduction.route = TensorRoute::Copy;
                 worker_of(stage).copy_outgoing_messages();
             }
             reduction.link = plan->reductions[as_index(stage)];
@@ -244,33 +247,33 @@ void Executor::Impl::connect_replicas() {
         }
         Device& device = worker_of(stage).device();
         const SummedTensors tensors = summed_tensors(own_stage.parameters(), has_both_ends);
-        std::unique_ptr<AllReduceTransport> numbers =
+        std::unique_ptr<AllReduceTransport> transport =
             gpu_sum ? gpu_all_reduce(tensors, member.rounds, *gpu_sum)
                     : host_all_reduce(device, tensors, member);
         edges.sums[as_index(stage)] = std::make_unique<GradientAllReduce>(
-            device, tensors.weights.size(), std::move(member), std::move(numbers));
+            device, tensors.weights.size(), std::move(member), std::move(transport));
     }
 }
 
 /// Every worker walks its row. Returns when all are back, or one hangs and the others had time to
 /// stop.
 void Executor::Impl::walk_rows() {
-    for (Place& place : at) {
-        place.cell = preparing;
-        place.turned_to = preparing;
+    for (Progress& of_rank : progress) {
+        of_rank.cell = preparing;
+        of_rank.turned_to = preparing;
     }
     failures.clear();
     is_stopped = false;
     watchdog.begin_step(Clock::now());
     ++walks;
-    crew.send([this](std::size_t index) { work(as_index(here[index])); });
-    while (!crew.wait(watchdog.interval())) {
+    threads.run([this](std::size_t index) { work(as_index(here[index])); });
+    while (!threads.wait(watchdog.interval())) {
         std::ranges::transform(
-            at, cells.begin(), [](const Place& place) { return place.cell.load(); });
+            progress, cells.begin(), [](const Progress& of_rank) { return of_rank.cell.load(); });
         poll_peers();
         if (const std::optional<Hang> hang = watchdog.look(cells, Clock::now())) {
             stop_all(*hang);
-            has_stragglers = !crew.wait(options.hang_limits.grace);
+            has_stragglers = !threads.wait(options.hang_limits.grace);
             return;
         }
     }
@@ -287,21 +290,21 @@ void Executor::Impl::work(std::size_t rank) {
     } catch (...) {
         failures.report(-1, static_cast<int>(rank), {}, std::current_exception());
     }
-    at[rank].cell = prepared;
-    at[rank].turned_to = prepared;
+    progress[rank].cell = prepared;
+    progress[rank].turned_to = prepared;
     all_ready.arrive_and_wait();
     begins = begins && all_begin;
     worker.start(start);
     const auto end = static_cast<int>(plan->schedule.ranks[rank].size());
     if (begins && walk_row(rank)) {
-        at[rank].turned_to = end;
+        progress[rank].turned_to = end;
     } else {
         is_stopped = true;
         worker.close_channels();
     }
     worker.arena().end_step();
     worker.device().leave_thread();
-    at[rank].cell = end;
+    progress[rank].cell = end;
 }
 
 /// False if the row was not walked to its end, because an action of it or of another rank failed.
@@ -311,8 +314,8 @@ bool Executor::Impl::walk_row(std::size_t rank) {
         if (!failures.allows(order[rank][cell])) {
             return false;
         }
-        at[rank].cell = static_cast<int>(cell);
-        at[rank].turned_to = static_cast<int>(cell);
+        progress[rank].cell = static_cast<int>(cell);
+        progress[rank].turned_to = static_cast<int>(cell);
         if (input.evaluation && !is_of_forward(row[cell].op)) {
             continue;
         }
@@ -380,7 +383,7 @@ double Executor::Impl::loss() const {
     return sum;
 }
 
-void Executor::Impl::tell(StepResult& result) {
+void Executor::Impl::collect_result(StepResult& result) {
     result.loss = loss();
     result.timeline.origin = options.backend == Backend::Paced || options.emulate_links
                                  ? Origin::Emulated
@@ -444,7 +447,7 @@ Executor::Executor(Plan plan, const Model& model, ExecutorOptions options)
     : impl_(std::make_unique<Impl>(std::move(plan), model, std::move(options))) {}
 
 Executor::~Executor() {
-    if (impl_->has_stragglers && !impl_->crew.wait(impl_->options.hang_limits.grace)) {
+    if (impl_->has_stragglers && !impl_->threads.wait(impl_->options.hang_limits.grace)) {
         // Their threads cannot be ended, so what they may use cannot be freed.
         static_cast<void>(impl_.release());
     }
@@ -458,7 +461,7 @@ StepResult Executor::run_step(const Batch& batch, int step) {
 
 void Executor::run_step(const Batch& batch, int step, StepResult& result) {
     impl_->walk(batch, step, false);
-    impl_->tell(result);
+    impl_->collect_result(result);
 }
 
 double Executor::evaluate(const Batch& batch, int step) {

@@ -28,7 +28,7 @@ struct StepResult {
     double stolen = 0;               ///< 1 - thread CPU time / wall time over all compute spans
 };
 
-/// Memory of the devices that no plan counts.
+/// Memory of the devices that no plan counts, such as that of libraries.
 struct UnplannedMemory {
     std::string name;
     Bytes total;
@@ -69,9 +69,9 @@ std::string place_of(const Failure& failure);
 ///
 /// Where there are as many cores as ranks, each worker is bound to its own.
 ///
-/// With ExecutorOptions::group this process has one rank of it. All processes call run_step and
-/// evaluate for the same steps; each gets the whole result of its pipeline, and all throw the same
-/// failure. After a failure there is no other step.
+/// Where each rank has a process of its own (ExecutorOptions::place) this one has one rank of it.
+/// All processes call run_step and evaluate for the same steps; each gets the whole result of its
+/// pipeline, and all throw the same failure. After a failure there is no other step.
 class Executor {
   public:
     Executor(Plan plan, const Model& model, ExecutorOptions options);

@@ -65,11 +65,12 @@ void Executor::Impl::await_stragglers() {
     if (!has_stragglers) {
         return;
     }
-    if (!crew.wait(options.hang_limits.grace)) {
-        throw Error(ErrorKind::Hang,
-                    last_failure ? place_of(*last_failure) : "",
-                    fmt::format("rank {} has not come back yet", fmt::join(crew.away(), ", rank ")),
-                    "start the run again");
+    if (!threads.wait(options.hang_limits.grace)) {
+        throw Error(
+            ErrorKind::Hang,
+            last_failure ? place_of(*last_failure) : "",
+            fmt::format("rank {} has not come back yet", fmt::join(threads.busy(), ", rank ")),
+            "start the run again");
     }
     has_stragglers = false;
     clean_up();

@@ -76,7 +76,7 @@ struct Executor::Impl {
     bool walk_row(std::size_t rank);
     void stop_all(const Hang& hang);
     void await_stragglers();
-    void tell(StepResult& result);
+    void collect_result(StepResult& result);
     void walk(const Batch& data, int step, bool evaluation);
     double loss() const;
     double grad_norm() const;
@@ -118,7 +118,7 @@ struct Executor::Impl {
         Impl* impl;
         void operator()() noexcept { impl->all_begin = impl->agree_on_start(); }
     };
-    struct alignas(64) Place {  // a cache line each
+    struct alignas(64) Progress {  // a cache line each
         std::atomic<int> cell = preparing;
         std::atomic<int> turned_to = preparing;  ///< stays where a row was not walked to its end
     };
@@ -128,7 +128,7 @@ struct Executor::Impl {
     std::atomic<bool> is_stopped = false;  ///< a row was not walked to its end
     std::atomic<std::int64_t> walks = 0;   ///< begun
     bool is_over = false;                  ///< a process failed: no other step follows
-    std::vector<Place> at;                 ///< [rank]: where its worker is
+    std::vector<Progress> progress;        ///< [rank]: where its worker is
     std::vector<int> cells;                ///< the same, at the last look
     TimePoint start;
     bool all_begin = true;  ///< no process is known that will never begin this step
@@ -136,7 +136,7 @@ struct Executor::Impl {
     CommonClock clock;  ///< of all processes
     Watchdog watchdog;
     bool has_stragglers = false;  ///< not all workers came back from the last step
-    RankThreads crew;             ///< last: its threads use all of the above
+    RankThreads threads;          ///< one per rank here; last: they use all of the above
 };
 
 }  // namespace pipetwin::exec

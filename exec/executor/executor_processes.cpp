@@ -116,8 +116,8 @@ ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {
 
 /// Of this process.
 Position Executor::Impl::position() const {
-    const Place& place = at[as_index(here.front())];
-    return {.walk = walks, .cell = place.cell, .turned_to = place.turned_to};
+    const Progress& own = progress[as_index(here.front())];
+    return {.walk = walks, .cell = own.cell, .turned_to = own.turned_to};
 }
 
 /// Where the other ranks of this pipeline are, as far as they have said.
@@ -153,7 +153,7 @@ void Executor::Impl::throw_lost() const {
                                         : "in a later step";
             continue;
         }
-        const int cell = is_own ? at[rank].turned_to.load() : theirs.turned_to;
+        const int cell = is_own ? progress[rank].turned_to.load() : theirs.turned_to;
         text += cell < 0                  ? "before its first action"
                 : cell >= std::ssize(row) ? "at the end of its row"
                                           : "at " + in_full(row[as_index(cell)]);

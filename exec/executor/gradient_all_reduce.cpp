@@ -16,8 +16,8 @@ Tensor squares_at(double* place, std::size_t count) {
 GradientAllReduce::GradientAllReduce(Device& device,
                                      std::size_t parameters,
                                      ReplicaMember member,
-                                     std::unique_ptr<AllReduceTransport> numbers)
-    : device_(device), member_(std::move(member)), numbers_(std::move(numbers)) {
+                                     std::unique_ptr<AllReduceTransport> transport)
+    : device_(device), member_(std::move(member)), transport_(std::move(transport)) {
     if (member_.rounds.weights) {
         for (Squares& round : squares_) {
             round.mine.resize(parameters);
@@ -32,10 +32,10 @@ void GradientAllReduce::expect() {
             peer.to->settle();
         }
     });
-    numbers_->expect_sums();
+    transport_->expect_sums();
     if (member_.rounds.weights) {
         expect_squares();
-        numbers_->expect_weights();
+        transport_->expect_weights();
     }
 }
 
@@ -54,12 +54,12 @@ void GradientAllReduce::expect_squares() {
 
 void GradientAllReduce::begin() {
     device_.finish();
-    numbers_->begin_sums();
+    transport_->begin_sums();
     under_way_ = true;
 }
 
 TimePoint GradientAllReduce::finish() {
-    const TimePoint last = numbers_->finish_sums();
+    const TimePoint last = transport_->finish_sums();
     under_way_ = false;
     return last;
 }
@@ -92,12 +92,12 @@ void GradientAllReduce::share_squares(std::span<double> squares) {
 void GradientAllReduce::share_weights() {
     if (member_.rounds.weights) {
         device_.finish();
-        numbers_->exchange_weights();
+        transport_->exchange_weights();
     }
 }
 
 void GradientAllReduce::close() {
-    numbers_->close();
+    transport_->close();
     member_.for_each_other([](std::size_t, const ReplicaMember::Peer& peer) {
         if (peer.to != nullptr) {
             peer.to->close();

@@ -23,7 +23,7 @@ class GradientAllReduce {
     GradientAllReduce(Device& device,
                       std::size_t parameters,
                       ReplicaMember member,
-                      std::unique_ptr<AllReduceTransport> numbers);
+                      std::unique_ptr<AllReduceTransport> transport);
 
     /// A step begins.
     void expect();
@@ -62,7 +62,7 @@ class GradientAllReduce {
 
     Device& device_;
     ReplicaMember member_;
-    std::unique_ptr<AllReduceTransport> numbers_;
+    std::unique_ptr<AllReduceTransport> transport_;
     std::array<Squares, 2> squares_;
     std::size_t squares_round_ = 0;
     bool under_way_ = false;

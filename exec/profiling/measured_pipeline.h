@@ -56,7 +56,7 @@ Duration mean_over(const Samples& samples, const Value& value) {
 
 std::vector<Duration> times_of(const Samples& samples);
 
-/// What the gate says of them.
+/// What the gate says of these samples.
 GateVerdict evaluate_gate(const Samples& samples);
 
 /// The quiet steps; where every step lost time to others, the calmest third of all.

@@ -77,7 +77,7 @@ void Replicas::on_all(const Work& work) {
             errors[replica] = std::current_exception();
         }
     };
-    others_.send([&](std::size_t index) { guarded(index + 1); });
+    others_.run([&](std::size_t index) { guarded(index + 1); });
     guarded(0);
     while (!others_.wait(std::chrono::seconds(1))) {
     }

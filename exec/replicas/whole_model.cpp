@@ -14,8 +14,8 @@ namespace {
 /// Parameters that have shapes but no contents, in place of those that are elsewhere or in parts.
 class WholeModel {
   public:
-    WholeModel(const Plan& plan, const std::vector<StageShapes>& shapes, ParameterStore& holders)
-        : plan_(plan), shapes_(shapes), holders_(holders) {
+    WholeModel(const Plan& plan, const std::vector<StageShapes>& shapes, ParameterStore& store)
+        : plan_(plan), shapes_(shapes), store_(store) {
         for (const auto& [stage, parameters] : shapes.front()) {
             for (std::size_t index = 0; index < parameters.size(); ++index) {
                 add(stage, static_cast<int>(index));
@@ -103,7 +103,7 @@ class WholeModel {
             if (begin + size <= known) {
                 return;  // every replica has all of it
             }
-            const std::vector<std::byte> bytes = holders_.read(place);
+            const std::vector<std::byte> bytes = store_.read(place);
             PIPETWIN_EXPECT(bytes.size() == size, "a tensor has the size that was described");
             std::ranges::copy(bytes, to.begin() + static_cast<std::ptrdiff_t>(begin));
             known = begin + size;
@@ -113,14 +113,14 @@ class WholeModel {
 
     void write(std::span<const std::byte> from, const Tensor& to) {
         for_each_replica(to, [&](const TensorPlace& place, std::size_t begin, std::size_t size) {
-            holders_.write(from.subspan(begin, size), place);
+            store_.write(from.subspan(begin, size), place);
         });
         was_written_ = true;
     }
 
     const Plan& plan_;
     const std::vector<StageShapes>& shapes_;
-    ParameterStore& holders_;
+    ParameterStore& store_;
     std::map<int, std::deque<Parameter>> stand_ins_;  ///< by stage
     std::deque<std::byte> addresses_;                 ///< one for each of their tensors
     std::map<const void*, TensorPlace> places_;       ///< by address
@@ -203,9 +203,9 @@ void write_tensor(std::span<const std::byte> bytes, Executor& executor, const Te
 
 void gather_parameters(const Plan& plan,
                        const std::vector<StageShapes>& shapes,
-                       ParameterStore& holders,
+                       ParameterStore& store,
                        const std::function<void(const TrainedParameters&)>& use) {
-    WholeModel model(plan, shapes, holders);
+    WholeModel model(plan, shapes, store);
     use(model.trained());
     model.finish();
 }

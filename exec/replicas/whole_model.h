@@ -45,7 +45,8 @@ StageShapes stage_shapes(Executor& executor);
 void put(ByteWriter& message, const StageShapes& shapes);
 StageShapes get_stage_shapes(ByteReader& message);
 
-/// Who has the parameters of a training: executors of this process, or of others.
+/// Reads and writes the parameters of a training, wherever they lie: in executors of this process,
+/// or of others.
 class ParameterStore {
   public:
     virtual ~ParameterStore() = default;
@@ -58,12 +59,13 @@ Tensor& tensor_at(Executor& executor, const TensorPlace& place);
 std::vector<std::byte> read_tensor(Executor& executor, const TensorPlace& place);
 void write_tensor(std::span<const std::byte> bytes, Executor& executor, const TensorPlace& place);
 
-/// Calls `use` with the parameters of the whole model, such as for a checkpoint, wherever they are:
-/// each tensor is one whole, whatever share of it a replica has. What is written goes to all
-/// replicas, and to all stages that have the same weights. [replica] `shapes` of all its stages.
+/// Gathers the parameters of the whole model from `store` and calls `use` with them, such as for a
+/// checkpoint: each tensor is one whole, whatever share of it a replica has. What is written goes
+/// to all replicas, and to all stages that have the same weights. [replica] `shapes` of all its
+/// stages.
 void gather_parameters(const Plan& plan,
                        const std::vector<StageShapes>& shapes,
-                       ParameterStore& holders,
+                       ParameterStore& store,
                        const std::function<void(const TrainedParameters&)>& use);
 
 }  // namespace pipetwin::exec
