@@ -10,7 +10,7 @@
 
 #include "core/costs/profile.h"
 #include "core/scenario/scenario.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
 
@@ -20,7 +20,7 @@
 ///     pipeline_speedup scenarios/gpt-text.toml [steps]
 ///
 /// The two take turns step by step, so that a slow minute slows both. Times are wall times of whole
-/// calls; the ratio is that of the quiet steps (exec/base/quiet.h), since a disturbance on either
+/// calls; the ratio is that of the quiet steps (exec/base/noise.h), since a disturbance on either
 /// core delays the pipeline, and the ratio over all steps stands beside it.
 namespace {
 

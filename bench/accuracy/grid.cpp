@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/plan/plan.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 #include "exec/profiling/profiler.h"
 
 namespace pipetwin::accuracy {

@@ -82,7 +82,7 @@ struct RoundsVerdict {
     double standard_error = 0;
 
     /// Enough rounds, and together they say as much as the fewest steps of the largest spread of
-    /// exec/base/quiet.h do.
+    /// exec/base/noise.h do.
     bool passes() const;
     double dropped_share() const;
 };

@@ -14,7 +14,7 @@
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "exec/base/cores.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/calibrate.h"

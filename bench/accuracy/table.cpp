@@ -10,7 +10,7 @@
 #include <fmt/ostream.h>
 
 #include "core/base/median.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 
 namespace pipetwin::accuracy {
 

@@ -65,7 +65,7 @@ int exit_code_of(const std::exception_ptr& failure) {
         return 0;
     } catch (const Stopped& stopped) {
         return 128 + stopped.signal();
-    } catch (const SaidElsewhere& said) {
+    } catch (const ReportedByPeer& said) {
         return said.exit_code();
     } catch (const std::exception& exception) {
         return exit_code(as_error(exception).kind());
@@ -76,7 +76,7 @@ int report_failure(std::exception_ptr failure, Console& console) {
     const int code = exit_code_of(failure);
     try {
         std::rethrow_exception(std::move(failure));
-    } catch (const SaidElsewhere&) {
+    } catch (const ReportedByPeer&) {
         return code;
     } catch (const NothingLeft& nothing) {
         console.note(nothing.what());

@@ -27,9 +27,9 @@ class Stopped : public std::runtime_error {
 };
 
 /// Thrown where another process prints the error; carries its exit code.
-class SaidElsewhere : public std::runtime_error {
+class ReportedByPeer : public std::runtime_error {
   public:
-    explicit SaidElsewhere(int exit_code)
+    explicit ReportedByPeer(int exit_code)
         : std::runtime_error("another process says why"), exit_code_(exit_code) {}
     int exit_code() const { return exit_code_; }
 

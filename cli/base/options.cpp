@@ -374,8 +374,8 @@ void Grammar::add_check() {
         ->type_name("N")
         ->check(CLI::NonNegativeNumber);
     check
-        .add_flag("--begun-receives",
-                  check_.begun_receives,
+        .add_flag("--preposted-receives,--begun-receives",
+                  check_.preposted_receives,
                   "Without any room, but each rank begins its receives before its first action, as "
                   "processes with MPI and NCCL do")
         ->excludes("--capacity");

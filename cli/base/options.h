@@ -126,7 +126,7 @@ struct CheckOptions {
     CommonOptions common;
     std::filesystem::path file;
     std::optional<int> capacity;
-    bool begun_receives = false;
+    bool preposted_receives = false;
 };
 
 /// Options for what a config.json leaves open; see cli/interop/import/hf.cpp.

@@ -17,7 +17,7 @@ void execute(const PlanOptions& options, Console& console);
 void execute(const ProfileOptions& options, Console& console);
 /// Trains as one process of several.
 void execute(const TrainOptions& options, Console& console);
-/// Throws SaidElsewhere with the exit code of the training unless that is 0.
+/// Throws ReportedByPeer with the exit code of the training unless that is 0.
 void execute(const LaunchOptions& options, Console& console);
 /// Compares a prediction with a measurement.
 void execute(const CompareOptions& options, Console& console);

@@ -25,7 +25,7 @@
 #include "cli/processes/processes.h"
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
-#include "exec/transport/mpi_world.h"
+#include "exec/transport/mpi_process_group.h"
 
 namespace pipetwin::cli {
 
@@ -196,7 +196,7 @@ void execute(const LaunchOptions& options, Console&) {
                     "the last checkpoint");
     }
     if (code != 0) {
-        throw SaidElsewhere(code);
+        throw ReportedByPeer(code);
     }
 }
 

@@ -192,7 +192,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
     PlainCosts costs;
     read_order(options, costs);
     const int pieces = costs.schedule_from_file
-                           ? std::max(1, piece_count(*costs.schedule_from_file))
+                           ? std::max(1, model_stage_count(*costs.schedule_from_file))
                            : costs.shape.ranks * costs.shape.chunks;
     read_compute(options, pieces, costs);
     costs.recompute = recompute_rules(options.recompute, pieces);
@@ -202,8 +202,8 @@ PlainCosts plain_costs(const PlainOptions& options) {
                                     RecomputeTiming::Eager);
     costs.message_order = choice(options.message_order,
                                  "--message-order",
-                                 std::array{MessageOrder::Plain, MessageOrder::LowerRankFirst},
-                                 MessageOrder::Plain);
+                                 std::array{MessageOrder::AsScheduled, MessageOrder::LowerRankFirst},
+                                 MessageOrder::AsScheduled);
     costs.group_size = options.group_size.value_or(0);
     costs.deferred_weights = options.deferred_weights.value_or(0);
     if (options.latency_ms) {

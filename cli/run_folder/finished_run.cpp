@@ -1,6 +1,6 @@
 #include "cli/run_folder/finished_run.h"
 
-#include "exec/device/backend.h"
+#include "exec/executor/backend.h"
 
 namespace pipetwin::cli {
 

@@ -12,9 +12,9 @@ namespace pipetwin::cli {
 
 /// Text about memory outside the plan: "beside the plan: CUDA context 480 MiB, cuBLAS workspace 32
 /// MiB per rank"; empty for none.
-std::string memory_beside_text(const std::vector<exec::BesidePlan>& beside);
+std::string memory_beside_text(const std::vector<exec::UnplannedMemory>& beside);
 /// Memory outside the plan as JSON.
-Json memory_beside_json(const std::vector<exec::BesidePlan>& beside);
+Json memory_beside_json(const std::vector<exec::UnplannedMemory>& beside);
 
 /// Measurements of a GPU: its free memory and its rates.
 struct MeasuredDevice {

@@ -277,7 +277,7 @@ Json check_json(const CheckResult& result) {
     json["deadlock_free"] = result.deadlock ? Json(result.deadlock->deadlock_free) : Json(nullptr);
     json["capacity"] = or_null(result.capacity);
     json["smallest_capacity"] = or_null(result.smallest_capacity);
-    json["deadlock_free_with_begun_receives"] = or_null(result.runs_with_begun_receives);
+    json["deadlock_free_with_begun_receives"] = or_null(result.runs_with_preposted_receives);
     json["peak_live_activations"] =
         result.violations.empty() ? Json(result.peak_live_activations) : Json(nullptr);
     json["problems"] = Json::array();

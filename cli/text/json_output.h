@@ -45,7 +45,7 @@ struct CheckResult {
     std::optional<int> smallest_capacity;  ///< none: invalid, or no capacity is enough
     /// Whether it runs without any room in its channels if all receives are posted up front; none:
     /// invalid.
-    std::optional<bool> runs_with_begun_receives;
+    std::optional<bool> runs_with_preposted_receives;
     std::vector<int> peak_live_activations;  ///< per rank; of a valid schedule
 };
 /// The results of `check`.

@@ -11,7 +11,7 @@
 #include "cli/text/text_output.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
-#include "exec/device/backend.h"
+#include "exec/executor/backend.h"
 #include "exec/profiling/profiler.h"
 
 namespace pipetwin::cli {

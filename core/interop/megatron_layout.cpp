@@ -268,12 +268,12 @@ void require_whole_blocks(const Partition& partition) {
 }
 
 void require_megatron_placement(const Schedule& schedule) {
-    if (piece_count(schedule) != schedule.stage_count()) {
+    if (model_stage_count(schedule) != schedule.stage_count()) {
         throw Error(ErrorKind::Infeasible,
                     "schedule",
                     fmt::format("stage {} holds the weights of stage 0 once more, but a Megatron "
                                 "layout has every layer once",
-                                piece_count(schedule)),
+                                model_stage_count(schedule)),
                     "take a schedule with one pipeline, such as 1f1b");
     }
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {

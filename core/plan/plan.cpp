@@ -69,7 +69,7 @@ void expect_sizes_agree(const PlanParts& parts) {
         parts.micro_batch_sizes.empty() || parts.micro_batch_sizes.size() == micro_batches,
         "one size per micro-batch");
     const bool partitioned = !parts.partition || std::ssize(parts.partition->layers_per_stage()) ==
-                                                     piece_count(parts.schedule);
+                                                     model_stage_count(parts.schedule);
     PIPETWIN_EXPECT(partitioned, "one piece of the partition per stage with weights of its own");
     PIPETWIN_EXPECT(parts.channel_capacity.value_or(0) >= 0, "capacity is not negative");
 }

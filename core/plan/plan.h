@@ -184,7 +184,7 @@ struct PlainCosts {
     std::optional<int> channel_capacity;
     int group_size = 0;        ///< interleaved-1f1b
     int deferred_weights = 0;  ///< W that a rank may put off; 0: as scheduled
-    MessageOrder message_order = MessageOrder::Plain;
+    MessageOrder message_order = MessageOrder::AsScheduled;
 };
 
 /// Makes a plan from plain numbers. Throws Error(BadInput) if a list does not have one entry per

@@ -90,7 +90,7 @@ std::vector<StageCost> stage_costs(const PlainCosts& costs, int stages) {
 
 /// The costs of each stage of the schedule, from those of each piece of the model.
 std::vector<StageCost> stage_costs(const PlainCosts& costs, const Schedule& schedule) {
-    const std::vector<StageCost> of_piece = stage_costs(costs, piece_count(schedule));
+    const std::vector<StageCost> of_piece = stage_costs(costs, model_stage_count(schedule));
     std::vector<StageCost> result;
     for (const int piece : schedule.weights_of_stage) {
         result.push_back(of_piece[as_index(piece)]);
@@ -154,7 +154,7 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     parts.recompute_timing = costs.recompute_timing;
     parts.cost_class.assign(as_index(parts.schedule.micro_batches), 0);
     parts.states.resize(as_index(stages));
-    if (twin_of(parts.schedule, 0)) {
+    if (weight_sharing_stage(parts.schedule, 0)) {
         parts.reductions.assign(as_index(stages), costs.link);
     }
     parts.channel_capacity = costs.channel_capacity;

@@ -58,7 +58,7 @@ ZeroBubbleCosts zero_bubble_costs(const PlanParts& parts, const Schedule& grid) 
     const std::vector<StageCost>& stages = parts.costs.front();
     ZeroBubbleCosts result;
     const auto recompute_of = [&](std::size_t stage) {
-        return parts.recompute.of(piece_of(grid, static_cast<int>(stage)));
+        return parts.recompute.of(model_stage_of(grid, static_cast<int>(stage)));
     };
     for (const StageCost& stage : stages) {
         const Duration again = recompute_of(result.forward.size()) == Recompute::None

@@ -49,9 +49,9 @@ void require_devices(const Scenario& scenario) {
 void require_recompute_fits(const RecomputeRules& recompute,
                             const Schedule& grid,
                             const Scenario& scenario) {
-    if (!recompute.fits(piece_count(grid))) {
+    if (!recompute.fits(model_stage_count(grid))) {
         require_mode_of_each_piece(
-            recompute.modes().size(), piece_count(grid), scenario.file.string());
+            recompute.modes().size(), model_stage_count(grid), scenario.file.string());
     }
 }
 
@@ -83,7 +83,7 @@ void require_same_layers(const Model& model, const Profile& profile) {
 /// Room for the gradients of the other pipeline's copy of the same weights.
 void double_shared_gradients(const Schedule& order, std::vector<StageState>& states) {
     for (std::size_t stage = 0; stage < states.size(); ++stage) {
-        if (twin_of(order, static_cast<int>(stage))) {
+        if (weight_sharing_stage(order, static_cast<int>(stage))) {
             states[stage].gradients += states[stage].weights;
         }
     }
@@ -156,7 +156,7 @@ Schedule lowered_order(const Scenario& scenario, Schedule grid, const PlanParts&
     if (pipeline.deferred_weights > 0) {
         order = with_deferred_weights(order, parts, pipeline.deferred_weights);
     }
-    order.tied_ends = parts.tied_gradient > Bytes{} && piece_count(order) > 1;
+    order.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(order) > 1;
     return lower(std::move(order),
                  {.recompute = parts.recompute,
                   .timing = parts.recompute_timing,
@@ -181,7 +181,7 @@ void require_norms(const Scenario& scenario, const PlanParts& parts) {
 
 /// The gradients of both ends of both pipelines would have to be summed.
 void refuse_tied_twins(const PlanParts& parts, const Schedule& grid) {
-    if (parts.tied_gradient > Bytes{} && twin_of(grid, 0)) {
+    if (parts.tied_gradient > Bytes{} && weight_sharing_stage(grid, 0)) {
         throw Error(ErrorKind::BadInput,
                     parts.schedule_name,
                     "model.tied = true, but two pipelines share the weights of each stage already; "
@@ -345,7 +345,7 @@ void add_all_reduce(PlanParts& parts,
     if (parts.replicas == 1) {
         return;
     }
-    if (twin_of(grid, 0)) {
+    if (weight_sharing_stage(grid, 0)) {
         throw Error(ErrorKind::BadInput,
                     parts.schedule_name,
                     fmt::format("pipeline.data_parallel = {}, but two pipelines share the weights "
@@ -466,7 +466,7 @@ Plan planned(const Scenario& scenario,
         .tied = tied_bytes(model, profile)};
     parts.tied_gradient = rules.tied * (is_half_precision(profile.precision) ? 2 : 1);
     refuse_tied_twins(parts, grid);
-    grid.tied_ends = parts.tied_gradient > Bytes{} && piece_count(grid) > 1;
+    grid.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(grid) > 1;
     add_states(parts, grid, profile, samples, kinds, rules);
     add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster);

@@ -104,7 +104,7 @@ struct Scenario {
         std::optional<int> chunks = 1;
         int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
         int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
-        MessageOrder message_order = MessageOrder::Plain;
+        MessageOrder message_order = MessageOrder::AsScheduled;
         int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
         /// Of all pieces, or one of each. The reader has filled in the schedule's default.
         std::optional<RecomputeRules> recompute;

@@ -341,7 +341,7 @@ DeadlockReport find_deadlock(const Schedule& schedule, int capacity) {
     return report_of(schedule, SymbolicRun(schedule, capacity));
 }
 
-DeadlockReport find_deadlock_of_begun_receives(const Schedule& schedule) {
+DeadlockReport find_deadlock_with_preposted_receives(const Schedule& schedule) {
     return report_of(schedule, SymbolicRun(schedule, std::nullopt));
 }
 

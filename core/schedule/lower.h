@@ -12,7 +12,7 @@ namespace pipetwin {
 
 /// Order of the sends and receives that `add_communication` puts into the rows.
 enum class MessageOrder {
-    Plain,           ///< as the actions need and make them
+    AsScheduled,           ///< each receive right before, each send right after its action
     LowerRankFirst,  ///< where messages cross, the lower rank receives before it sends
 };
 
@@ -69,7 +69,7 @@ Schedule compute_only(Schedule schedule);
 struct Lowering {
     RecomputeRules recompute;
     RecomputeTiming timing = RecomputeTiming::Eager;
-    MessageOrder messages = MessageOrder::Plain;
+    MessageOrder messages = MessageOrder::AsScheduled;
     bool updates = false;   ///< reductions, NORM and OPT
     bool replicas = false;  ///< every stage reduces its gradients, with a twin or without
     bool norms = false;     ///< updates need the norm of all gradients

@@ -35,14 +35,14 @@ bool has_stage_before(const Schedule& schedule, int stage);
 
 /// Into how many pieces the model is cut: the stages, each weight counted once. Of a valid
 /// schedule.
-int piece_count(const Schedule& schedule);
+int model_stage_count(const Schedule& schedule);
 
 /// The piece of the model that a stage computes. Of a valid schedule.
-int piece_of(const Schedule& schedule, int stage);
+int model_stage_of(const Schedule& schedule, int stage);
 
 /// The stage of the other pipeline that has the same weights; none where a stage's weights are its
 /// own. Of a valid schedule.
-std::optional<int> twin_of(const Schedule& schedule, int stage);
+std::optional<int> weight_sharing_stage(const Schedule& schedule, int stage);
 
 /// The stage whose REDUCE_GRAD hands gradients to this one: the stage with the same weights, or the
 /// other end where both ends are tied. None if no stage does. The schedule must be valid.

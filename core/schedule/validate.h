@@ -46,7 +46,7 @@ DeadlockReport find_deadlock(const Schedule& schedule, int capacity);
 /// (exec/transport): a message leaves as soon as its receive is posted and the messages before it
 /// have left. NCCL promises this for a pair of GPUs with a communicator for each direction and no
 /// groups.
-DeadlockReport find_deadlock_of_begun_receives(const Schedule& schedule);
+DeadlockReport find_deadlock_with_preposted_receives(const Schedule& schedule);
 
 /// The smallest capacity at which the schedule does not deadlock; -1 if none does.
 int smallest_capacity(const Schedule& schedule);

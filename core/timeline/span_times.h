@@ -59,7 +59,7 @@ class SpanTimes {
 
     /// Prefetches the row behind `cell` for writing: with many rows written in turn the hardware
     /// prefetcher cannot follow.
-    void write_soon(std::size_t cell) const {
+    void prefetch_for_write(std::size_t cell) const {
         constexpr std::size_t ahead = 16;  // it may be beyond the row, where nothing is fetched
         constexpr int to_write = 1;
         __builtin_prefetch(cells_.data() + cell + ahead, to_write);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::exec {

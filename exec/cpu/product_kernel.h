@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "core/base/error.h"
 #include "exec/cpu/bfloat16.h"
 #include "exec/cpu/product_scratch.h"

@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "exec/cpu/bfloat16.h"
 
 /// Functions for the inside of loops. The float versions have no branch and no call, so a loop over

@@ -13,7 +13,7 @@
 
 namespace pipetwin::exec {
 
-class Rehearsal;
+class AllocationTrace;
 struct MessageName;
 
 /// Planned places of a step's tensors, found by a rehearsal of the step
@@ -58,9 +58,9 @@ class Arena {
     /// arena, and returns false if there was none to free. Empty: no function.
     void when_short(std::function<bool()> free_some) { free_some_ = std::move(free_some); }
 
-    /// Gives tensors names instead of memory from now on; `rehearsal` records the requests. Null:
+    /// Gives tensors names instead of memory from now on; `trace` records the requests. Null:
     /// no more.
-    void rehearse(Rehearsal* rehearsal);
+    void rehearse(AllocationTrace* trace);
     /// The tensor that arrives with a message of another rank, while the arena rehearses.
     Tensor rehearse_arrival(DType type,
                             std::int64_t rows,
@@ -118,7 +118,7 @@ class Arena {
     std::map<std::size_t, std::vector<void*>> free_;  ///< by capacity
     Tensor workspace_;
     std::function<bool()> free_some_;
-    Rehearsal* rehearsal_ = nullptr;
+    AllocationTrace* trace_ = nullptr;
     void* room_ = nullptr;
     std::size_t room_bytes_ = 0;
     StepPlaces places_;

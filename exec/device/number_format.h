@@ -1,6 +1,5 @@
 #pragma once
 
-#include "core/scenario/scenario.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
@@ -29,8 +28,5 @@ struct NumberFormat {
     /// rounded.
     bool has_master_weights() const { return real != exact(); }
 };
-
-/// The format of a precision on a backend.
-NumberFormat number_format(Precision precision, Backend backend);
 
 }  // namespace pipetwin::exec

@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/timeline/footprint.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 
 namespace pipetwin::exec {
 
@@ -169,7 +169,7 @@ struct View {
 /// A view of the numbers in `range`, counted in row-major order, as one row. Throws InternalError
 /// if they are not all there.
 template <class AnyView>
-AnyView part_of(const AnyView& view, const NumberRange& range) {
+AnyView part_of(const AnyView& view, const ElementRange& range) {
     PIPETWIN_EXPECT(range.begin >= 0 && range.end() <= view.size(), "a part of a view");
     AnyView part = view;
     using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(part.data)>>,

@@ -28,8 +28,8 @@ struct StepResult {
     double stolen = 0;               ///< 1 - thread CPU time / wall time over all compute spans
 };
 
-/// Memory of the devices that no plan counts.
-struct BesidePlan {
+/// Memory of the devices that no plan counts, such as that of libraries.
+struct UnplannedMemory {
     std::string name;
     Bytes total;
     std::vector<Bytes> ranks;  ///< empty: the ranks have it in common
@@ -69,9 +69,9 @@ std::string place_of(const Failure& failure);
 ///
 /// Where there are as many cores as ranks, each worker is bound to its own.
 ///
-/// With ExecutorOptions::world this process has one rank of it. All processes call run_step and
-/// evaluate for the same steps; each gets the whole result of its pipeline, and all throw the same
-/// failure. After a failure there is no other step.
+/// Where each rank has a process of its own (ExecutorOptions::place) this one has one rank of it.
+/// All processes call run_step and evaluate for the same steps; each gets the whole result of its
+/// pipeline, and all throw the same failure. After a failure there is no other step.
 class Executor {
   public:
     Executor(Plan plan, const Model& model, ExecutorOptions options);
@@ -124,7 +124,7 @@ class Executor {
     };
     Room room(int rank) const;
     /// What lies beside the peaks of the last step.
-    std::vector<BesidePlan> memory_beside() const;
+    std::vector<UnplannedMemory> memory_beside() const;
     /// Why ranks work otherwise than asked, each reason once; empty: they do not.
     std::vector<std::string> notes() const;
 

@@ -4,7 +4,7 @@
 
 #include "core/base/as_index.h"
 #include "exec/data/random_batch.h"
-#include "exec/device/backend.h"
+#include "exec/executor/backend.h"
 #include "exec/executor/executor_impl.h"
 
 namespace pipetwin::exec {

@@ -9,7 +9,6 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "exec/device/backend.h"
 #include "exec/layers/attention.h"
 #include "exec/layers/cross_entropy.h"
 #include "exec/layers/dropout.h"
@@ -190,23 +189,6 @@ void ExecutableLayer::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     backward_weight(call, kept, x, dy);
     backward_input(call, kept, x, dy, skip, dx);
-}
-
-NumberFormat number_format(Precision precision, Backend backend) {
-    NumberFormat format;
-    switch (precision) {
-        case Precision::Fp32:
-            format.real = DType::F32;
-            break;
-        case Precision::Fp64:
-            format.real = DType::F64;
-            break;
-        case Precision::Bf16:
-            format.real = DType::BF16;
-            break;
-    }
-    format.softmax = traits(backend).softmax;
-    return format;
 }
 
 LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {

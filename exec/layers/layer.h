@@ -68,11 +68,11 @@ struct Kept {
 /// Cuts a share of a stage's numbers into what its parameters, in their order, have of it.
 class ShareCut {
   public:
-    explicit ShareCut(const NumberRange& share) : share_(share) {}
+    explicit ShareCut(const ElementRange& share) : share_(share) {}
 
     /// The part of the next `size` numbers that is in the share, counted from the first of them.
-    NumberRange next(std::int64_t size) {
-        NumberRange part = common(share_, {.begin = next_, .size = size});
+    ElementRange next(std::int64_t size) {
+        ElementRange part = common(share_, {.begin = next_, .size = size});
         part.begin -= next_;
         next_ += size;
         return part;
@@ -80,7 +80,7 @@ class ShareCut {
     std::int64_t passed() const { return next_; }
 
   private:
-    NumberRange share_;
+    ElementRange share_;
     std::int64_t next_ = 0;
 };
 

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "core/scenario/scenario.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
@@ -60,7 +60,7 @@ struct Parameter {
     Tensor received;       ///< the gradient of another copy, or use; empty where there is none
     bool is_copy = false;  ///< of a parameter that an earlier stage has: it counts there
     /// The part of the value that this replica updates; none: all of it.
-    std::optional<NumberRange> share{};
+    std::optional<ElementRange> share{};
 };
 
 /// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam and adamw 2.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "exec/device/rehearsal.h"
+#include "exec/device/allocation_trace.h"
 
 namespace pipetwin::exec {
 
@@ -28,6 +28,6 @@ std::vector<RowLayout> lay_out_step(const Plan& plan,
 
 /// [rank][cell][other]: number of cells of another rank that are done for sure when the rank turns
 /// to its cell (a vector clock). Channels have `capacity` (negative: unbounded).
-std::vector<std::vector<std::vector<int>>> known_progress(const Schedule& schedule, int capacity);
+std::vector<std::vector<std::vector<int>>> vector_clocks(const Schedule& schedule, int capacity);
 
 }  // namespace pipetwin::exec

@@ -13,8 +13,8 @@
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
-#include "exec/base/quiet.h"
-#include "exec/device/backend.h"
+#include "exec/base/noise.h"
+#include "exec/executor/backend.h"
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/transport/channel.h"
 
@@ -267,7 +267,7 @@ class Profiler {
                                        .budget = budget,
                                        .patience = Duration(patience) / size_count});
         fill_in(profile_, size, samples);
-        note_noise(profile_, judged(samples));
+        note_noise(profile_, evaluate_gate(samples));
     }
 
     struct HowMany {

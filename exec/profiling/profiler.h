@@ -26,7 +26,7 @@ struct ProfilerOptions {
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: a balanced one
     int repeats = 0;                 ///< measured steps; 0: as many as a time budget holds
-    Backend backend = Backend::Cpu;  ///< one that costs are measured on (exec/device/backend.h)
+    Backend backend = Backend::Cpu;  ///< one that costs are measured on (exec/executor/backend.h)
     bool offload = false;  ///< stashes go to host memory and back; the link there is measured, too
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::AdamW;
@@ -45,7 +45,7 @@ struct ProfilerOptions {
 ///
 /// The cost of a layer in a step is its mean over the micro-batches, since the first of them may
 /// find colder caches; the cost in the profile is the mean of that over the steps that nothing
-/// disturbed (exec/base/quiet.h), and `calibration` says how many were clean and how far they
+/// disturbed (exec/base/noise.h), and `calibration` says how many were clean and how far they
 /// spread. On a restless machine it measures longer, so that there are some. What is left of a
 /// rank's step when layers and waits are taken out is `dispatch`. The latency of a link is from the
 /// send of a message to the moment its waiting receiver has it.

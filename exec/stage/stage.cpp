@@ -9,7 +9,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "exec/device/silent_kernels.h"
+#include "exec/device/null_kernels.h"
 #include "exec/layers/layer.h"
 
 namespace pipetwin::exec {
@@ -560,7 +560,7 @@ Stage::Boundary Stage::output_boundary(int samples) const {
 }
 
 void Stage::rehearse(bool on) {
-    impl_->kernels = on ? &silent_kernels() : &impl_->device.kernels();
+    impl_->kernels = on ? &null_kernels() : &impl_->device.kernels();
 }
 
 void Stage::watch_outputs(LayerWatch watch) {

@@ -21,7 +21,7 @@ struct WhatIfResult {
 /// Simulates a what-if; for unchanged settings the run is the one that the source has.
 WhatIfResult simulate_what_if(const WhatIfSource& source,
                               const WhatIf& settings,
-                              sim::LinkRows links = sim::LinkRows::LeftOut);
+                              sim::RecordLinks links = sim::RecordLinks::No);
 
 /// Simulates again when settings change: at once where that is expected to take less than 5 ms,
 /// else on a worker. Only the last request is answered; nothing comes after the end of the
@@ -39,7 +39,7 @@ class SimulationController : public QObject {
     const std::shared_ptr<const WhatIfSource>& source() const { return source_; }
 
     /// Sets whether the runs of later requests know when messages are on their links.
-    void keep_link_rows(bool kept) { links_ = kept ? sim::LinkRows::Kept : sim::LinkRows::LeftOut; }
+    void keep_link_rows(bool kept) { links_ = kept ? sim::RecordLinks::Yes : sim::RecordLinks::No; }
 
     /// Requests a simulation; `simulated` follows, at once or later. There is a source.
     void want(const WhatIf& settings);
@@ -71,7 +71,7 @@ class SimulationController : public QObject {
     std::optional<WhatIf> pending_;  ///< wanted after the one that the worker has
     bool outdated_ = false;          ///< what the worker has is no longer wanted
     std::optional<double> seconds_per_action_;
-    sim::LinkRows links_ = sim::LinkRows::LeftOut;
+    sim::RecordLinks links_ = sim::RecordLinks::No;
 };
 
 }  // namespace pipetwin::gui

@@ -78,7 +78,7 @@ namespace {
 class EqualRecompute {
   public:
     EqualRecompute(const Plan& plan, Duration mean) : plan_(plan) {
-        const int pieces = piece_count(plan->schedule);
+        const int pieces = model_stage_count(plan->schedule);
         for (int k = 0; k < plan.micro_batches(); ++k) {
             int with = 0;
             for (int piece = 0; piece < pieces; ++piece) {
@@ -101,7 +101,7 @@ class EqualRecompute {
 
   private:
     bool has_recompute(const Action& action) const {
-        return recomputes(plan_->recompute.of(piece_of(plan_->schedule, action.stage)),
+        return recomputes(plan_->recompute.of(model_stage_of(plan_->schedule, action.stage)),
                           action.micro_batch,
                           plan_.micro_batches());
     }

@@ -11,7 +11,7 @@
 #include "sim/engine/shared_cores.h"
 #include "sim/engine/shared_links.h"
 #include "sim/engine/step_costs.h"
-#include "sim/engine/write_soon.h"
+#include "sim/engine/prefetch_for_write.h"
 #include "sim/stats/fifo.h"
 
 namespace pipetwin::sim {
@@ -61,7 +61,7 @@ struct Rank {
         acts = false;
         ++action;
         ++span;
-        write_soon(span);
+        prefetch_for_write(span);
     }
 };
 

@@ -4,7 +4,7 @@
 #include "core/timeline/span_times.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
-#include "sim/engine/link_rows.h"
+#include "sim/engine/record_links.h"
 #include "sim/engine/occupancy.h"
 
 /// The engine for plans whose times depend on their rows alone: every time is the largest of the
@@ -23,7 +23,7 @@ struct Unblocked {
     Occupancy::Room room;
 };
 /// Simulates a plan with unbounded channels.
-Unblocked in_fixed_order_unblocked(const Plan& plan, LinkRows links);
+Unblocked in_fixed_order_unblocked(const Plan& plan, RecordLinks links);
 
 /// The step time of `in_fixed_order`, without making the timeline.
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions);

@@ -4,7 +4,7 @@
 #include "core/timeline/span_times.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
-#include "sim/engine/link_rows.h"
+#include "sim/engine/record_links.h"
 
 namespace pipetwin::sim {
 
@@ -47,6 +47,6 @@ struct SettledStep {
 
 /// Settles the plan's capacity and simulates it; where nothing is shared in one run, as no send
 /// waits in either.
-SettledStep simulate_settled(Plan plan, LinkRows links = LinkRows::Kept);
+SettledStep simulate_settled(Plan plan, RecordLinks links = RecordLinks::Yes);
 
 }  // namespace pipetwin::sim

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 
 /// Random numbers that depend on nothing but what they are for: a draw is a function of a seed, a
 /// sample and a counter. Integers only, so they are the same bits everywhere.

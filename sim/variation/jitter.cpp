@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
-#include "core/base/clones.h"
+#include "core/base/simd_targets.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
 #include "sim/explain/task_graph.h"
@@ -86,7 +86,7 @@ std::vector<double> factors_of_ranks(const Quantiles& device, int rank_count, st
 
 /// A block of samples, task by task: the latest of what each waits for, and its cost times a drawn
 /// factor.
-PIPETWIN_CLONES
+PIPETWIN_SIMD_TARGETS
 void evaluate_block(const std::vector<DrawnTask>& tasks,
                     const std::vector<Lanes>& costs,
                     const Factors& factors,

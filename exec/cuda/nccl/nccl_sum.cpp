@@ -8,15 +8,15 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "exec/base/number_range.h"
+#include "exec/base/element_range.h"
 #include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/nccl/nccl_communicator.h"
 
 namespace pipetwin::cuda {
 namespace {
 
+using exec::ElementRange;
 using exec::GpuNumbers;
-using exec::NumberRange;
 
 /// Everything is listed on one stream, which no host has to look after: the GPU goes on by itself.
 /// A sum of D members, seen from one of them; of each share a piece at a time, since what the
@@ -137,12 +137,12 @@ class NcclSum final : public exec::GpuSum {
     /// Calls act(where they are, how many, how many of the range came before).
     template <class Do>
     static void for_each_part(std::span<const GpuNumbers> numbers,
-                              const NumberRange& range,
+                              const ElementRange& range,
                               std::size_t bytes_each,
                               const Do& act) {
         std::int64_t passed = 0;
         for (const GpuNumbers& some : numbers) {
-            const NumberRange part = common(range, {.begin = passed, .size = some.count});
+            const ElementRange part = common(range, {.begin = passed, .size = some.count});
             if (part.size > 0) {
                 act(static_cast<std::byte*>(some.data) + as_index(part.begin - passed) * bytes_each,
                     part.size);
@@ -153,14 +153,14 @@ class NcclSum final : public exec::GpuSum {
 
     /// The member's share of numbers, cut where addresses are aligned, for uses where it does not
     /// matter which member has which.
-    NumberRange even_share(std::int64_t count, int member) const {
-        const NumberRange grains = exec::share_of((count + grain - 1) / grain, member, members_);
+    ElementRange even_share(std::int64_t count, int member) const {
+        const ElementRange grains = exec::share_of((count + grain - 1) / grain, member, members_);
         const std::int64_t begin = std::min(count, grains.begin * grain);
         return {.begin = begin, .size = std::min(count, grains.end() * grain) - begin};
     }
 
     /// The piece of a share that begins `begin` numbers behind the share's begin.
-    NumberRange piece_of(const NumberRange& share, std::int64_t begin) const {
+    ElementRange piece_of(const ElementRange& share, std::int64_t begin) const {
         return {.begin = share.begin + begin,
                 .size = std::clamp<std::int64_t>(share.size - begin, 0, most_)};
     }
@@ -210,7 +210,7 @@ class NcclSum final : public exec::GpuSum {
                                    .is_sent = true});
                           });
         });
-        const NumberRange own = piece_of(share(self_), begin);
+        const ElementRange own = piece_of(share(self_), begin);
         std::int64_t place = 0;  // in a slot
         std::int64_t room = room_to_align;
         for_each_part(numbers, own, sizeof(float), [&](std::byte* data, std::int64_t size) {

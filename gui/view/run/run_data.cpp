@@ -60,7 +60,7 @@ std::optional<Trace> simulated(const fs::path& file, std::vector<std::string>& p
     if (!violations.empty()) {
         return std::nullopt;
     }
-    const std::size_t pieces = as_index(piece_count(schedule));
+    const std::size_t pieces = as_index(model_stage_count(schedule));
     PlainCosts costs;
     costs.schedule_from_file = schedule;
     costs.schedule_name = file.stem().string();

@@ -19,7 +19,7 @@ constexpr int most_columns = 32;
 HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
     HeatCell cell;
     try {
-        sim::SettledStep step = source.step(settings, sim::LinkRows::LeftOut);
+        sim::SettledStep step = source.step(settings, sim::RecordLinks::No);
         const Plan& plan = step.plan;
         const TimeMetrics metrics = measure_times(plan, step.times);
         cell.bubble = metrics.bubble.total;

@@ -49,7 +49,7 @@ std::vector<std::vector<StageCost>> scaled_costs(const Plan& plan,
     std::vector<std::vector<StageCost>> costs = plan->costs;
     for (std::vector<StageCost>& of_class : costs) {
         for (std::size_t stage = 0; stage < of_class.size(); ++stage) {
-            const int piece = piece_of(plan->schedule, static_cast<int>(stage));
+            const int piece = model_stage_of(plan->schedule, static_cast<int>(stage));
             const double scale = scales.at(as_index(piece));
             StageCost& cost = of_class[stage];
             for (Duration* const time :
@@ -68,7 +68,7 @@ Plan with_scale(Plan plan, const WhatIf& settings) {
     if (plain) {
         return plan;
     }
-    const std::size_t pieces = as_index(piece_count(plan->schedule));
+    const std::size_t pieces = as_index(model_stage_count(plan->schedule));
     if (settings.cost_scale.size() != pieces) {
         throw Error(
             ErrorKind::BadInput,
@@ -312,7 +312,7 @@ PlainCosts WhatIfSource::costs(const WhatIf& settings) const {
 }
 
 sim::SettledStep WhatIfSource::step(const WhatIf& settings,
-                                    sim::LinkRows links,
+                                    sim::RecordLinks links,
                                     const Plan* same_rows) const {
     PIPETWIN_EXPECT(why_not_.empty(), "a source without what-ifs has no plans");
     const auto plan_of = [&] {
@@ -473,7 +473,7 @@ std::vector<std::shared_ptr<const RowActions>> actions_of(const StepRows& rows) 
 
 }  // namespace
 
-WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings, sim::LinkRows links) {
+WhatIfSimulation apply(const WhatIfSource& source, const WhatIf& settings, sim::RecordLinks links) {
     if (!source.why_not().empty()) {
         return {.outcome = {.step = nullptr, .reason = source.why_not()}, .rows = {}, .memory = {}};
     }

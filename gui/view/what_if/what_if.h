@@ -113,7 +113,7 @@ class WhatIfSource {
     /// what `make_plan` throws. `same_rows` is a plan whose rows are taken over, if they are the
     /// same.
     sim::SettledStep step(const WhatIf& settings,
-                          sim::LinkRows links,
+                          sim::RecordLinks links,
                           const Plan* same_rows = nullptr) const;
 
     /// The latest what-if that was kept, if these settings give its rows: they differ in no more
@@ -155,7 +155,7 @@ WhatIf settings_of(const PlannedRun& planned);
 /// planned is a reason.
 WhatIfSimulation apply(const WhatIfSource& source,
                        const WhatIf& settings,
-                       sim::LinkRows links = sim::LinkRows::LeftOut);
+                       sim::RecordLinks links = sim::RecordLinks::No);
 
 /// The run with the simulated step as its predicted side, for a simulation that has a step. What
 /// was measured stays, and is compared, where the rows are those of the step.

@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "exec/base/cores.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 #include "exec/profiling/calibrate.h"
 #include "tests/support/small_training.h"
 

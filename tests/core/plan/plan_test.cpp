@@ -251,12 +251,12 @@ TEST(Plan, RowsOfOurGeneratorsKeepEveryRuleHoweverTheyAreLowered) {
                 continue;  // its rules forbid the shape
             }
             const bool replicas = way / 12 % 2 == 1;
-            grid.tied_ends = way / 24 == 1 && !twin_of(grid, 0) && piece_count(grid) > 1;
+            grid.tied_ends = way / 24 == 1 && !weight_sharing_stage(grid, 0) && model_stage_count(grid) > 1;
             const Schedule rows = lower(
                 std::move(grid),
                 {.recompute = static_cast<Recompute>(way % 3),
                  .timing = way / 3 % 2 == 1 ? RecomputeTiming::Lazy : RecomputeTiming::Eager,
-                 .messages = way / 6 % 2 == 1 ? MessageOrder::LowerRankFirst : MessageOrder::Plain,
+                 .messages = way / 6 % 2 == 1 ? MessageOrder::LowerRankFirst : MessageOrder::AsScheduled,
                  .updates = way % 4 != 0,
                  .replicas = replicas,
                  .norms = way % 4 == 1},

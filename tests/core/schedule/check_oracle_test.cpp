@@ -329,7 +329,7 @@ TEST(FindDeadlock, AgreesWithEveryInterleavingWhateverTheMessagesHold) {
             ASSERT_EQ(report.waiting.empty(), expected);
         }
         // Where all receives are begun first a send finds its own: as if there were room for all.
-        const DeadlockReport begun = find_deadlock_of_begun_receives(schedule);
+        const DeadlockReport begun = find_deadlock_with_preposted_receives(schedule);
         ASSERT_EQ(begun.deadlock_free, no_interleaving_blocks(schedule, 2 * schedule.micro_batches))
             << "seed " << seed << ", case " << i << ": " << to_string(of_kind.kind) << "\n"
             << explain(schedule, begun.waiting);

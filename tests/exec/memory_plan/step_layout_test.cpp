@@ -31,7 +31,7 @@ TEST(KnownProgress, ComesWithWhatIsWaitedFor) {
                        {Op::Forward, 1, 0},
                        {Op::Backward, 1, 0},
                        {Op::SendBackward, 1, 0}}};
-    const auto known = known_progress(schedule, -1);
+    const auto known = vector_clocks(schedule, -1);
     // Of rank 1, rank 0 knows nothing until it has the gradient: all before the sending is done.
     EXPECT_THAT(known[0],
                 ElementsAre(ElementsAre(0, 0),

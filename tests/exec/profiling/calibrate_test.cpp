@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "exec/base/cores.h"
-#include "exec/base/quiet.h"
+#include "exec/base/noise.h"
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
@@ -52,16 +52,16 @@ std::vector<GatedStep> steps_of(int clean, int stolen, double spread) {
 }
 
 TEST(NoiseVerdict, DropsStepsThatLostMoreThanOnePercentAndNeedsElevenOthers) {
-    EXPECT_TRUE(judged(steps_of(11, 30, 0.01)).passes());
-    EXPECT_FALSE(judged(steps_of(10, 0, 0.01)).passes());
-    EXPECT_EQ(judged(steps_of(11, 30, 0)).dropped, 30);
-    EXPECT_NEAR(judged(steps_of(11, 11, 0)).dropped_share(), 0.5, 1e-12);
+    EXPECT_TRUE(evaluate_gate(steps_of(11, 30, 0.01)).passes());
+    EXPECT_FALSE(evaluate_gate(steps_of(10, 0, 0.01)).passes());
+    EXPECT_EQ(evaluate_gate(steps_of(11, 30, 0)).dropped, 30);
+    EXPECT_NEAR(evaluate_gate(steps_of(11, 11, 0)).dropped_share(), 0.5, 1e-12);
 }
 
 TEST(NoiseVerdict, RefusesASpreadBeyondTenPercent) {
-    EXPECT_TRUE(judged(steps_of(21, 0, 0.11)).passes());
-    EXPECT_FALSE(judged(steps_of(21, 0, 0.15)).passes());
-    EXPECT_FALSE(judged({}).passes());
+    EXPECT_TRUE(evaluate_gate(steps_of(21, 0, 0.11)).passes());
+    EXPECT_FALSE(evaluate_gate(steps_of(21, 0, 0.15)).passes());
+    EXPECT_FALSE(evaluate_gate({}).passes());
 }
 
 }  // namespace

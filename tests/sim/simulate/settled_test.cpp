@@ -80,7 +80,7 @@ void expect_same_as_two_runs(const Plan& plan) {
     RC_ASSERT(timeline_of(plan->schedule.ranks, step.times) ==
               simulate(plan.with_capacity(capacity)));
     RC_ASSERT(!plan->channel_capacity.has_value());
-    const SettledStep without_links = simulate_settled(plan, LinkRows::LeftOut);
+    const SettledStep without_links = simulate_settled(plan, RecordLinks::No);
     RC_ASSERT(without_links.plan->channel_capacity == capacity);
     RC_ASSERT(timeline_of(plan->schedule.ranks, without_links.times).ranks ==
               timeline_of(plan->schedule.ranks, step.times).ranks);

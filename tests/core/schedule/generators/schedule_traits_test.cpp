@@ -116,7 +116,7 @@ TEST(ScheduleTraits, StagesLieWhereTheRowSays) {
         const int copies = shaped.row.placement == StagePlacement::BothWays ? 2 : 1;
         ASSERT_NE(shaped.row.placement, StagePlacement::Unknown) << text_of(shaped);
         ASSERT_EQ(shaped.schedule.rank_of_stage, expected_ranks(shaped)) << text_of(shaped);
-        ASSERT_EQ(shaped.schedule.stage_count(), copies * piece_count(shaped.schedule))
+        ASSERT_EQ(shaped.schedule.stage_count(), copies * model_stage_count(shaped.schedule))
             << text_of(shaped);
     });
 }

@@ -360,8 +360,8 @@ TEST_F(GpuFailure, AModelTooLargeForTheGpuIsToldSo) {
 TEST_F(GpuFailure, MemoryBesideThePlanIsToldLineByLine) {
     Warm warm(plan, model, batch, options(), 3);
     constexpr std::int64_t mebibyte = 1 << 20;
-    std::map<std::string, BesidePlan> lines;
-    for (const BesidePlan& line : warm.executor.memory_beside()) {
+    std::map<std::string, UnplannedMemory> lines;
+    for (const UnplannedMemory& line : warm.executor.memory_beside()) {
         lines[line.name] = line;
         EXPECT_GE(line.total, Bytes{}) << line.name;
     }

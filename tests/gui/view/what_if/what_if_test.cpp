@@ -50,7 +50,7 @@ TEST(WhatIf, UnchangedSettingsGiveThePredictionOfTheRun) {
                                  "cluster.link_latency_us = 20"});
         const WhatIfSource source(run);
         ASSERT_EQ(source.why_not(), "");
-        const WhatIfSimulation simulation = apply(source, source.settings(), sim::LinkRows::Kept);
+        const WhatIfSimulation simulation = apply(source, source.settings(), sim::RecordLinks::Yes);
         const WhatIfOutcome& outcome = simulation.outcome;
         ASSERT_NE(outcome.step, nullptr) << schedule << ": " << outcome.reason;
         const Timeline expected = sim::simulate(run->planned->plan);
@@ -155,7 +155,7 @@ TEST(WhatIf, AWrittenPartitionIsKeptAsItIs) {
     const WhatIfSource source(run);
     ASSERT_TRUE(source.settings().partition);
     EXPECT_THAT(*source.settings().partition, ElementsAre(3, 9));
-    const WhatIfSimulation simulation = apply(source, source.settings(), sim::LinkRows::Kept);
+    const WhatIfSimulation simulation = apply(source, source.settings(), sim::RecordLinks::Yes);
     ASSERT_NE(simulation.outcome.step, nullptr) << simulation.outcome.reason;
     EXPECT_EQ(simulation.rows.timeline(), sim::simulate(run->planned->plan));
 }
@@ -340,7 +340,7 @@ TEST(WhatIfRun, WhatWasMeasuredGoesWhereTheRowsDiffer) {
 
 TEST(WhatIfRun, MemoryIsThatOfThePlan) {
     const WhatIfSource source(uniform_run());
-    const WhatIfSimulation simulation = apply(source, source.settings(), sim::LinkRows::Kept);
+    const WhatIfSimulation simulation = apply(source, source.settings(), sim::RecordLinks::Yes);
     const WhatIfOutcome& outcome = simulation.outcome;
     const auto shown = what_if_run(source, source.settings(), simulation);
     const std::vector<MemoryUse> peaks = peak_memory(outcome.step->plan);
