@@ -79,10 +79,10 @@ std::string grid_text(const Schedule& schedule,
     if (console.quiet() || !can_be_drawn(schedule)) {
         return {};
     }
-    return '\n' +
-           timeline_text(unit_timeline(schedule, preposted_receives ? std::nullopt : result.capacity),
-                         console.width(),
-                         cost_unit);
+    return '\n' + timeline_text(
+                      unit_timeline(schedule, preposted_receives ? std::nullopt : result.capacity),
+                      console.width(),
+                      cost_unit);
 }
 
 Error deadlock_error(const std::string& place, const CheckResult& result) {

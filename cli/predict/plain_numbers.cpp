@@ -200,10 +200,11 @@ PlainCosts plain_costs(const PlainOptions& options) {
                                     "--recompute-timing",
                                     std::array{RecomputeTiming::Eager, RecomputeTiming::Lazy},
                                     RecomputeTiming::Eager);
-    costs.message_order = choice(options.message_order,
-                                 "--message-order",
-                                 std::array{MessageOrder::AsScheduled, MessageOrder::LowerRankFirst},
-                                 MessageOrder::AsScheduled);
+    costs.message_order =
+        choice(options.message_order,
+               "--message-order",
+               std::array{MessageOrder::AsScheduled, MessageOrder::LowerRankFirst},
+               MessageOrder::AsScheduled);
     costs.group_size = options.group_size.value_or(0);
     costs.deferred_weights = options.deferred_weights.value_or(0);
     if (options.latency_ms) {

@@ -51,8 +51,8 @@ void refuse_other_machines(const Scenario& scenario, const Processes& processes)
                     fmt::format("{}: it can be simulated, but not trained with here", what),
                     std::move(hint));
     };
-    if (*scenario.pipeline.data_parallel > 1 && !exec::traits(cluster.backend).replicas_share_process &&
-        processes.is_alone()) {
+    if (*scenario.pipeline.data_parallel > 1 &&
+        !exec::traits(cluster.backend).replicas_share_process && processes.is_alone()) {
         refuse("pipeline.data_parallel",
                fmt::format("{} replicas on GPUs of one process", *scenario.pipeline.data_parallel),
                "start a process for each rank of each replica: mpirun, srun or 'pipetwin launch'; "
@@ -440,8 +440,7 @@ class TrainingRecord {
   private:
     LiveHeader live_header(const Plan& plan) const {
         const Scenario::ClusterPart& cluster = run_.scenario.cluster;
-        const bool is_emulated =
-            exec::traits(cluster.backend).is_emulated || cluster.emulate_links;
+        const bool is_emulated = exec::traits(cluster.backend).is_emulated || cluster.emulate_links;
         return {.plan_hash = plan.hash(),
                 .schedule_name = plan->schedule_name,
                 .origin = is_emulated ? Origin::Emulated : Origin::Measured,

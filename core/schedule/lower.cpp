@@ -126,9 +126,10 @@ Schedule add_recompute(Schedule schedule, const RecomputeRules& recompute) {
         return schedule;
     }
     const auto before = [&](const Action& action, Row& row) {
-        if (starts_backward(action) && recomputes(recompute.of(model_stage_of(schedule, action.stage)),
-                                                  action.micro_batch,
-                                                  schedule.micro_batches)) {
+        if (starts_backward(action) &&
+            recomputes(recompute.of(model_stage_of(schedule, action.stage)),
+                       action.micro_batch,
+                       schedule.micro_batches)) {
             row.push_back(with_op(action, Op::Recompute));
         }
     };

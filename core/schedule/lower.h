@@ -12,7 +12,7 @@ namespace pipetwin {
 
 /// Order of the sends and receives that `add_communication` puts into the rows.
 enum class MessageOrder {
-    AsScheduled,           ///< each receive right before, each send right after its action
+    AsScheduled,     ///< each receive right before, each send right after its action
     LowerRankFirst,  ///< where messages cross, the lower rank receives before it sends
 };
 

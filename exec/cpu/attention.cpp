@@ -80,9 +80,9 @@ PIPETWIN_INLINE void end_row(T* row, std::int64_t count, std::int64_t positions)
 /// Scores become probabilities, row by row over columns 0..row; both may be one.
 template <class T>
 PIPETWIN_SIMD_TARGETS void causal_softmax(Computed<T>* scores,
-                                    T* probabilities,
-                                    std::int64_t positions,
-                                    Computed<T> scale) {
+                                          T* probabilities,
+                                          std::int64_t positions,
+                                          Computed<T> scale) {
     using C = Computed<T>;
     for (std::int64_t r = 0; r < positions; ++r) {
         C* const row = scores + r * positions;
@@ -105,9 +105,9 @@ PIPETWIN_SIMD_TARGETS void causal_softmax(Computed<T>* scores,
 /// dS = P * (dP - rowsum(dP * P)) scale, in the place of dP.
 template <class T>
 PIPETWIN_SIMD_TARGETS void causal_softmax_backward(const T* probabilities,
-                                             Computed<T>* dp,
-                                             std::int64_t positions,
-                                             Computed<T> scale) {
+                                                   Computed<T>* dp,
+                                                   std::int64_t positions,
+                                                   Computed<T> scale) {
     using C = Computed<T>;
     for (std::int64_t r = 0; r < positions; ++r) {
         const T* const p = probabilities + r * positions;

@@ -35,10 +35,10 @@ PIPETWIN_INLINE Computed<T> sum_of_exponentials(const T* row,
 // l = log(sum exp x) = largest + log(sum exp(x - largest)); returns the sum of l - x[target]
 template <class T>
 PIPETWIN_SIMD_TARGETS double cross_entropy_forward(const T* x,
-                                             const std::int32_t* targets,
-                                             Computed<T>* log_sums,
-                                             std::size_t n,
-                                             std::size_t width) {
+                                                   const std::int32_t* targets,
+                                                   Computed<T>* log_sums,
+                                                   std::size_t n,
+                                                   std::size_t width) {
     using C = Computed<T>;
     double sum = 0;
     for (std::size_t r = 0; r < n; ++r) {

@@ -13,7 +13,8 @@ PIPETWIN_SIMD_TARGETS void add(const T* x, Sum* y, std::size_t size) {
 }
 
 template <class T>
-PIPETWIN_SIMD_TARGETS void lay_out(const T* skip, const T* bias, T* y, std::size_t n, std::size_t width) {
+PIPETWIN_SIMD_TARGETS void lay_out(
+    const T* skip, const T* bias, T* y, std::size_t n, std::size_t width) {
     for (std::size_t r = 0; r < n; ++r) {
         T* const row = y + r * width;
         const T* const from = skip == nullptr ? bias : skip + r * width;
@@ -32,7 +33,10 @@ PIPETWIN_SIMD_TARGETS void lay_out(const T* skip, const T* bias, T* y, std::size
 }
 
 template <class T>
-PIPETWIN_SIMD_TARGETS void add_rows(const T* x, Computed<T>* sums, std::size_t n, std::size_t width) {
+PIPETWIN_SIMD_TARGETS void add_rows(const T* x,
+                                    Computed<T>* sums,
+                                    std::size_t n,
+                                    std::size_t width) {
     for (std::size_t r = 0; r < n; ++r) {
         const T* const row = x + r * width;
         PIPETWIN_ELEMENTWISE

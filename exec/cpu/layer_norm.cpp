@@ -15,8 +15,8 @@ constexpr double epsilon = 1e-5;
 // y = gain * z + bias
 template <class T>
 PIPETWIN_SIMD_TARGETS void layer_norm_forward(const LayerNormOperands<T>& o,
-                                        T* y,
-                                        Computed<T>* statistics) {
+                                              T* y,
+                                              Computed<T>* statistics) {
     using C = Computed<T>;
     const std::size_t width = o.width;
     const T* const gain = o.gain;
@@ -45,8 +45,8 @@ PIPETWIN_SIMD_TARGETS void layer_norm_forward(const LayerNormOperands<T>& o,
 // dx = skip + s (g - mean(g) - z mean(g * z)),  g = gain * dy
 template <class T>
 PIPETWIN_SIMD_TARGETS void layer_norm_backward_input(const LayerNormOperands<T>& o,
-                                               const Computed<T>* statistics,
-                                               T* dx) {
+                                                     const Computed<T>* statistics,
+                                                     T* dx) {
     using C = Computed<T>;
     const std::size_t width = o.width;
     const T* const gain = o.gain;
@@ -87,9 +87,9 @@ PIPETWIN_SIMD_TARGETS void layer_norm_backward_input(const LayerNormOperands<T>&
 // dgain += sum of dy * z,  dbias += sum of dy
 template <class T>
 PIPETWIN_SIMD_TARGETS void layer_norm_backward_weight(const LayerNormOperands<T>& o,
-                                                const Computed<T>* statistics,
-                                                Computed<T>* dgain,
-                                                Computed<T>* dbias) {
+                                                      const Computed<T>* statistics,
+                                                      Computed<T>* dgain,
+                                                      Computed<T>* dbias) {
     using C = Computed<T>;
     const std::size_t width = o.width;
     for (std::size_t r = 0; r < o.n; ++r) {

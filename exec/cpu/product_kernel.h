@@ -21,8 +21,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/base/simd_targets.h"
 #include "core/base/error.h"
+#include "core/base/simd_targets.h"
 #include "exec/cpu/bfloat16.h"
 #include "exec/cpu/product_scratch.h"
 #include "exec/cpu/products.h"

@@ -100,9 +100,9 @@ PIPETWIN_SIMD_TARGETS double momentum(const UpdateOperands<T>& p, double rate, d
 
 template <class T>
 PIPETWIN_SIMD_TARGETS double rmsprop(const UpdateOperands<T>& p,
-                               double rate,
-                               double decay,
-                               double epsilon) {
+                                     double rate,
+                                     double decay,
+                                     double epsilon) {
     using C = Computed<T>;
     C* const w = exact_value(p);
     C* const v = p.first;

@@ -8,10 +8,10 @@
 #include "core/schedule/edge.h"
 #include "sim/engine/event_queue.h"
 #include "sim/engine/host_copies.h"
+#include "sim/engine/prefetch_for_write.h"
 #include "sim/engine/shared_cores.h"
 #include "sim/engine/shared_links.h"
 #include "sim/engine/step_costs.h"
-#include "sim/engine/prefetch_for_write.h"
 #include "sim/stats/fifo.h"
 
 namespace pipetwin::sim {

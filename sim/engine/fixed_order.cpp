@@ -5,9 +5,9 @@
 #include "core/base/as_index.h"
 #include "core/schedule/lower.h"
 #include "sim/engine/host_copies.h"
+#include "sim/engine/prefetch_for_write.h"
 #include "sim/engine/row_walk.h"
 #include "sim/engine/step_costs.h"
-#include "sim/engine/prefetch_for_write.h"
 #include "sim/stats/fifo.h"
 
 namespace pipetwin::sim {

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
-#include "core/base/simd_targets.h"
 #include "core/base/error.h"
+#include "core/base/simd_targets.h"
 #include "core/schedule/edge.h"
 #include "sim/explain/task_graph.h"
 #include "sim/simulate/simulate.h"

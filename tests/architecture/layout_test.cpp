@@ -26,12 +26,12 @@
 // and sim/ have no threads, clocks, random numbers or streams of their own. docs/architecture.md
 // says why.
 
-namespace {
+namespace layout_test {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 struct Arrows {
     std::string_view from;
@@ -464,4 +464,4 @@ TEST(IncludeDirection, FindsAViolationInAFileOnDisk) {
     EXPECT_THAT(violations_in_tree(root.path()), ElementsAre(HasSubstr("core/bad.h:3: threads")));
 }
 
-}  // namespace
+}  // namespace layout_test

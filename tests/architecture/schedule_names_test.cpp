@@ -19,14 +19,14 @@
 // which schedule it has before it. To take a certain one for a purpose is fine
 // (`ScheduleKind::OneFOneB`).
 
-namespace {
+namespace schedule_names_test {
 
 namespace fs = std::filesystem;
 using pipetwin::known_schedules;
 using pipetwin::ScheduleName;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 struct Exception {
     std::string_view path;
@@ -150,4 +150,4 @@ TEST(ScheduleNames, AreFoundInAFileOnDisk) {
     EXPECT_THAT(violations_in(root.path()), ElementsAre(HasSubstr("sim/bad.cpp:2: a schedule")));
 }
 
-}  // namespace
+}  // namespace schedule_names_test

@@ -12,7 +12,7 @@
 // How comments read (docs/style.md): patterns that cannot be understood alone are counted, and the
 // counts may only fall. Whoever lowers one writes the lower number here.
 
-namespace {
+namespace style_test {
 
 namespace fs = std::filesystem;
 
@@ -77,7 +77,8 @@ Counts counts_in(const fs::path& folder) {
 
 TEST(Style, DocCommentsThatDependOnTheOneBeforeBecomeFewer) {
     for (const Budget& budget : budgets) {
-        const int found = counts_in(pipetwin::places::source_folder() / budget.folder).dependent;
+        const int found =
+            counts_in(fs::path(pipetwin::places::source_folder()) / budget.folder).dependent;
         EXPECT_LE(found, budget.dependent)
             << budget.folder
             << ": a comment says by itself what the thing is (docs/style.md, rule 1)";
@@ -86,7 +87,8 @@ TEST(Style, DocCommentsThatDependOnTheOneBeforeBecomeFewer) {
 
 TEST(Style, NoCommentCitesARuleOfAListThatIsNotHere) {
     for (const Budget& budget : budgets) {
-        const Counts counts = counts_in(pipetwin::places::source_folder() / budget.folder);
+        const Counts counts =
+            counts_in(fs::path(pipetwin::places::source_folder()) / budget.folder);
         EXPECT_EQ(counts.rules, 0) << counts.first_rule;
     }
 }
@@ -100,4 +102,4 @@ TEST(Style, TellsThePatterns) {
     EXPECT_FALSE(cites_a_rule("f(Cell, C1);"));
 }
 
-}  // namespace
+}  // namespace style_test

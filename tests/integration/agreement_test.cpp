@@ -13,7 +13,7 @@
 
 /// What is predicted of a step and what is measured of it, where both must be the same exactly.
 namespace pipetwin::exec {
-namespace {
+namespace agreement_test {
 
 using test::expect_predicted_peaks;
 using test::Shape;
@@ -106,5 +106,5 @@ TEST(Agreement, RecomputesPerStageAreMOrOneLessOrNone) {
     EXPECT_EQ(recomputes(RecomputeRules({Recompute::Always, Recompute::None})), 0);
 }
 
-}  // namespace
+}  // namespace agreement_test
 }  // namespace pipetwin::exec

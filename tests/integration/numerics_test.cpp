@@ -16,7 +16,7 @@
 /// The pipeline computes what the model says, whatever the number of stages, the recompute mode and
 /// the schedule.
 namespace pipetwin::exec {
-namespace {
+namespace numerics_test {
 
 using test::pipeline_step;
 using test::reference_step;
@@ -31,21 +31,21 @@ void PrintTo(const NamedModel& named, std::ostream* out) {
     *out << named.name;
 }
 
-std::string name_of(const testing::TestParamInfo<NamedModel>& named) {
+std::string name_of(const ::testing::TestParamInfo<NamedModel>& named) {
     return named.param.name;
 }
 
-class EveryModel : public testing::TestWithParam<NamedModel> {
+class EveryModel : public ::testing::TestWithParam<NamedModel> {
   protected:
     const Model& model = GetParam().model;
 };
 INSTANTIATE_TEST_SUITE_P(Numerics,
                          EveryModel,
-                         testing::Values(NamedModel{"mlp", test::small_mlp()},
-                                         NamedModel{"gpt", test::small_gpt()},
-                                         NamedModel{"gpt_with_dropout",
-                                                    test::small_gpt_with(0.25, false)},
-                                         NamedModel{"tied_gpt", test::small_gpt_with(0, true)}),
+                         ::testing::Values(NamedModel{"mlp", test::small_mlp()},
+                                           NamedModel{"gpt", test::small_gpt()},
+                                           NamedModel{"gpt_with_dropout",
+                                                      test::small_gpt_with(0.25, false)},
+                                           NamedModel{"tied_gpt", test::small_gpt_with(0, true)}),
                          name_of);
 
 TEST_P(EveryModel, LossAndGradientsAreBitIdenticalForEveryNumberOfStagesAndEveryRecomputeMode) {
@@ -335,7 +335,7 @@ TEST(Evaluation, BetweenStepsChangesNoBitOfThemAndNoPlannedPlace) {
         }
         EXPECT_TRUE(test::weights_of(validated.parameters()) ==
                     test::weights_of(plain.parameters()));
-        EXPECT_THAT(validated.notes(), testing::IsEmpty());
+        EXPECT_THAT(validated.notes(), ::testing::IsEmpty());
     }
 }
 
@@ -444,5 +444,5 @@ TEST(TiedEmbedding, OneStageHasTheTableOnce) {
     }
 }
 
-}  // namespace
+}  // namespace numerics_test
 }  // namespace pipetwin::exec

@@ -22,7 +22,7 @@
 /// backwards has the same losses and the same weights, bit by bit: those of the run without a
 /// pipeline.
 namespace pipetwin::exec {
-namespace {
+namespace random_runs_test {
 
 using test::NamedValues;
 using test::Shape;
@@ -196,5 +196,5 @@ TEST(RandomRuns, HaveTheBitsOfTheRunWithoutAPipeline) {
     }
 }
 
-}  // namespace
+}  // namespace random_runs_test
 }  // namespace pipetwin::exec

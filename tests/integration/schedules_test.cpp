@@ -17,7 +17,7 @@
 /// Every synchronous schedule trains: same gradients, the memory that was predicted, as many
 /// activations alive as its closed form says.
 namespace pipetwin::exec {
-namespace {
+namespace schedules_test {
 
 using test::expect_predicted_peaks;
 using test::pipeline_step;
@@ -287,5 +287,5 @@ TEST(SimulatedOnly, IsRefusedByTheExecutor) {
     }
 }
 
-}  // namespace
+}  // namespace schedules_test
 }  // namespace pipetwin::exec

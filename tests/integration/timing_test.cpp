@@ -23,7 +23,7 @@
 /// Tests whose result depends on time. A busy machine only ever makes a step longer, so each takes
 /// the best of several.
 namespace pipetwin::exec {
-namespace {
+namespace timing_test {
 
 using std::chrono::milliseconds;
 using test::Shape;
@@ -66,7 +66,7 @@ Duration lateness_beside(const std::function<void()>& call) {
 }
 
 /// A busy machine is no judge: the test then says so and skips.
-class OnACalmMachine : public testing::Test {
+class OnACalmMachine : public ::testing::Test {
   protected:
     void SetUp() override {
         if (!machine_is_calm()) {
@@ -194,5 +194,5 @@ TEST_F(Accuracy, PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
     }
 }
 
-}  // namespace
+}  // namespace timing_test
 }  // namespace pipetwin::exec

@@ -19,8 +19,9 @@ struct Layout {
     int model_stage_of(int stage) const { return schedule.weights_of_stage.at(index(stage)); }
     int after(int stage) const {
         const int next = stage + 1;
-        return next < schedule.stage_count() && model_stage_of(next) == model_stage_of(stage) + 1 ? next
-                                                                                      : nowhere;
+        return next < schedule.stage_count() && model_stage_of(next) == model_stage_of(stage) + 1
+                   ? next
+                   : nowhere;
     }
     int before(int stage) const { return model_stage_of(stage) == 0 ? nowhere : stage - 1; }
     bool on_rank(int stage, int rank) const {

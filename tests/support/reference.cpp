@@ -7,6 +7,7 @@
 #include "core/schedule/generators/generate.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"
+#include "exec/executor/backend.h"
 
 namespace pipetwin::test {
 

@@ -5,8 +5,8 @@
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
 
-/// What a schedule is, as the rest of the program sees it: one row per schedule, which stands beside
-/// its generator. Nothing else knows a schedule by its name.
+/// What a schedule is, as the rest of the program sees it: one row per schedule, which stands
+/// beside its generator. Nothing else knows a schedule by its name.
 namespace pipetwin {
 
 struct GeneratorOptions;
@@ -45,8 +45,8 @@ struct LiveStashes {
     int pending = 0;  ///< of them, those whose W is still to come
 };
 
-/// The row of a schedule. What is left out is the weakest that can be said of any order that trains,
-/// so no bound of a search can be wrong for it.
+/// The row of a schedule. What is left out is the weakest that can be said of any order that
+/// trains, so no bound of a search can be wrong for it.
 struct ScheduleTraits {
     std::string_view name;          ///< ours: "gpipe"
     std::string_view torch_name{};  ///< PyTorch's class, empty if it has none
@@ -66,7 +66,7 @@ struct ScheduleTraits {
     /// The order is searched for with what actions and messages cost. Its stages lie as
     /// `schedules::loop_placement` has them.
     bool order_from_costs = false;
-    bool in_megatron = false;  ///< Megatron-LM runs it
+    bool in_megatron = false;               ///< Megatron-LM runs it
     Recompute recompute = Recompute::None;  ///< where a scenario says nothing
     Searched searched = Searched::No;
 

@@ -20,7 +20,7 @@ class Parts {
     std::size_t end_ = 0;
 };
 
-cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+cudaError_t copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
 }
 
@@ -58,7 +58,7 @@ void UpdateTable::upload(std::size_t at, std::span<const std::byte> bytes) {
         const std::size_t count = std::min(bytes.size(), lane_.staging_bytes());
         std::byte* const staged = lane_.stage(count);
         std::ranges::copy(bytes.first(count), staged);
-        lane_.list().add("cudaMemcpyAsync", copy, memory_ + at, staged, count);
+        lane_.list().add("cudaMemcpyAsync", copy_to_device, memory_ + at, staged, count);
         lane_.finish();
         at += count;
         bytes = bytes.subspan(count);

@@ -24,8 +24,8 @@ using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using MatrixLayout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 /// Owner of the conditions of a search for algorithms.
 using MatmulPreference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
-/// Owner of a communicator of NCCL.
-using Communicator = Owned<ncclComm_t, ncclCommDestroy>;
+/// Owner of a communicator of NCCL that blocks; the other one is nccl/nccl_communicator.h's.
+using OwnedCommunicator = Owned<ncclComm_t, ncclCommDestroy>;
 
 }  // namespace pipetwin::cuda
 

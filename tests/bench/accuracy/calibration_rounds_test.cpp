@@ -11,7 +11,7 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::accuracy {
-namespace {
+namespace calibration_rounds_test {
 
 using exec::allowed_cores;
 using std::chrono::microseconds;
@@ -168,5 +168,5 @@ TEST(FittedLink, ALinkOfKnownCostIsFoundAgain) {
     EXPECT_NEAR(static_cast<double>(link.half_bandwidth.count), 4096, 100);
 }
 
-}  // namespace
+}  // namespace calibration_rounds_test
 }  // namespace pipetwin::accuracy

@@ -5,7 +5,7 @@
 #include "core/base/error.h"
 
 namespace pipetwin::accuracy {
-namespace {
+namespace calibration_test {
 
 using std::chrono::microseconds;
 
@@ -50,7 +50,7 @@ Scenario scenario_of(int stages, int micro_batches, const char* schedule, Recomp
     return scenario;
 }
 
-class Calibrated : public testing::Test {
+class Calibrated : public ::testing::Test {
   protected:
     Calibrated() : model(four_layers()), calibration{.bytes = bytes_of(model), .runs = {}} {
         add({.micro_batch_size = 2}, 10);
@@ -222,5 +222,5 @@ TEST_F(Calibrated, NamesWhatWasNotMeasured) {
     EXPECT_THROW(plan(scenario), Error);
 }
 
-}  // namespace
+}  // namespace calibration_test
 }  // namespace pipetwin::accuracy

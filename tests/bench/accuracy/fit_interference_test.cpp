@@ -7,7 +7,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::accuracy {
-namespace {
+namespace fit_interference_test {
 
 using testing::plain;
 
@@ -75,5 +75,5 @@ TEST(FitInterference, IsNoneWhereStepsAreLongerThanPredicted) {
     EXPECT_TRUE(fit.leave_one_out_percent.empty());
 }
 
-}  // namespace
+}  // namespace fit_interference_test
 }  // namespace pipetwin::accuracy

@@ -14,7 +14,7 @@
 /// bench/accuracy's grid: which cells it has, and that a hundredth of it runs, stores, resumes and
 /// prints. What it measures is the benchmark's business.
 namespace pipetwin::accuracy {
-namespace {
+namespace grid_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -188,5 +188,5 @@ TEST(AccuracyGrid, NoCellBeginsAfterItsTime) {
     EXPECT_THAT(out.str(), HasSubstr("not measurable on this machine today"));
 }
 
-}  // namespace
+}  // namespace grid_test
 }  // namespace pipetwin::accuracy

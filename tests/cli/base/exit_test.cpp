@@ -12,7 +12,7 @@
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
-namespace {
+namespace exit_test {
 
 using ::testing::HasSubstr;
 
@@ -199,5 +199,5 @@ TEST_F(Failures, DevicesNeverFail) {
     EXPECT_THAT(pipetwin({"devices"}).out, HasSubstr("h100-sxm"));
 }
 
-}  // namespace
+}  // namespace exit_test
 }  // namespace pipetwin::cli

@@ -10,7 +10,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace device_json_test {
 
 using nlohmann::json;
 using ::testing::AllOf;
@@ -180,5 +180,5 @@ TEST(ShippedProfiles, AnUnknownNameListsTheKnown) {
     EXPECT_THAT(link.what(), AllOf(HasSubstr("nvlink-5"), HasSubstr("did you mean 'nvlink-4'")));
 }
 
-}  // namespace
+}  // namespace device_json_test
 }  // namespace pipetwin

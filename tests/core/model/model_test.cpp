@@ -10,7 +10,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace model_test {
 
 using testing::error_of;
 
@@ -313,5 +313,5 @@ TEST(Model, AnIndexOutOfRangeIsABug) {
     EXPECT_THROW((void)model.inputs_of(1), InternalError);
 }
 
-}  // namespace
+}  // namespace model_test
 }  // namespace pipetwin

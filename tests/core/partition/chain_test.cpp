@@ -14,7 +14,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace chain_test {
 
 using testing::Dice;
 using testing::error_of;
@@ -163,5 +163,5 @@ TEST(ChainPartition, TimesThatAddUpToMoreThanAnIntegerHoldsAreRefused) {
     EXPECT_THROW(smallest_largest_stage({.work = {long_time}}), Error);
 }
 
-}  // namespace
+}  // namespace chain_test
 }  // namespace pipetwin

@@ -11,7 +11,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace feasible_splits_test {
 
 using testing::all_splits;
 using testing::Dice;
@@ -92,5 +92,5 @@ TEST(FeasibleSplits, NoneAtAllIsAnAnswerAndMoreStagesThanLayersAreRefused) {
     EXPECT_EQ(error.text(), "5 layers cannot fill 6 stages");
 }
 
-}  // namespace
+}  // namespace feasible_splits_test
 }  // namespace pipetwin

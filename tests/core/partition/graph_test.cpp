@@ -19,7 +19,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace graph_test {
 
 using bench::parallel_arms;
 using testing::Dice;
@@ -294,5 +294,5 @@ TEST(LayerOrder, OfAChainThereIsOne) {
     EXPECT_FALSE(better_order(profile_of(model, {1, 2, 3, 4, 5, 6, 7, 8}), model, 3, 1));
 }
 
-}  // namespace
+}  // namespace graph_test
 }  // namespace pipetwin

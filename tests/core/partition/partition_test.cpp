@@ -14,7 +14,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace partition_test {
 
 using testing::error_of;
 using testing::nanoseconds_of;
@@ -195,5 +195,5 @@ TEST(BalancedPartition, RefusesCostsWhoseSumOverflows) {
     EXPECT_EQ(error_of([&] { balanced_partition(costs, 2); }).kind(), ErrorKind::BadInput);
 }
 
-}  // namespace
+}  // namespace partition_test
 }  // namespace pipetwin

@@ -15,7 +15,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace replicated_test {
 
 using testing::Dice;
 using testing::error_of;
@@ -184,5 +184,5 @@ TEST(ReplicatedPartition, RefusesReplicasThatNoDeviceIsThereFor) {
     EXPECT_EQ(error.text(), "no stage may be on 3 devices or fewer");
 }
 
-}  // namespace
+}  // namespace replicated_test
 }  // namespace pipetwin

@@ -14,7 +14,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace plan_test {
 
 using ::testing::ElementsAre;
 using testing::error_of;
@@ -251,16 +251,18 @@ TEST(Plan, RowsOfOurGeneratorsKeepEveryRuleHoweverTheyAreLowered) {
                 continue;  // its rules forbid the shape
             }
             const bool replicas = way / 12 % 2 == 1;
-            grid.tied_ends = way / 24 == 1 && !weight_sharing_stage(grid, 0) && model_stage_count(grid) > 1;
-            const Schedule rows = lower(
-                std::move(grid),
-                {.recompute = static_cast<Recompute>(way % 3),
-                 .timing = way / 3 % 2 == 1 ? RecomputeTiming::Lazy : RecomputeTiming::Eager,
-                 .messages = way / 6 % 2 == 1 ? MessageOrder::LowerRankFirst : MessageOrder::AsScheduled,
-                 .updates = way % 4 != 0,
-                 .replicas = replicas,
-                 .norms = way % 4 == 1},
-                "");
+            grid.tied_ends =
+                way / 24 == 1 && !weight_sharing_stage(grid, 0) && model_stage_count(grid) > 1;
+            const Schedule rows =
+                lower(std::move(grid),
+                      {.recompute = static_cast<Recompute>(way % 3),
+                       .timing = way / 3 % 2 == 1 ? RecomputeTiming::Lazy : RecomputeTiming::Eager,
+                       .messages = way / 6 % 2 == 1 ? MessageOrder::LowerRankFirst
+                                                    : MessageOrder::AsScheduled,
+                       .updates = way % 4 != 0,
+                       .replicas = replicas,
+                       .norms = way % 4 == 1},
+                      "");
             ASSERT_THAT(validate(rows), ::testing::IsEmpty())
                 << known.name << " p " << shape.ranks << " v " << shape.chunks << " m "
                 << shape.micro_batches << " way " << way;
@@ -396,5 +398,5 @@ TEST(Plan, HashesItsRowsAndNothingElse) {
         uniform_plan({.ranks = 2, .micro_batches = 3, .recompute = Recompute::Always}).hash());
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace pipetwin

@@ -10,7 +10,7 @@
 #include "tests/support/scenario_plans.h"
 
 namespace pipetwin {
-namespace {
+namespace plan_from_scenario_test {
 
 using testing::chain_profile;
 using ::testing::ElementsAre;
@@ -419,5 +419,5 @@ TEST(ScenarioPlan, BlocksOfAGptCountTheEmbeddingFirstAndTheHeadLast) {
     EXPECT_EQ(make_plan(scenario, model, profile)->partition, Partition({2, 6}, 8));
 }
 
-}  // namespace
+}  // namespace plan_from_scenario_test
 }  // namespace pipetwin

@@ -9,7 +9,7 @@
 #include "tests/core/scenario/scenario_texts.h"
 
 namespace pipetwin {
-namespace {
+namespace scenario_model_test {
 
 using testing::expect_refused;
 using testing::gpt;
@@ -118,5 +118,5 @@ TEST(ScenarioModel, TakesTheLayersOfAProfile) {
     EXPECT_THROW(scenario_model(s), InternalError);
 }
 
-}  // namespace
+}  // namespace scenario_model_test
 }  // namespace pipetwin

@@ -12,7 +12,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin {
-namespace {
+namespace scenario_refusal_test {
 
 using testing::expect_refused;
 using testing::full;
@@ -323,5 +323,5 @@ TEST(ParseScenario, ReadsNoShorterTextAsIfItWereWhole) {
     }
 }
 
-}  // namespace
+}  // namespace scenario_refusal_test
 }  // namespace pipetwin

@@ -12,7 +12,7 @@
 #include "tests/support/scratch_folder.h"
 
 namespace pipetwin {
-namespace {
+namespace scenario_test {
 
 using testing::error_of;
 using testing::full;
@@ -269,5 +269,5 @@ TEST(RequireSettled, NamesEveryOtherAutoAndAValueToSet) {
     }
 }
 
-}  // namespace
+}  // namespace scenario_test
 }  // namespace pipetwin

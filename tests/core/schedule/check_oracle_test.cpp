@@ -18,7 +18,7 @@
 /// What `validate` and `find_deadlock` say about randomly damaged schedules, against carrying those
 /// out in every possible order.
 namespace pipetwin {
-namespace {
+namespace check_oracle_test {
 
 using testing::every_interleaving_completes;
 using ::testing::HasSubstr;
@@ -354,5 +354,5 @@ TEST(FindDeadlock, ReportsACycleThatCloses) {
     }
 }
 
-}  // namespace
+}  // namespace check_oracle_test
 }  // namespace pipetwin

@@ -8,7 +8,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace deadlock_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -230,5 +230,5 @@ TEST(FindDeadlock, AllowsUpdatesAsTheyAreAppended) {
     EXPECT_TRUE(find_deadlock(schedule, 1).deadlock_free);
 }
 
-}  // namespace
+}  // namespace deadlock_test
 }  // namespace pipetwin

@@ -11,7 +11,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace lower_test {
 
 using testing::lowered;
 using testing::row_text;
@@ -359,5 +359,5 @@ TEST(LowerRankReceivesFirst, Makes1F1BWorkWithoutRoomInItsChannels) {
     }
 }
 
-}  // namespace
+}  // namespace lower_test
 }  // namespace pipetwin

@@ -16,7 +16,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace {
+namespace schedule_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -272,5 +272,5 @@ TEST(ScheduleKindName, UnknownOnesAreRefusedWithTheNearest) {
     EXPECT_THROW(schedule_kind("schedule"), Error);
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace pipetwin

@@ -16,7 +16,7 @@ static void PrintTo(const Violation& v,
     *out << "rank " << v.rank << ", cell " << v.cell << ": " << v.action << " " << v.why;
 }
 
-namespace {
+namespace validate_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -381,5 +381,5 @@ TEST(Validate, TwoPipelinesAddUpTheirGradientsBeforeTheUpdate) {
     EXPECT_THAT(violations.front().why, HasSubstr("stage 2 has the same weights"));
 }
 
-}  // namespace
+}  // namespace validate_test
 }  // namespace pipetwin

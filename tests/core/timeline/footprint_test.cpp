@@ -14,7 +14,7 @@
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin {
-namespace {
+namespace footprint_test {
 
 using testing::plain;
 
@@ -282,5 +282,5 @@ TEST(CheckMemory, RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     EXPECT_NO_THROW(check_memory(Plan::make(parts)));
 }
 
-}  // namespace
+}  // namespace footprint_test
 }  // namespace pipetwin

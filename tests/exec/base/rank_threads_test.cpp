@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 namespace pipetwin::exec {
-namespace {
+namespace rank_threads_test {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
@@ -24,7 +24,7 @@ TEST(RankThreads, EveryMemberDoesTheWorkOnceAtTheSameTimeAsTheOthers) {
             ++done[index];
         });
         EXPECT_TRUE(threads.wait(hours(1)));
-        EXPECT_THAT(done, testing::Each(1));
+        EXPECT_THAT(done, ::testing::Each(1));
     }
 }
 
@@ -52,16 +52,16 @@ TEST(RankThreads, SaysWhichIsBusyAndWaitsForIt) {
         std::this_thread::yield();
     }
     EXPECT_FALSE(threads.wait(milliseconds(1)));
-    EXPECT_THAT(threads.busy(), testing::ElementsAre(1));
+    EXPECT_THAT(threads.busy(), ::testing::ElementsAre(1));
     held = false;
     held.notify_all();
     EXPECT_TRUE(threads.wait(hours(1)));
-    EXPECT_THAT(threads.busy(), testing::IsEmpty());
+    EXPECT_THAT(threads.busy(), ::testing::IsEmpty());
 }
 
 TEST(RankThreads, EndsWithoutHavingRun) {
     const RankThreads threads(2);
 }
 
-}  // namespace
+}  // namespace rank_threads_test
 }  // namespace pipetwin::exec

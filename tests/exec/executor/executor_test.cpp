@@ -12,10 +12,10 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace executor_test {
 
 using test::Shape;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<std::vector<Action>> actions_of(const Timeline& timeline) {
     std::vector<std::vector<Action>> rows;
@@ -120,7 +120,7 @@ TEST(Executor, TheInputsGradientIsProducedWhenAskedAndChangesNoOther) {
         const Tensor& gradient = executor.input_gradient(micro_batch);
         ASSERT_EQ(gradient.rows(), 2);
         ASSERT_EQ(gradient.columns(), 6);
-        EXPECT_THAT(test::values_of(gradient), testing::Contains(testing::Ne(0.0)));
+        EXPECT_THAT(test::values_of(gradient), ::testing::Contains(::testing::Ne(0.0)));
     }
     EXPECT_EQ(test::gradients_of(executor.parameters()), one_step(plan, model, shape).gradients);
 }
@@ -132,7 +132,7 @@ TEST(Executor, WithoutBeingAskedThereIsNoInputGradient) {
     executor.run_step(random_batch(model, shape.batch, 1), 0);
     EXPECT_TRUE(executor.input_gradient(0).empty());
     EXPECT_THAT(test::gradients_of(executor.parameters()).front().values,
-                testing::Contains(testing::Ne(0.0)));
+                ::testing::Contains(::testing::Ne(0.0)));
 }
 
 TEST(Executor, FewerSamplesThanMicroBatchesMakeFewerMicroBatches) {
@@ -294,5 +294,5 @@ TEST(Executor, RefusesTheCudaBackendByName) {
     }
 }
 
-}  // namespace
+}  // namespace executor_test
 }  // namespace pipetwin::exec

@@ -13,10 +13,10 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace failure_test {
 
 using test::Shape;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// An exception type that only this test knows.
 struct Broken : std::runtime_error {
@@ -55,12 +55,12 @@ bool every_update_needs(const Action& action, const Plan& plan) {
     }
 }
 
-class FailingAtEveryAction : public testing::TestWithParam<Shape> {};
+class FailingAtEveryAction : public ::testing::TestWithParam<Shape> {};
 
 INSTANTIATE_TEST_SUITE_P(
     Failure,
     FailingAtEveryAction,
-    testing::Values(
+    ::testing::Values(
         three_stages("gpipe"),
         three_stages("gpipe", Recompute::Always),
         three_stages("1f1b"),
@@ -129,7 +129,7 @@ TEST(Failure, AnErrorKeepsItsKindAndTextAndGetsItsPlace) {
         FAIL() << "expected an error";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::Io);
-        EXPECT_THAT(error.place(), testing::StartsWith("rank 1, step 3, 1F2"));
+        EXPECT_THAT(error.place(), ::testing::StartsWith("rank 1, step 3, 1F2"));
         EXPECT_THAT(error.place(), HasSubstr("data.txt"));
         EXPECT_EQ(error.text(), "the disk is gone");
         EXPECT_EQ(error.hint(), "look for it");
@@ -218,7 +218,7 @@ void fill(Executor& executor, const std::string& name, float value, std::int64_t
     FAIL() << "no parameter " << name;
 }
 
-class NotFinite : public testing::Test {
+class NotFinite : public ::testing::Test {
   protected:
     const Shape shape{.stages = 3, .micro_batches = 4, .partition = std::vector<int>{3, 3, 2}};
     const Model model = test::small_mlp();
@@ -281,5 +281,5 @@ TEST_F(NotFinite, FiniteDataWorkAgainAfterIt) {
     EXPECT_GT(executor.run_step(random_batch(model, shape.batch, 1), 0).loss, 0);
 }
 
-}  // namespace
+}  // namespace failure_test
 }  // namespace pipetwin::exec

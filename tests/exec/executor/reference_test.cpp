@@ -9,12 +9,13 @@
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/random.h"
+#include "exec/executor/backend.h"
 #include "exec/stage/stage.h"
 #include "tests/exec/layers/layer_run.h"
 #include "tests/support/compare_tensors.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace reference_test {
 
 using testing::agree;
 using testing::Numbers;
@@ -170,5 +171,5 @@ TEST(Agree, ComparesByTheNormOfTheWholeAndByTheWorstElement) {
     EXPECT_FALSE(agree<double>(Numbers(3), Numbers(2), 1));
 }
 
-}  // namespace
+}  // namespace reference_test
 }  // namespace pipetwin::exec

@@ -6,10 +6,10 @@
 #include "core/schedule/lower.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace cross_rank_dependencies_test {
 
 using Awaited = std::optional<Cell>;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr Awaited nobody{};
 
@@ -60,5 +60,5 @@ TEST(AwaitedCells, AnUpdateWaitsForTheGradientsOfTheStageWithTheSameWeights) {
                             ElementsAre(nobody, nobody, nobody, cell(0, 2))));
 }
 
-}  // namespace
+}  // namespace cross_rank_dependencies_test
 }  // namespace pipetwin::exec

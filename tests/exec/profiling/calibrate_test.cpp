@@ -10,7 +10,7 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace calibrate_test {
 
 using std::chrono::milliseconds;
 
@@ -64,5 +64,5 @@ TEST(NoiseVerdict, RefusesASpreadBeyondTenPercent) {
     EXPECT_FALSE(evaluate_gate({}).passes());
 }
 
-}  // namespace
+}  // namespace calibrate_test
 }  // namespace pipetwin::exec

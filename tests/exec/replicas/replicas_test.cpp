@@ -12,7 +12,7 @@
 #include "tests/support/small_training.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace replicas_test {
 
 using test::Shape;
 
@@ -291,5 +291,5 @@ TEST(Replicas, AnEvaluationIsThatOfTheWholeBatch) {
     EXPECT_NEAR(two.evaluate(batch, 0), one.evaluate(batch, 0), 1e-6);
 }
 
-}  // namespace
+}  // namespace replicas_test
 }  // namespace pipetwin::exec

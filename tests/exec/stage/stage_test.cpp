@@ -16,7 +16,7 @@
 #include "tests/exec/stage/stage_pipeline.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace stage_test {
 
 using test_stages::gpt_batch;
 using test_stages::options;
@@ -338,5 +338,5 @@ TEST(Stage, TellsOfEveryLayerAndPartWhenItIsDone) {
     EXPECT_EQ(told, (std::vector<std::string>{"OPT2", "OPT3", "OPT4", "OPT5"}));
 }
 
-}  // namespace
+}  // namespace stage_test
 }  // namespace pipetwin::exec

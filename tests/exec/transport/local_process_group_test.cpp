@@ -7,7 +7,7 @@
 #include "exec/transport/remote_sum.h"
 
 namespace pipetwin::exec {
-namespace {
+namespace local_process_group_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -65,5 +65,5 @@ TEST(ProcessPlace, IsByDefaultThatOfAProcessAlone) {
     place.flight->turn_to(0, 0, 0, {});
 }
 
-}  // namespace
+}  // namespace local_process_group_test
 }  // namespace pipetwin::exec

@@ -21,7 +21,7 @@
 /// Processes as threads of one, over links that keep the promises of exec/transport/gpu_link.h and
 /// no more: a message is complete once both ends have begun it.
 namespace pipetwin::exec {
-namespace {
+namespace nccl_process_group_test {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
@@ -457,5 +457,5 @@ TEST(NcclProcessGroup, BrokenLinksAreThatAProcessWasLost) {
     });
 }
 
-}  // namespace
+}  // namespace nccl_process_group_test
 }  // namespace pipetwin::exec

@@ -27,7 +27,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace plan_search_test {
 
 using ::testing::Contains;
 using ::testing::Field;
@@ -526,5 +526,5 @@ TEST(StepBound, IsNeverAboveTheStep) {
     }
 }
 
-}  // namespace
+}  // namespace plan_search_test
 }  // namespace pipetwin::sim

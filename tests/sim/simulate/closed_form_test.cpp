@@ -11,7 +11,7 @@
 /// Step times and peaks that theory knows: closed forms over many shapes, and single published
 /// values.
 namespace pipetwin::sim {
-namespace {
+namespace closed_form_test {
 
 using testing::microseconds;
 using testing::milliseconds;
@@ -321,5 +321,5 @@ TEST(GoldenValues, EightStagesRunThreeAndAHalfTimesAsFastAsTwo) {
     EXPECT_NEAR(step(2) / step(8), 3.517, 0.0005);
 }
 
-}  // namespace
+}  // namespace closed_form_test
 }  // namespace pipetwin::sim

@@ -12,7 +12,7 @@
 /// Where actions stand in a step of gpipe and 1f1b, over all small shapes and random integer costs.
 /// What holds for every kind of schedule is in relations_test.cpp.
 namespace pipetwin::sim {
-namespace {
+namespace property_test {
 
 constexpr int largest_ranks = 6;
 constexpr int largest_micro_batches = 12;
@@ -145,5 +145,5 @@ TEST(Simulation, ForwardTickKHoldsExactlyThePairsWhoseSumIsK) {
     }
 }
 
-}  // namespace
+}  // namespace property_test
 }  // namespace pipetwin::sim

@@ -14,7 +14,7 @@
 /// One run settles the capacity and gives the step, and memory is told from tables: against the
 /// long way round, for random plans of every kind of schedule.
 namespace pipetwin::sim {
-namespace {
+namespace settled_test {
 
 using testing::expect_relation;
 
@@ -196,5 +196,5 @@ TEST(MemoryPeaks, TotalsAreThoseOfThePeaksWhereStashesAreOffloaded) {
     });
 }
 
-}  // namespace
+}  // namespace settled_test
 }  // namespace pipetwin::sim

@@ -13,7 +13,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace goodput_test {
 
 using std::chrono::milliseconds;
 using std::chrono::minutes;
@@ -145,5 +145,5 @@ TEST(Goodput, RefusesWhatMakesNoSense) {
     EXPECT_THAT(refused(cluster(), 0), HasSubstr("every 0 steps"));
 }
 
-}  // namespace
+}  // namespace goodput_test
 }  // namespace pipetwin::sim

@@ -18,7 +18,7 @@
 #include "tests/support/relation.h"
 
 namespace pipetwin::sim {
-namespace {
+namespace jitter_test {
 
 using testing::expect_relation;
 using ::testing::HasSubstr;
@@ -217,5 +217,5 @@ TEST(SampleSteps, RefuseWhatIsNoDeviation) {
     EXPECT_THROW(sampled(plan, {.spike_factor = 0.5}, 1), Error);
 }
 
-}  // namespace
+}  // namespace jitter_test
 }  // namespace pipetwin::sim

@@ -13,7 +13,7 @@
 #include "core/timeline/footprint.h"
 
 namespace pipetwin {
-namespace {
+namespace schedule_traits_test {
 
 using ::testing::UnorderedElementsAre;
 
@@ -203,5 +203,5 @@ TEST(ScheduleTraits, OfAFileClaimNothing) {
     EXPECT_FALSE(row.in_flight);
 }
 
-}  // namespace
+}  // namespace schedule_traits_test
 }  // namespace pipetwin

@@ -27,7 +27,7 @@
 
 /// Trouble with a GPU, on the emulated one: every call of a step fails once.
 namespace pipetwin::exec {
-namespace {
+namespace gpu_failure_test {
 
 using cuda::emulation::Call;
 using cuda::emulation::Injected;
@@ -431,5 +431,5 @@ TEST_F(GpuFailure, EveryRateOfADeviceIsMeasured) {
     EXPECT_EQ(memory.free.count, memory.total.count);  // all is given back
 }
 
-}  // namespace
+}  // namespace gpu_failure_test
 }  // namespace pipetwin::exec

@@ -27,7 +27,7 @@
 /// and on a GPU: of one GPU NCCL takes several processes only where NCCL_HOSTID tells it that they
 /// are on hosts of their own.
 namespace pipetwin::exec {
-namespace {
+namespace link_test {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
@@ -394,5 +394,5 @@ TEST_F(GpuLinkTest, FailsWhereTheOtherEndHasGone) {
 }
 #endif
 
-}  // namespace
+}  // namespace link_test
 }  // namespace pipetwin::exec

@@ -16,11 +16,11 @@
 #include "tests/gui/what_if_runs.h"
 
 namespace pipetwin::gui {
-namespace {
+namespace what_if_test {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::shared_ptr<const RunData> uniform_run(std::vector<std::string> keys = {}, int steps = 0) {
     std::vector<std::string> all{"training.batch = 8",
@@ -259,8 +259,8 @@ TEST(WhatIf, RangesAreThoseOfModelBatchAndSchedule) {
     EXPECT_THAT(source.ranges(settings).chunks, ElementsAre(2));
     settings.schedule = "interleaved-1f1b";
     settings.stages = 4;  // 12 layers: three chunks at the most
-    EXPECT_THAT(source.ranges(settings).chunks, testing::Contains(3));
-    EXPECT_THAT(source.ranges(settings).chunks, testing::Not(testing::Contains(4)));
+    EXPECT_THAT(source.ranges(settings).chunks, ::testing::Contains(3));
+    EXPECT_THAT(source.ranges(settings).chunks, ::testing::Not(::testing::Contains(4)));
 }
 
 TEST(WhatIf, EveryChunkCountOffersAPlanSomewhere) {
@@ -377,5 +377,5 @@ TEST(WhatIf, AnUnknownOrderWithoutItsScenarioHasNone) {
     EXPECT_EQ(apply(source, {}).outcome.reason, source.why_not());
 }
 
-}  // namespace
+}  // namespace what_if_test
 }  // namespace pipetwin::gui
