@@ -466,6 +466,25 @@ class TrainingRecord {
     std::optional<LiveFile> live_;
 };
 
+/// Trains with all processes together, until the last step or until one of them is told to stop.
+exec::TrainingResult trained(const RunOptions& options,
+                             const SettledRun& run,
+                             const Model& model,
+                             const Plan& plan,
+                             const std::function<void(const exec::StepReport&)>& on_step,
+                             Processes& processes,
+                             Console& console) {
+    exec::TrainingOptions training{.resume = options.resume};
+    training.on_step = [](const exec::StepReport&) { return StopSignal::received() == 0; };
+    training.place = processes.place();
+    std::optional<TrainingRecord> record;
+    processes.leader_only([&] {
+        note_shared_cores(run.scenario, plan, training.place, console);
+        record.emplace(options, run, on_step, console).follow(training, plan);
+    });
+    return exec::train(run.scenario, model, plan, training);
+}
+
 /// The part of the first process: compares what was measured with what was predicted.
 FinishedRun finished_run(SettledRun& run, Prediction prediction, exec::TrainingResult training) {
     const RunFolder& folder = run.folder.value();
@@ -535,15 +554,7 @@ std::optional<FinishedRun> train_and_compare(
     processes.leader_only([&] { tell_prediction(*run.folder, *prediction, console); });
 
     const StopSignal stop;
-    exec::TrainingOptions training{.resume = options.resume};
-    training.on_step = [](const exec::StepReport&) { return StopSignal::received() == 0; };
-    training.place = processes.place();
-    std::optional<TrainingRecord> record;
-    processes.leader_only([&] {
-        note_shared_cores(run.scenario, plan, training.place, console);
-        record.emplace(options, run, on_step, console).follow(training, plan);
-    });
-    exec::TrainingResult result = exec::train(run.scenario, model, plan, training);
+    exec::TrainingResult result = trained(options, run, model, plan, on_step, processes, console);
     const int signal = StopSignal::received();
     if (result.steps.empty()) {
         throw NothingLeft(processes.is_first()

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "exec/data/random_batch.h"
+#include "exec/training/checkpoint.h"
 #include "tests/support/compare_tensors.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"
