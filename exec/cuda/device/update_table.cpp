@@ -11,8 +11,9 @@ class Parts {
   public:
     /// Adds a part of `bytes`; returns its offset.
     std::size_t add(std::size_t bytes) {
-        constexpr std::size_t alignment = 256;
-        return std::exchange(end_, end_ + (bytes + alignment - 1) / alignment * alignment);
+        constexpr std::size_t part_alignment = 256;
+        return std::exchange(end_,
+                             end_ + (bytes + part_alignment - 1) / part_alignment * part_alignment);
     }
     std::size_t bytes() const { return end_; }
 

@@ -8,6 +8,8 @@
 
 #include <gmock/gmock.h>
 
+#include "cli/base/stop_signal.h"
+#include "cli/command_line.h"
 #include "core/base/error.h"
 #include "tests/cli/support.h"
 

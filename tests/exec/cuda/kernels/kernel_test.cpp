@@ -8,7 +8,7 @@
 #include "exec/base/random.h"
 
 namespace pipetwin::cuda::test {
-namespace kernel_test {
+namespace {
 
 float to_float(float value) {
     return value;
@@ -26,7 +26,7 @@ T from_float(float value) {
     }
 }
 
-}  // namespace kernel_test
+}  // namespace
 
 Numbers random_numbers(std::int64_t count, std::uint64_t stream) {
     Numbers numbers(index(count));
