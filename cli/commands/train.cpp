@@ -44,7 +44,7 @@ void train(const RunOptions& options, Console& console, Processes& processes) {
     console.note(fmt::format("run folder: {}", run->folder.string()));
 }
 
-/// Those that a launcher has started, or this process alone.
+/// The processes that a launcher has started, or this process alone.
 Processes processes_of(const RunOptions& options) {
     const auto launched = one_of_several();
     if (!launched) {

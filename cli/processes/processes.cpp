@@ -112,7 +112,7 @@ std::unique_ptr<exec::ProcessGroup> join(const exec::LaunchedProcess& launched) 
                            {.index = launched.index, .count = launched.count});
 }
 
-/// Of the processes of a host the first has the first GPU, and so on.
+/// The number of this process among those of its host: the first one has the first GPU, and so on.
 int own_gpu(const std::vector<int>& hosts, int gpus, int process) {
     const int host = hosts.at(as_index(process));
     const auto before = std::count(hosts.begin(), hosts.begin() + process, host);
@@ -149,8 +149,8 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-/// Of texts with "[table]" and "key = value" in their lines, as scenarios have them: the first line
-/// that is not the same in all, of each; with the table that it stands in.
+/// The first line that differs between texts with "[table]" and "key = value" in their lines, as
+/// scenarios have them, with the table that it stands in.
 struct Difference {
     std::string table;
     std::vector<std::string> lines;  ///< [text]

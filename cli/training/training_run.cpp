@@ -232,7 +232,7 @@ void note_start(const std::filesystem::path& checkpoints,
     console.note(fmt::format("goes on with step {} from {}", first_step, loaded->folder.string()));
 }
 
-/// Of a scenario that is settled and can be trained with.
+/// Refuses a settled scenario that cannot be trained with here.
 void refuse_what_cannot_train(const RunOptions& options,
                               const Scenario& scenario,
                               Processes& processes) {
@@ -306,7 +306,7 @@ void place_on_hosts(Scenario& scenario, const Processes& processes) {
     }
 }
 
-/// Those that were measured between several processes.
+/// Prints the links that were measured between processes.
 void note_links(const Profile& profile, const Processes& processes, Console& console) {
     if (processes.is_alone()) {
         return;

@@ -160,7 +160,7 @@ class SplitTable {
         return cell(0, 0);
     }
 
-    /// Of what `fill_largest` returned: each stage in turn as short as it may be.
+    /// The split that `fill_largest` found, with each stage in turn as short as it may be.
     std::vector<int> earliest_of_largest(std::int64_t largest) const {
         std::vector<int> sizes;
         int first = 0;

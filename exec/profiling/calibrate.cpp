@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/plan/plan.h"
+#include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
 #include "exec/profiling/profiler.h"
 #include "exec/profiling/side_by_side.h"
@@ -27,7 +28,7 @@ SideBySide trained_on(int cores, const Model& model, int size, const CalibrateOp
     scenario.training.optimizer = options.optimizer;
     scenario.pipeline.stages = 1;
     scenario.pipeline.micro_batches = micro_batches;
-    scenario.pipeline.schedule = "1f1b";
+    scenario.pipeline.schedule = to_string(ScheduleKind::OneFOneB);
     scenario.pipeline.partition = std::vector{model.layer_count()};
     scenario.pipeline.recompute = Recompute::None;
     ProfilerOptions sizes;

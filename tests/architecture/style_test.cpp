@@ -22,7 +22,7 @@ struct Budget {
 };
 
 constexpr std::array budgets{
-    Budget{"core", 7}, Budget{"sim", 13}, Budget{"exec", 29}, Budget{"gui", 0}, Budget{"cli", 3}};
+    Budget{"core", 6}, Budget{"sim", 10}, Budget{"exec", 24}, Budget{"gui", 0}, Budget{"cli", 0}};
 
 bool is_source(const fs::path& path) {
     return path.extension() == ".h" || path.extension() == ".cpp" || path.extension() == ".cu";
