@@ -27,7 +27,7 @@ struct BackendTraits {
     bool is_emulated = false;
     /// Tensors lie in memory of the device, and messages go from there to there.
     bool has_memory = false;
-    /// A process has one of its own; its processes may talk by NCCL alone.
+    /// Each process needs a GPU of its own; processes that have them may talk by NCCL alone.
     bool needs_gpu = false;
     /// Stashes can go to host memory and come back.
     bool offloads = false;
