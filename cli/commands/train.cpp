@@ -46,8 +46,8 @@ void execute(const TrainOptions& options, Console& console) {
     if (!launched) {
         return train(options.run, console, nullptr);
     }
-    const Scenario scenario = read_scenario(options.run.scenario, options.run.common.overrides);
-    require_settled(scenario);
+    const SettledScenario scenario =
+        settle(read_scenario(options.run.scenario, options.run.common.overrides));
     Processes processes(*launched, scenario);
     processes.run(console, [&] {
         if (processes.is_first()) {

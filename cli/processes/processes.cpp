@@ -67,7 +67,7 @@ bool may_share_gpus() {
 }
 
 /// torchrun starts no MPI, so that nothing but GPUs can carry what the processes say.
-void require_nccl(const exec::LaunchedProcess& launched, const Scenario& scenario) {
+void require_nccl(const exec::LaunchedProcess& launched, const ScenarioParts& scenario) {
     if (scenario.cluster.backend != Backend::Cuda) {
         throw Error(ErrorKind::Unavailable,
                     "torchrun",
@@ -83,7 +83,8 @@ void require_nccl(const exec::LaunchedProcess& launched, const Scenario& scenari
     }
 }
 
-void refuse_without_transport(const exec::LaunchedProcess& launched, const Scenario& scenario) {
+void refuse_without_transport(const exec::LaunchedProcess& launched,
+                              const ScenarioParts& scenario) {
     if (scenario.cluster.backend == Backend::Cuda && scenario.cluster.emulate_links) {
         throw Error(ErrorKind::Infeasible,
                     "cluster.emulate_links",
@@ -186,9 +187,9 @@ std::optional<exec::LaunchedProcess> one_of_several() {
     return process && process->count > 1 ? process : std::nullopt;
 }
 
-void expect_processes(int count, const Scenario& scenario) {
-    const int stages = *scenario.pipeline.stages;
-    const int replicas = *scenario.pipeline.data_parallel;
+void expect_processes(int count, const SettledScenario& scenario) {
+    const int stages = scenario.pipeline.stages;
+    const int replicas = scenario.pipeline.data_parallel;
     if (count != stages * replicas) {
         throw Error(
             ErrorKind::Usage,
@@ -203,7 +204,7 @@ void expect_processes(int count, const Scenario& scenario) {
     }
 }
 
-Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scenario) {
+Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenario& scenario) {
     // Without MPI no host knows what is wrong on another one.
     const bool speaks = by_nccl_alone(launched) ? launched.local_index == 0 : launched.index == 0;
     try {
@@ -226,7 +227,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
                                 world_->size()),
                     "start it with the mpirun of Open MPI 4, or with srun --mpi=pmix");
     }
-    const int ranks = *scenario.pipeline.stages;
+    const int ranks = scenario.pipeline.stages;
     exec::ByteWriter self;
     self.put_text(fmt::format("{} on {}", getpid(), host_name()));
     self.put_text(host_name() + boot_id());

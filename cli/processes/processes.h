@@ -9,7 +9,7 @@
 
 #include "cli/base/console.h"
 #include "core/base/error.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/executor/flight_recorder.h"
 #include "exec/transport/launch_environment.h"
 #include "exec/transport/monitor.h"
@@ -22,7 +22,7 @@ class Processes {
   public:
     /// Joins the others. Throws Error(Usage) unless there is one for each rank of each replica,
     /// Error(Unavailable) where they cannot reach each other.
-    Processes(const exec::LaunchedProcess& launched, const Scenario& scenario);
+    Processes(const exec::LaunchedProcess& launched, const SettledScenario& scenario);
 
     exec::World& world() { return *world_; }
     exec::Monitor& monitor() { return *monitor_; }
@@ -73,6 +73,6 @@ class Processes {
 std::optional<exec::LaunchedProcess> one_of_several();
 
 /// Throws Error(Usage) unless there are as many processes as ranks in all replicas.
-void expect_processes(int count, const Scenario& scenario);
+void expect_processes(int count, const SettledScenario& scenario);
 
 }  // namespace pipetwin::cli

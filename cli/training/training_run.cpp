@@ -41,7 +41,7 @@ namespace {
 constexpr std::size_t most_program_bytes = std::size_t{4} << 30U;
 
 /// What describes machines that are not this one.
-void refuse_other_machines(const Scenario& scenario, const Processes* together) {
+void refuse_other_machines(const ScenarioParts& scenario, int replicas, const Processes* together) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
     const auto refuse = [](std::string_view key, std::string_view what, std::string hint) {
         throw Error(ErrorKind::Unavailable,
@@ -49,10 +49,9 @@ void refuse_other_machines(const Scenario& scenario, const Processes* together) 
                     fmt::format("{}: it can be simulated, but not trained with here", what),
                     std::move(hint));
     };
-    if (*scenario.pipeline.data_parallel > 1 && cluster.backend == Backend::Cuda &&
-        together == nullptr) {
+    if (replicas > 1 && cluster.backend == Backend::Cuda && together == nullptr) {
         refuse("pipeline.data_parallel",
-               fmt::format("{} replicas on GPUs of one process", *scenario.pipeline.data_parallel),
+               fmt::format("{} replicas on GPUs of one process", replicas),
                "start a process for each rank of each replica: mpirun, srun or 'pipetwin launch'; "
                "or set data_parallel = 1");
     }
@@ -69,7 +68,8 @@ void refuse_other_machines(const Scenario& scenario, const Processes* together) 
 }
 
 void refuse_what_cannot_run(const RunOptions& options,
-                            const Scenario& scenario,
+                            const ScenarioParts& scenario,
+                            int replicas,
                             const Processes* together) {
     if (options.resume && options.common.out.empty()) {
         throw Error(ErrorKind::Usage,
@@ -89,7 +89,7 @@ void refuse_what_cannot_run(const RunOptions& options,
                     "a model of kind 'profile' is known by its costs only, it cannot be trained",
                     "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
     }
-    refuse_other_machines(scenario, together);
+    refuse_other_machines(scenario, replicas, together);
     if (scenario.cluster.backend == Backend::Cuda) {
         exec::require_cuda(together != nullptr ? together->gpu() : 0);
         if (together != nullptr) {
@@ -99,8 +99,10 @@ void refuse_what_cannot_run(const RunOptions& options,
 }
 
 /// Whatever is planned for it.
-void refuse_what_is_only_simulated(const Scenario& scenario) {
-    if (scenario.pipeline.offload != Offload::None && scenario.cluster.backend == Backend::Cpu) {
+void refuse_what_is_only_simulated(const ScenarioParts& scenario,
+                                   const PipelineSettings& pipeline,
+                                   int tensor_parallel) {
+    if (pipeline.offload != Offload::None && scenario.cluster.backend == Backend::Cpu) {
         throw Error(
             ErrorKind::Infeasible,
             "pipeline.offload = \"stash\"",
@@ -108,46 +110,45 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
             "'pipetwin simulate' predicts it for a device with memory of its own; to train, set "
             "pipeline.offload = \"none\", or cluster.backend = \"cuda\" or \"paced\"");
     }
-    if (scenario.pipeline.tensor_parallel != 1) {
-        throw Error(
-            ErrorKind::Infeasible,
-            fmt::format("pipeline.tensor_parallel = {}", *scenario.pipeline.tensor_parallel),
-            "a rank trains on one device; more to a rank are simulated only",
-            "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
+    if (tensor_parallel != 1) {
+        throw Error(ErrorKind::Infeasible,
+                    fmt::format("pipeline.tensor_parallel = {}", tensor_parallel),
+                    "a rank trains on one device; more to a rank are simulated only",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
     }
 }
 
 /// Before anything is measured: the order exists, and it can train.
-void refuse_order_that_cannot_train(const Scenario& scenario) {
+void refuse_order_that_cannot_train(const SettledScenario& scenario) {
     const Schedule schedule = scenario_schedule(scenario);
     if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
         throw Error(ErrorKind::Infeasible,
-                    fmt::format("pipeline.schedule = \"{}\"", *scenario.pipeline.schedule),
+                    fmt::format("pipeline.schedule = \"{}\"", scenario.pipeline.schedule),
                     *why,
                     "'pipetwin simulate' predicts it; to train, take another, such as 1f1b");
     }
 }
 
 /// Measuring costs would be the first to find no memory.
-void refuse_what_does_not_fit(const Scenario& scenario, Processes* together) {
+void refuse_what_does_not_fit(const SettledScenario& scenario, Processes* together) {
     if (scenario.cluster.backend != Backend::Cuda) {
         return;
     }
     const Model model = scenario_model(scenario);
-    const auto plan_of = [&model](const Scenario& other) {
+    const auto plan_of = [&model](const SettledScenario& other) {
         return exec::unmeasured_plan(other, model);
     };
     if (together == nullptr) {
         exec::check_gpu_memory(scenario, plan_of);
     } else {
-        exec::check_gpu_memory(scenario,
-                               plan_of,
-                               {.rank = together->world().index() % *scenario.pipeline.stages,
-                                .gpu = together->gpu()});
+        exec::check_gpu_memory(
+            scenario,
+            plan_of,
+            {.rank = together->world().index() % scenario.pipeline.stages, .gpu = together->gpu()});
     }
 }
 
-Profile costs(const RunOptions& options, const Scenario& scenario, Console& console) {
+Profile costs(const RunOptions& options, const SettledScenario& scenario, Console& console) {
     return options.profile.empty() ? measure_profile(scenario, console)
                                    : read_profile(options.profile);
 }
@@ -155,10 +156,10 @@ Profile costs(const RunOptions& options, const Scenario& scenario, Console& cons
 /// Plans whatever is "auto" with what the layers cost here; says what was chosen, and keeps the
 /// search and the settled scenario in the folder. Stages that share this machine cost more than
 /// what was measured with others, so the settled plan is measured again.
-Scenario planned(const RunOptions& options,
-                 const Scenario& space,
-                 const RunFolder& folder,
-                 Console& console) {
+SettledScenario planned(const RunOptions& options,
+                        const Scenario& space,
+                        const RunFolder& folder,
+                        Console& console) {
     const Profile profile = options.profile.empty() ? measure_open_profile(space, console)
                                                     : read_profile(options.profile);
     const Model model = scenario_model(space, &profile);
@@ -166,17 +167,17 @@ Scenario planned(const RunOptions& options,
     if (found.ranked.empty()) {
         throw nothing_fits(space, profile, found);
     }
-    Scenario settled = with_plan(space, found.ranked.front());
+    SettledScenario settled = with_plan(space, found.ranked.front());
     refuse_order_that_cannot_train(settled);
-    console.note(planned_text(settled, found));
+    console.note(planned_text(space, found));
     const Prediction best = predict(settled_plan(settled, model, profile));
     folder.write(run_file::search, json_text(search_json(found, prediction_json(best))));
-    folder.write(run_file::scenario, print_scenario(settled));
+    folder.write(run_file::scenario, print_scenario(settled.as_scenario()));
     return settled;
 }
 
 /// A prediction gives every rank a core of its own.
-void note_shared_cores(const Scenario& scenario,
+void note_shared_cores(const ScenarioParts& scenario,
                        const Plan& plan,
                        const exec::TrainingOptions& training,
                        Console& console) {
@@ -243,12 +244,13 @@ exec::TrainingOptions training_options(const RunOptions& options, Processes* tog
     return training;
 }
 
-/// Of a scenario that is settled and can be trained with.
+/// Whatever keeps the scenario from being trained.
 void refuse_what_cannot_train(const RunOptions& options,
-                              const Scenario& scenario,
+                              const SettledScenario& scenario,
                               Processes* together) {
-    refuse_what_cannot_run(options, scenario, together);
-    refuse_what_is_only_simulated(scenario);
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    refuse_what_cannot_run(options, scenario, pipeline.data_parallel, together);
+    refuse_what_is_only_simulated(scenario, pipeline, pipeline.tensor_parallel);
     refuse_order_that_cannot_train(scenario);
     refuse_what_does_not_fit(scenario, together);
 }
@@ -273,7 +275,7 @@ void agree_on_inputs(Processes& together, const Scenario& scenario) {
 }
 
 /// The first process's, in all of them, with the links between these processes.
-Profile shared_profile(Profile profile, const Scenario& scenario, Processes& together) {
+Profile shared_profile(Profile profile, const SettledScenario& scenario, Processes& together) {
     // On GPUs, for the time of measuring.
     std::vector<std::unique_ptr<exec::Device>> gpu;
     if (scenario.cluster.backend == Backend::Cuda) {
@@ -284,7 +286,7 @@ Profile shared_profile(Profile profile, const Scenario& scenario, Processes& tog
     }
     const exec::MeasuredLinks links =
         exec::measured_links(together.world(),
-                             *scenario.pipeline.stages,
+                             scenario.pipeline.stages,
                              together.hosts(),
                              gpu.empty() ? nullptr : &gpu.front()->memory());
     if (links.inside || links.between) {
@@ -303,7 +305,7 @@ Profile shared_profile(Profile profile, const Scenario& scenario, Processes& tog
 }
 
 /// The hosts as they are, in place of those that the scenario expects.
-void place_on_hosts(Scenario& scenario, Processes& together) {
+void place_on_hosts(SettledScenario& scenario, Processes& together) {
     const std::vector<int> hosts = together.hosts();
     if (std::ranges::max(hosts) > 0) {
         scenario.cluster.placement = Placement::Written;
@@ -334,7 +336,7 @@ void agree_on_plan(Processes& together, const Plan& plan) {
 }
 
 exec::TrainingResult train_with_notes(const RunOptions& options,
-                                      const Scenario& scenario,
+                                      const SettledScenario& scenario,
                                       const Model& model,
                                       const Plan& plan,
                                       const RunFolder& folder,
@@ -381,7 +383,7 @@ exec::TrainingResult train_with_notes(const RunOptions& options,
 
 }  // namespace
 
-Profile measure_profile(const Scenario& scenario, Console& console) {
+Profile measure_profile(const SettledScenario& scenario, Console& console) {
     exec::ProfilerOptions options = exec::profiler_options(scenario);
     Progress progress(console, "profile");
     options.progress = [&progress](double share, const std::string& what) {
@@ -390,7 +392,7 @@ Profile measure_profile(const Scenario& scenario, Console& console) {
     return exec::profile_model(scenario_model(scenario), options);
 }
 
-void add_calibration(Profile& profile, const Scenario& scenario, Console& console) {
+void add_calibration(Profile& profile, const ScenarioParts& scenario, Console& console) {
     if (scenario.cluster.backend != Backend::Cpu) {
         return;
     }
@@ -412,21 +414,22 @@ FinishedRun train_and_compare(const RunOptions& options,
                               Processes* together) {
     const Scenario written = read_scenario(options.scenario, options.common.overrides);
     const bool plans = open == Open::Planned && is_open(written);
+    std::optional<SettledScenario> settled;  // none while it has to be planned
     if (!plans) {
-        require_settled(written);
+        settled = settle(written);
     }
     const Scenario space = trainable_space(written);
-    if (plans) {
-        refuse_what_cannot_run(options, space, together);
-        refuse_what_is_only_simulated(space);
+    if (settled) {
+        refuse_what_cannot_train(options, *settled, together);
     } else {
-        refuse_what_cannot_train(options, space, together);
+        const Scenario::PipelinePart& pipeline = space.pipeline;
+        refuse_what_cannot_run(options, space, pipeline.data_parallel.value_or(1), together);
+        refuse_what_is_only_simulated(space, pipeline, pipeline.tensor_parallel.value_or(1));
     }
     if (together != nullptr) {
         agree_on_inputs(*together, written);
     }
     std::optional<RunFolder> opened;
-    Scenario scenario = written;
     Profile profile;
     const auto measure = [&] {
         opened.emplace(
@@ -435,20 +438,23 @@ FinishedRun train_and_compare(const RunOptions& options,
             options.resume ? RunFolder::Old::GoesOn : unless_forced(options.common.force));
         opened->write(run_file::scenario, print_scenario(written));
         if (plans) {
-            scenario = planned(options, space, *opened, console);
-            refuse_what_does_not_fit(scenario, together);
+            settled = planned(options, space, *opened, console);
+            refuse_what_does_not_fit(*settled, together);
         }
-        profile = costs(options, scenario, console);
+        profile = costs(options, settled.value(), console);
         return std::string();
     };
     if (together != nullptr) {
         together->from_first(measure);
+    } else {
+        measure();
+    }
+    SettledScenario scenario = *std::move(settled);
+    if (together != nullptr) {
         place_on_hosts(scenario, *together);
         profile = shared_profile(std::move(profile), scenario, *together);
         note_links(profile, console);
-        opened->write(run_file::scenario, print_scenario(scenario));
-    } else {
-        measure();
+        opened->write(run_file::scenario, print_scenario(scenario.as_scenario()));
     }
     const RunFolder& folder = opened.value();
     folder.write(run_file::profile, print_profile(profile));
@@ -495,10 +501,9 @@ FinishedRun train_and_compare(const RunOptions& options,
 }
 
 void train_along(const RunOptions& options, Processes& together) {
-    Scenario scenario = read_scenario(options.scenario, options.common.overrides);
-    require_settled(scenario);
+    SettledScenario scenario = settle(read_scenario(options.scenario, options.common.overrides));
     refuse_what_cannot_train(options, scenario, &together);
-    agree_on_inputs(together, scenario);
+    agree_on_inputs(together, scenario.as_scenario());
     together.from_first({});  // measures
     place_on_hosts(scenario, together);
     const Profile profile = shared_profile({}, scenario, together);

@@ -17,7 +17,7 @@
 
 namespace pipetwin {
 
-struct Scenario;
+struct SettledScenario;
 
 /// What one stage costs for one micro-batch. Memory terms follow the rules of `LayerSample`.
 struct StageCost {
@@ -191,7 +191,7 @@ int optimizer_slots(std::string_view optimizer);
 /// forward + recompute + backward at the scenario's micro-batch size. Does not look at the memory
 /// limit: that is `check_memory` of core/timeline/memory_limits.h. Throws Error(BadInput) if
 /// profile and model disagree (names both), Error(Infeasible) as Plan::make. `rows` as above.
-Plan make_plan(const Scenario& scenario,
+Plan make_plan(const SettledScenario& scenario,
                const Model& model,
                const Profile& profile,
                RowsFrom rows = RowsFrom::Anywhere);

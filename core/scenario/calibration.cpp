@@ -284,7 +284,7 @@ double measured_interference(const std::vector<CalibrationRun>& runs) {
     return alone > Duration{} ? std::max(0.0, to_seconds(beside) / to_seconds(alone) - 1) : 0;
 }
 
-std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
+std::vector<CalibrationSetting> settings_needed(const SettledScenario& scenario,
                                                 const Model& model,
                                                 const Profile& bytes,
                                                 const std::vector<CalibrationSetting>& candidates) {
@@ -303,7 +303,9 @@ std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
     return {needed.begin(), needed.end()};
 }
 
-Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibration& calibration) {
+Plan calibrated_plan(const SettledScenario& scenario,
+                     const Model& model,
+                     const Calibration& calibration) {
     const Plan plain = make_plan(scenario, model, calibration.bytes);
     const CalibratedCosts costs(plain, model, calibration);
     PlanParts parts = plain.parts();

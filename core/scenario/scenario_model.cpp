@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 
 #include <fmt/format.h>
 

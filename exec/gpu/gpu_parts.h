@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/device/device.h"
 
 /// The GPUs of a plan's ranks: each has one where there are so many, else neighbours share one. All
@@ -28,17 +28,17 @@ std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu);
 void check_gpu_memory(const Plan& plan, const std::string& hint = {});
 
 /// Plans a scenario before anything is measured: sizes are right, times need not be.
-using PlanOf = std::function<Plan(const Scenario&)>;
+using PlanOf = std::function<Plan(const SettledScenario&)>;
 
-/// Throws Error(Infeasible) if a settled scenario does not fit, before anything is measured; its
+/// Throws Error(Infeasible) if a scenario does not fit, before anything is measured; its
 /// hint names what would fit, if recompute or more micro-batches do.
-void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of);
+void check_gpu_memory(const SettledScenario& scenario, const PlanOf& plan_of);
 
 /// Of the one rank that has all of a GPU of this process.
 struct RankOnGpu {
     int rank = 0;
     int gpu = 0;
 };
-void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of, const RankOnGpu& own);
+void check_gpu_memory(const SettledScenario& scenario, const PlanOf& plan_of, const RankOnGpu& own);
 
 }  // namespace pipetwin::exec

@@ -43,7 +43,7 @@ double learning_rate(const OptimizerSettings& settings, int step);
 /// 1e-6)), as torch's clip_grad_norm_; 1 where they are not clipped.
 double clip_scale(const OptimizerSettings& settings, double norm);
 
-OptimizerSettings optimizer_settings(const Scenario& scenario);
+OptimizerSettings optimizer_settings(const ScenarioParts& scenario);
 
 /// A weight with its gradient and the optimizer's state for it; all of one shape, and but for a
 /// value in half precision of one type. Where other replicas have a part of the state, `first`,

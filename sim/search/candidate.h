@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/model/model.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/lower.h"
 
 /// What a plan search chooses from: every value of every key of a scenario that is "auto".
@@ -40,9 +40,9 @@ struct Candidate {
     auto operator<=>(const Candidate&) const = default;
 };
 
-/// The scenario with the candidate in place of every "auto" but the partition, and recompute where
-/// that is by rank.
-Scenario with_candidate(Scenario scenario, const Candidate& candidate);
+/// The scenario with the candidate in place of every "auto" but the partition. Where recompute is
+/// by rank, it is what the scenario writes down, or none.
+SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate);
 
 /// Every shape that the scenario leaves open, ascending. What is "auto" takes these values:
 ///
