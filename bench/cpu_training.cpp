@@ -84,8 +84,8 @@ struct Shape {
     Precision precision = Precision::Fp32;
 };
 
-Scenario scenario_of(const Shape& shape) {
-    Scenario scenario;
+SettledScenario scenario_of(const Shape& shape) {
+    SettledScenario scenario;
     scenario.training.batch = sizes.batch;
     scenario.training.precision = shape.precision;
     scenario.training.learning_rate = 3e-4;
@@ -99,7 +99,7 @@ Scenario scenario_of(const Shape& shape) {
 
 Runner ours(const Shape& shape) {
     const Model gpt = model();
-    const Scenario scenario = scenario_of(shape);
+    const SettledScenario scenario = scenario_of(shape);
     const exec::ExecutorOptions options = exec::executor_options(scenario);
     const Plan plan = exec::unmeasured_plan(scenario, gpt);
     const auto executor = std::make_shared<exec::Executor>(plan, gpt, options);

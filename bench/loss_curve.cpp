@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/data/batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/profiler.h"
@@ -41,7 +41,7 @@ void append_samples(std::ofstream& file, const exec::Batch& batch) {
     }
 }
 
-void write_curve(const fs::path& folder, const Scenario& scenario) {
+void write_curve(const fs::path& folder, const SettledScenario& scenario) {
     const Model model = scenario_model(scenario);
     const Plan plan =
         make_plan(scenario, model, exec::profile_model(model, exec::profiler_options(scenario)));
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
             overrides.push_back({.key = std::string(word.substr(0, equals)),
                                  .value = std::string(word.substr(equals + 1))});
         }
-        write_curve(argv[1], read_scenario(argv[2], overrides));
+        write_curve(argv[1], settle(read_scenario(argv[2], overrides)));
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());
         return 1;

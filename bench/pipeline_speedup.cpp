@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/costs/profile.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/base/noise.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
@@ -26,7 +26,7 @@ namespace {
 
 using namespace pipetwin;
 
-std::unique_ptr<exec::Executor> executor_of(const Scenario& scenario, const Model& model) {
+std::unique_ptr<exec::Executor> executor_of(const SettledScenario& scenario, const Model& model) {
     exec::ExecutorOptions options;
     options.precision = scenario.training.precision;
     options.optimizer = exec::optimizer_settings(scenario);
@@ -60,12 +60,12 @@ struct Speed {
 
 void compare_speeds(const char* file, int steps) {
     const auto scenario_of = [file](const char* stages) {
-        return read_scenario(file,
-                             {{.key = "pipeline.stages", .value = stages},
-                              {.key = "pipeline.micro_batches", .value = "8"},
-                              {.key = "pipeline.recompute", .value = "none"}});
+        return settle(read_scenario(file,
+                                    {{.key = "pipeline.stages", .value = stages},
+                                     {.key = "pipeline.micro_batches", .value = "8"},
+                                     {.key = "pipeline.recompute", .value = "none"}}));
     };
-    const Scenario one_stage = scenario_of("1");
+    const SettledScenario one_stage = scenario_of("1");
     const Model model = scenario_model(one_stage);
     const auto alone = executor_of(one_stage, model);
     const auto pipeline = executor_of(scenario_of("2"), model);

@@ -259,7 +259,7 @@ class CalibratedCosts {
 
 }  // namespace
 
-std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
+std::vector<CalibrationSetting> settings_needed(const SettledScenario& scenario,
                                                 const Model& model,
                                                 const Profile& bytes,
                                                 const std::vector<CalibrationSetting>& candidates) {
@@ -278,7 +278,9 @@ std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
     return {needed.begin(), needed.end()};
 }
 
-Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibration& calibration) {
+Plan calibrated_plan(const SettledScenario& scenario,
+                     const Model& model,
+                     const Calibration& calibration) {
     const Plan plain = make_plan(scenario, model, calibration.bytes);
     const CalibratedCosts costs(plain, model, calibration);
     PlanParts parts = plain.parts();

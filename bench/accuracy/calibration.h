@@ -6,7 +6,7 @@
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin::accuracy {
 
@@ -75,12 +75,12 @@ struct Calibration {
 /// that it has the one nearest in the micro-batches that are on their way on all ranks together.
 /// Where there is a worker for each rank, and what a rank holds can be trained by itself, with just
 /// that held. Throws as `calibrated_plan`.
-std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
+std::vector<CalibrationSetting> settings_needed(const SettledScenario& scenario,
                                                 const Model& model,
                                                 const Profile& bytes,
                                                 const std::vector<CalibrationSetting>& candidates);
 
-/// The plan of a settled scenario, whose partition is written down, with costs from the
+/// The plan of a scenario whose partition is written down, with costs from the
 /// calibration: each action's from the run of its kind that comes nearest, as `settings_needed`,
 /// and from the core of its rank; first of all from runs in which workers held what its ranks hold.
 ///
@@ -88,6 +88,8 @@ std::vector<CalibrationSetting> settings_needed(const Scenario& scenario,
 /// measured beside others, less the interference, which the simulator adds again wherever another
 /// rank computes at the time (Contention): there it is what was measured. Throws as `make_plan`,
 /// and Error(BadInput) naming the setting if nothing was measured of a kind at a micro-batch size.
-Plan calibrated_plan(const Scenario& scenario, const Model& model, const Calibration& calibration);
+Plan calibrated_plan(const SettledScenario& scenario,
+                     const Model& model,
+                     const Calibration& calibration);
 
 }  // namespace pipetwin::accuracy

@@ -76,10 +76,10 @@ std::vector<CalibrationSetting::Piece> held_by(const CalibrationSetting& setting
 }
 
 /// Several pieces take turns of as many micro-batches as there are ranks, or of all of them.
-Scenario scenario_of(const CalibrationSetting& setting,
+SettledScenario scenario_of(const CalibrationSetting& setting,
                      const std::vector<int>& pieces,
                      const RoundsOptions& options) {
-    Scenario scenario;
+    SettledScenario scenario;
     const int turn = pieces.size() > 1 ? setting.workers : 1;
     const int micro_batches =
         setting.live_stashes > 1 ? setting.live_stashes : micro_batches_of_one_stash * turn;

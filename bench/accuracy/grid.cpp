@@ -58,8 +58,8 @@ std::string to_string(const GridCell& cell) {
                        pipetwin::to_string(cell.precision));
 }
 
-Scenario scenario_of(const GridCell& cell, const GridOptions& options) {
-    Scenario scenario;
+SettledScenario scenario_of(const GridCell& cell, const GridOptions& options) {
+    SettledScenario scenario;
     scenario.training.batch = options.batch;
     scenario.training.precision = cell.precision;
     scenario.training.optimizer = OptimizerKind::AdamW;

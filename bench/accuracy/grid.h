@@ -9,7 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/model/model.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/compare.h"
 
 /// A grid of plans of one model, each predicted from a calibration whose pipelines are none of the
@@ -66,7 +66,7 @@ Grid accuracy_grid(const GridOptions& options);
 /// As they are measured: shuffled by the seed, then cut to the share.
 std::vector<GridCell> in_seeded_order(std::vector<GridCell> cells, const GridOptions& options);
 
-Scenario scenario_of(const GridCell& cell, const GridOptions& options);
+SettledScenario scenario_of(const GridCell& cell, const GridOptions& options);
 
 /// Of its compute time, the largest share that a step of a round may lose to others. More than a
 /// step alone may (exec::most_stolen): what is lost is lost by a plan and by what it is predicted

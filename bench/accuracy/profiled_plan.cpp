@@ -8,7 +8,7 @@
 
 namespace pipetwin::accuracy {
 
-Plan profiled_plan(const Scenario& scenario, const Model& model) {
+Plan profiled_plan(const SettledScenario& scenario, const Model& model) {
     const Plan plan =
         make_plan(scenario, model, exec::profile_model(model, exec::profiler_options(scenario)));
     return plan.with_capacity(sim::settled_capacity(plan));
@@ -16,7 +16,7 @@ Plan profiled_plan(const Scenario& scenario, const Model& model) {
 
 Comparison predicted_against_measured(const Plan& plan,
                                       const Model& model,
-                                      const Scenario& scenario,
+                                      const SettledScenario& scenario,
                                       int steps) {
     exec::ExecutorOptions options = exec::executor_options(scenario);
     options.optimizer.learning_rate = 1e-6;  // so that random data leads nowhere

@@ -39,12 +39,12 @@ struct ShortRun {
 constexpr std::array short_runs{
     ShortRun{6, 2, "1f1b"}, ShortRun{3, 4, "gpipe"}, ShortRun{6, 1, "gpipe"}};
 
-Scenario scenario_of(const ShortRun& run, const GridOptions& options, Precision precision) {
+SettledScenario scenario_of(const ShortRun& run, const GridOptions& options, Precision precision) {
     GridCell cell{.stages = 2,
                   .micro_batches = run.micro_batches,
                   .schedule = run.schedule,
                   .precision = precision};
-    Scenario scenario = accuracy::scenario_of(cell, options);
+    SettledScenario scenario = accuracy::scenario_of(cell, options);
     scenario.training.batch = run.micro_batches * run.micro_batch_size;
     std::vector<int>& layers = *scenario.pipeline.partition;
     ++layers.front();
@@ -94,7 +94,7 @@ RoundsVerdict verdict_of(const std::vector<Round>& clean, int all) {
 
 /// A plan, step by step beside what its costs come from. Every round is predicted with its own
 /// costs.
-Rounds measured_rounds(const Scenario& scenario,
+Rounds measured_rounds(const SettledScenario& scenario,
                        const Model& model,
                        const Calibration& base,
                        const GridOptions& options) {
@@ -187,7 +187,7 @@ Scalars measured_scalars(const Model& model,
     std::vector<Duration> hops;
     for (std::size_t index = 0; index < short_runs.size(); ++index) {
         say("short run " + short_run_name(index));
-        const Scenario scenario = scenario_of(short_runs.at(index), options, precision);
+        const SettledScenario scenario = scenario_of(short_runs.at(index), options, precision);
         runs.push_back(measured_rounds(scenario, model, scalars.base, options));
         scalars.short_runs.push_back(runs.back().verdict);
         for (const Round& round : runs.back().clean) {

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 std::optional<std::string> why_refused(const GridOptions& options,
                                        const Model& model,
                                        Precision precision) {
-    const Scenario scenario = accuracy::scenario_of({.precision = precision}, options);
+    const SettledScenario scenario = accuracy::scenario_of({.precision = precision}, options);
     exec::ExecutorOptions executor;
     executor.precision = precision;
     try {

@@ -56,7 +56,7 @@ Profile even_profile(int layers) {
 
 gui::WhatIfSource source_of(int stages, int micro_batches, int batch) {
     const Profile profile = even_profile(stages);
-    Scenario scenario = parse_scenario(
+    const Scenario written = parse_scenario(
         fmt::format("[model]\nkind = \"profile\"\nfile = \"none.json\"\n[training]\nbatch = {}\n"
                     "[pipeline]\nstages = {}\nmicro_batches = {}\nschedule = \"1f1b\"\n"
                     "[cluster]\nlink_gbps = 800\n",
@@ -64,7 +64,8 @@ gui::WhatIfSource source_of(int stages, int micro_batches, int batch) {
                     stages,
                     micro_batches),
         "bench.toml");
-    Model model = scenario_model(scenario, &profile);
+    Model model = scenario_model(written, &profile);
+    SettledScenario scenario = settle(written);
     Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
     auto run = std::make_shared<gui::RunData>();
     run->planned = std::make_shared<const gui::PlannedRun>(

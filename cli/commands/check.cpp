@@ -10,7 +10,7 @@
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 Schedule read_schedule(const CheckOptions& options) {
     if (options.file.extension() == ".toml") {
-        return scenario_rows(read_scenario(options.file, options.common.overrides));
+        return scenario_rows(settle(read_scenario(options.file, options.common.overrides)));
     }
     return read_schedule_file(options.file);
 }

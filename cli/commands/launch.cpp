@@ -24,7 +24,7 @@
 #include "cli/commands/commands.h"
 #include "cli/processes/processes.h"
 #include "core/base/error.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/transport/mpi_process_group.h"
 
 namespace pipetwin::cli {
@@ -163,8 +163,8 @@ std::string who(const Ended& ended, int stages) {
 }  // namespace
 
 void execute(const LaunchOptions& options, Console&) {
-    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
-    require_settled(scenario);
+    const SettledScenario scenario =
+        settle(read_scenario(options.scenario, options.common.overrides));
     expect_processes(options.ranks, scenario);
     exec::require_mpi();
     const std::vector<std::string> words = mpirun_words(options);
@@ -189,7 +189,7 @@ void execute(const LaunchOptions& options, Console&) {
         throw Error(ErrorKind::WorkerFailed,
                     "launch",
                     fmt::format("{} was ended by signal {} ({})",
-                                who(ended, *scenario.pipeline.stages),
+                                who(ended, scenario.pipeline.stages),
                                 code - by_signal,
                                 strsignal(code - by_signal)),  // NOLINT(concurrency-mt-unsafe)
                     "'flight' in the run folder says what each was doing; --resume goes on from "

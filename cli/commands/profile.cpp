@@ -13,7 +13,7 @@ namespace pipetwin::cli {
 namespace {
 
 /// --out names a file if it ends in .json, else a folder.
-std::filesystem::path target(const ProfileOptions& options, const Scenario& scenario) {
+std::filesystem::path target(const ProfileOptions& options, const ScenarioParts& scenario) {
     const std::filesystem::path& out = options.common.out;
     if (out.empty()) {
         return profile_name(scenario);
@@ -62,8 +62,8 @@ std::string profile_text(const Profile& profile) {
 }  // namespace
 
 void execute(const ProfileOptions& options, Console& console) {
-    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
-    require_settled(scenario);
+    const SettledScenario scenario =
+        settle(read_scenario(options.scenario, options.common.overrides));
     if (scenario.model.kind == ModelKind::Profile) {
         throw Error(
             ErrorKind::BadInput,

@@ -88,20 +88,20 @@ Predicted from_numbers(const SimulateOptions& options) {
 }
 
 Predicted from_scenario(const SimulateOptions& options, Console& console) {
-    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
-    require_settled(scenario);
+    const SettledScenario scenario =
+        settle(read_scenario(options.scenario, options.common.overrides));
     const FoundProfile found = find_profile(scenario, options.profile, options.common.out);
     console.note(fmt::format("costs: {}", found.file.string()));
     const Model model = scenario_model(scenario, &found.profile);
     Prediction prediction = predict(settled_plan(scenario, model, found.profile));
     if (!options.common.out.empty()) {
         const RunFolder folder(options.common.out, unless_forced(options.common.force));
-        folder.write(run_file::scenario, print_scenario(scenario));
+        folder.write(run_file::scenario, print_scenario(scenario.as_scenario()));
         folder.write(run_file::profile, print_profile(found.profile));
         write_plan(folder, prediction);
     }
     std::optional<Plan> more = with_more(prediction.plan, [&](int micro_batches) {
-        Scenario doubled = scenario;
+        SettledScenario doubled = scenario;
         doubled.pipeline.micro_batches = micro_batches;
         return make_plan(doubled, model, found.profile);
     });

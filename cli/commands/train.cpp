@@ -50,9 +50,7 @@ Processes processes_of(const RunOptions& options) {
     if (!launched) {
         return {};
     }
-    const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
-    require_settled(scenario);
-    return {*launched, scenario};
+    return {*launched, settle(read_scenario(options.scenario, options.common.overrides))};
 }
 
 }  // namespace

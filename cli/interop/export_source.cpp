@@ -63,7 +63,7 @@ Schedule ExportSource::schedule() const {
     RecomputeTiming timing = RecomputeTiming::Eager;
     std::filesystem::path place = path_;
     if (kind_ == Kind::Scenario) {
-        const Scenario read = scenario();
+        const SettledScenario read = settle(scenario());
         schedule = scenario_rows(read);
         timing = read.pipeline.recompute_timing;
     } else {
@@ -87,19 +87,18 @@ ExportSource::Predicted ExportSource::predicted() const {
 }
 
 ExportSource::Predicted ExportSource::predicted_scenario() const {
-    const Scenario read = scenario();
-    require_settled(read);
+    const SettledScenario read = settle(scenario());
     if (const std::optional<FoundProfile> found = known_profile(read, profile_, folder())) {
         const Model model = scenario_model(read, &found->profile);
         return {.trace = predicted_trace(predict(settled_plan(read, model, found->profile))),
                 .costs = found->file.string()};
     }
-    const Scenario::PipelinePart& pipeline = read.pipeline;
+    const SettledScenario::PipelinePart& pipeline = read.pipeline;
     PlainCosts costs;
     costs.schedule = ScheduleKind::FromFile;
-    costs.schedule_name = *pipeline.schedule;
+    costs.schedule_name = pipeline.schedule;
     costs.schedule_from_file = scenario_schedule(read);
-    costs.recompute = pipeline.recompute.value_or(Recompute::None);
+    costs.recompute = pipeline.recompute;
     costs.recompute_timing = pipeline.recompute_timing;
     costs.message_order = pipeline.message_order;
     costs.deferred_weights = pipeline.deferred_weights;
@@ -156,14 +155,15 @@ ExportSource::Placed ExportSource::placed() const {
         }
     }
     std::optional<Partition> partition = scenario_partition(read, model);
-    if (!partition) {  // the balancer's, which follows the costs
-        if (!found) {
-            found = find_profile(read, profile_, folder());
-        }
-        partition = make_plan(read, model, found->profile)->partition;
+    if (!partition && !found) {  // the balancer's, which follows the costs
+        found = find_profile(read, profile_, folder());
     }
-    return {.scenario = read,
-            .schedule = scenario_rows(read),
+    const SettledScenario settled = settle(read);
+    if (!partition) {
+        partition = make_plan(settled, model, found->profile)->partition;
+    }
+    return {.scenario = settled,
+            .schedule = scenario_rows(settled),
             .partition = partition_in_halves(*partition, names)};
 }
 
@@ -172,8 +172,7 @@ std::string ExportSource::plan_json() const {
     if (kind_ == Kind::Run) {
         return read_file(path_ / run_file::plan, JsonLimits{}.max_bytes);
     }
-    const Scenario read = scenario();
-    require_settled(read);
+    const SettledScenario read = settle(scenario());
     const FoundProfile found = find_profile(read, profile_, folder());
     return print_plan(settled_plan(read, scenario_model(read, &found.profile), found.profile));
 }

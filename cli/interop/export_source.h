@@ -7,7 +7,7 @@
 #include "cli/base/console.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/partition/partition.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin::cli {
@@ -42,7 +42,7 @@ class ExportSource {
 
     /// A scenario, its schedule and its partition.
     struct Placed {
-        Scenario scenario;
+        SettledScenario scenario;
         Schedule schedule;
         Partition partition;  ///< in halves of blocks
     };

@@ -72,11 +72,11 @@ Prediction predict(Plan plan) {
             .offload = std::move(offload)};
 }
 
-std::filesystem::path profile_name(const Scenario& scenario) {
+std::filesystem::path profile_name(const ScenarioParts& scenario) {
     return scenario.file.stem().string() + ".profile.json";
 }
 
-std::optional<FoundProfile> known_profile(const Scenario& scenario,
+std::optional<FoundProfile> known_profile(const ScenarioParts& scenario,
                                           const std::filesystem::path& option,
                                           const std::filesystem::path& folder) {
     std::filesystem::path file = option;
@@ -95,7 +95,7 @@ std::optional<FoundProfile> known_profile(const Scenario& scenario,
     return FoundProfile{.profile = read_profile(file), .file = file};
 }
 
-FoundProfile find_profile(const Scenario& scenario,
+FoundProfile find_profile(const ScenarioParts& scenario,
                           const std::filesystem::path& option,
                           const std::filesystem::path& folder) {
     std::optional<FoundProfile> found = known_profile(scenario, option, folder);
@@ -110,7 +110,7 @@ FoundProfile find_profile(const Scenario& scenario,
     return *std::move(found);
 }
 
-Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile) {
+Plan settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile) {
     Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
     if (plan->host_link) {
         check_memory(plan, peak_memory(plan, sim::simulate(plan)));

@@ -8,7 +8,7 @@
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile.h"
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "sim/explain/critical_path.h"
@@ -46,21 +46,21 @@ struct FoundProfile {
 /// = "profile"), profile.json in `folder`, and NAME.profile.json in the current folder, which is
 /// what `pipetwin profile` writes. Throws Error(BadInput), saying how to make one, if there is
 /// none.
-FoundProfile find_profile(const Scenario& scenario,
+FoundProfile find_profile(const ScenarioParts& scenario,
                           const std::filesystem::path& option,
                           const std::filesystem::path& folder);
 
 /// Finds the costs of a scenario's layers as `find_profile` does; none where they are not known.
-std::optional<FoundProfile> known_profile(const Scenario& scenario,
+std::optional<FoundProfile> known_profile(const ScenarioParts& scenario,
                                           const std::filesystem::path& option,
                                           const std::filesystem::path& folder);
 
 /// "gpt-text.profile.json" for scenarios/gpt-text.toml.
-std::filesystem::path profile_name(const Scenario& scenario);
+std::filesystem::path profile_name(const ScenarioParts& scenario);
 
 /// The plan of a scenario with its channel capacity settled and its memory checked. Throws
 /// Error(Infeasible).
-Plan settled_plan(const Scenario& scenario, const Model& model, const Profile& profile);
+Plan settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile);
 
 /// The predicted side as a trace.
 Trace predicted_trace(const Prediction& prediction);

@@ -17,11 +17,10 @@ void require_valid_listing_all(const Schedule& schedule, std::string_view place)
 
 }  // namespace
 
-Schedule scenario_rows(const Scenario& scenario) {
-    require_settled(scenario);
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+Schedule scenario_rows(const SettledScenario& scenario) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     return lower(scenario_schedule(scenario),
-                 {.recompute = pipeline.recompute.value_or(Recompute::None),
+                 {.recompute = pipeline.recompute,
                   .timing = pipeline.recompute_timing,
                   .messages = pipeline.message_order},
                  scenario.file.string());

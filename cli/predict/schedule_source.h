@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/schedule.h"
 
@@ -13,7 +13,7 @@ namespace pipetwin::cli {
 /// The rows that a scenario would run, without the updates. An order that depends on costs is that
 /// of unit costs. Throws as `scenario_schedule`, and Error(BadInput) where a key that it needs is
 /// "auto".
-Schedule scenario_rows(const Scenario& scenario);
+Schedule scenario_rows(const SettledScenario& scenario);
 
 /// Reads a schedule file as it is, which may be no valid one; "-" is standard input. A file of too
 /// many cells is refused before any of it is kept. Throws as `parse_schedule_csv` and `read_file`.

@@ -68,7 +68,7 @@ bool may_share_gpus() {
 }
 
 /// torchrun starts no MPI, so that nothing but GPUs can carry what the processes say.
-void require_nccl(const exec::LaunchedProcess& launched, const Scenario& scenario) {
+void require_nccl(const exec::LaunchedProcess& launched, const ScenarioParts& scenario) {
     if (!exec::traits(scenario.cluster.backend).needs_gpu) {
         throw Error(ErrorKind::Unavailable,
                     "torchrun",
@@ -84,7 +84,8 @@ void require_nccl(const exec::LaunchedProcess& launched, const Scenario& scenari
     }
 }
 
-void refuse_without_transport(const exec::LaunchedProcess& launched, const Scenario& scenario) {
+void refuse_without_transport(const exec::LaunchedProcess& launched,
+                              const ScenarioParts& scenario) {
     if (exec::traits(scenario.cluster.backend).needs_gpu && scenario.cluster.emulate_links) {
         throw Error(ErrorKind::Infeasible,
                     "cluster.emulate_links",
@@ -187,9 +188,9 @@ std::optional<exec::LaunchedProcess> one_of_several() {
     return process && process->count > 1 ? process : std::nullopt;
 }
 
-void expect_processes(int count, const Scenario& scenario) {
-    const int stages = *scenario.pipeline.stages;
-    const int replicas = *scenario.pipeline.data_parallel;
+void expect_processes(int count, const SettledScenario& scenario) {
+    const int stages = scenario.pipeline.stages;
+    const int replicas = scenario.pipeline.data_parallel;
     if (count != stages * replicas) {
         throw Error(
             ErrorKind::Usage,
@@ -204,7 +205,7 @@ void expect_processes(int count, const Scenario& scenario) {
     }
 }
 
-Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scenario)
+Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenario& scenario)
     : flight_(std::make_unique<exec::FlightRecorder>()) {
     // Without MPI no host knows what is wrong on another one.
     const bool speaks = by_nccl_alone(launched) ? launched.local_index == 0 : launched.index == 0;
@@ -230,7 +231,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const Scenario& scen
     }
     group_ = joined_.get();
     const bool on_gpus = exec::traits(scenario.cluster.backend).needs_gpu;
-    meet_all(*scenario.pipeline.stages, on_gpus);
+    meet_all(scenario.pipeline.stages, on_gpus);
     if (on_gpus) {
         gpu_ = by_nccl_alone(launched)
                    ? local_gpu(launched)

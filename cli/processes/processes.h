@@ -9,7 +9,7 @@
 
 #include "cli/base/console.h"
 #include "core/base/error.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/executor/flight_recorder.h"
 #include "exec/executor/process_place.h"
 #include "exec/transport/launch_environment.h"
@@ -26,7 +26,7 @@ class Processes {
     Processes();
     /// Joins the others that a launcher has started. Throws Error(Usage) unless there is one for
     /// each rank of each replica, Error(Unavailable) where they cannot reach each other.
-    Processes(const exec::LaunchedProcess& launched, const Scenario& scenario);
+    Processes(const exec::LaunchedProcess& launched, const SettledScenario& scenario);
 
     exec::ProcessGroup& group() { return *group_; }
     exec::Monitor& monitor() { return *monitor_; }
@@ -90,6 +90,6 @@ class Processes {
 std::optional<exec::LaunchedProcess> one_of_several();
 
 /// Throws Error(Usage) unless there are as many processes as ranks in all replicas.
-void expect_processes(int count, const Scenario& scenario);
+void expect_processes(int count, const SettledScenario& scenario);
 
 }  // namespace pipetwin::cli

@@ -6,7 +6,7 @@
 
 #include "cli/predict/prediction.h"
 #include "core/costs/profile.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/compare.h"
 #include "exec/training/trainer.h"
 
@@ -15,7 +15,7 @@ namespace pipetwin::cli {
 /// A training run that has ended, with its prediction and its measurement.
 struct FinishedRun {
     std::filesystem::path folder;
-    Scenario scenario;
+    SettledScenario scenario;
     Profile profile;
     Prediction prediction;
     exec::TrainingResult training;

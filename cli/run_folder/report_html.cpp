@@ -378,7 +378,7 @@ std::string report_html(const FinishedRun& run) {
     html += fmt::format(
         "<details open>\n<summary>Scenario, every default written "
         "out</summary>\n<pre>{}</pre>\n</details>\n",
-        html_escaped(print_scenario(run.scenario)));
+        html_escaped(print_scenario(run.scenario.as_scenario())));
     html += fmt::format("<p class=\"note\">pipetwin {}, plan {}</p>\n</body>\n</html>\n",
                         PIPETWIN_VERSION,
                         run.prediction.plan.hash());

@@ -56,14 +56,16 @@ Profile measure_open_profile(const Scenario& space, Console& console) {
     Scenario probe = space;
     Scenario::PipelinePart& pipeline = probe.pipeline;
     const Model model = scenario_model(probe);
-    const int batch = replica_batch(probe);
-    pipeline.stages =
+    const int batch = replica_batch(probe, pipeline.data_parallel.value_or(1));
+    const int stages =
         pipeline.stages.value_or(std::clamp(probe.cluster.count, 1, model.layer_count()));
+    pipeline.stages = stages;
     pipeline.schedule = pipeline.schedule.value_or(std::string(to_string(ScheduleKind::OneFOneB)));
     pipeline.chunks = pipeline.chunks.value_or(1);
     const bool open_size = !pipeline.micro_batches;
-    pipeline.micro_batches = std::min(batch, pipeline.micro_batches.value_or(2 * *pipeline.stages));
-    exec::ProfilerOptions options = exec::profiler_options(probe);
+    pipeline.micro_batches = std::min(batch, pipeline.micro_batches.value_or(2 * stages));
+    pipeline.recompute_auto = false;
+    exec::ProfilerOptions options = exec::profiler_options(settle(probe));
     if (open_size) {
         options.micro_batch_sizes = {batch};
         for (int size = 1; size < batch; size *= 4) {

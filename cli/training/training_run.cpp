@@ -43,7 +43,9 @@ namespace {
 constexpr std::size_t most_program_bytes = std::size_t{4} << 30U;
 
 /// What describes machines that are not this one.
-void refuse_other_machines(const Scenario& scenario, const Processes& processes) {
+void refuse_other_machines(const ScenarioParts& scenario,
+                           int replicas,
+                           const Processes& processes) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
     const auto refuse = [](std::string_view key, std::string_view what, std::string hint) {
         throw Error(ErrorKind::Unavailable,
@@ -51,10 +53,10 @@ void refuse_other_machines(const Scenario& scenario, const Processes& processes)
                     fmt::format("{}: it can be simulated, but not trained with here", what),
                     std::move(hint));
     };
-    if (*scenario.pipeline.data_parallel > 1 &&
-        !exec::traits(cluster.backend).replicas_share_process && processes.is_alone()) {
+    if (replicas > 1 && !exec::traits(cluster.backend).replicas_share_process &&
+        processes.is_alone()) {
         refuse("pipeline.data_parallel",
-               fmt::format("{} replicas on GPUs of one process", *scenario.pipeline.data_parallel),
+               fmt::format("{} replicas on GPUs of one process", replicas),
                "start a process for each rank of each replica: mpirun, srun or 'pipetwin launch'; "
                "or set data_parallel = 1");
     }
@@ -71,7 +73,8 @@ void refuse_other_machines(const Scenario& scenario, const Processes& processes)
 }
 
 void refuse_what_cannot_run(const RunOptions& options,
-                            const Scenario& scenario,
+                            const ScenarioParts& scenario,
+                            int replicas,
                             const Processes& processes) {
     if (options.resume && options.common.out.empty()) {
         throw Error(ErrorKind::Usage,
@@ -91,7 +94,7 @@ void refuse_what_cannot_run(const RunOptions& options,
                     "a model of kind 'profile' is known by its costs only, it cannot be trained",
                     "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
     }
-    refuse_other_machines(scenario, processes);
+    refuse_other_machines(scenario, replicas, processes);
     const exec::BackendTraits& backend = exec::traits(scenario.cluster.backend);
     if (backend.require != nullptr) {
         backend.require(processes.gpu());
@@ -102,9 +105,10 @@ void refuse_what_cannot_run(const RunOptions& options,
 }
 
 /// Whatever is planned for it.
-void refuse_what_is_only_simulated(const Scenario& scenario) {
-    if (scenario.pipeline.offload != Offload::None &&
-        !exec::traits(scenario.cluster.backend).offloads) {
+void refuse_what_is_only_simulated(const ScenarioParts& scenario,
+                                   const PipelineSettings& pipeline,
+                                   int tensor_parallel) {
+    if (pipeline.offload != Offload::None && !exec::traits(scenario.cluster.backend).offloads) {
         throw Error(
             ErrorKind::Infeasible,
             "pipeline.offload = \"stash\"",
@@ -112,46 +116,45 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
             "'pipetwin simulate' predicts it for a device with memory of its own; to train, set "
             "pipeline.offload = \"none\", or cluster.backend = \"cuda\" or \"paced\"");
     }
-    if (scenario.pipeline.tensor_parallel != 1) {
-        throw Error(
-            ErrorKind::Infeasible,
-            fmt::format("pipeline.tensor_parallel = {}", *scenario.pipeline.tensor_parallel),
-            "a rank trains on one device; more to a rank are simulated only",
-            "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
+    if (tensor_parallel != 1) {
+        throw Error(ErrorKind::Infeasible,
+                    fmt::format("pipeline.tensor_parallel = {}", tensor_parallel),
+                    "a rank trains on one device; more to a rank are simulated only",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
     }
 }
 
 /// Before anything is measured: the order exists, and it can train.
-void refuse_order_that_cannot_train(const Scenario& scenario) {
+void refuse_order_that_cannot_train(const SettledScenario& scenario) {
     const Schedule schedule = scenario_schedule(scenario);
     if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
         throw Error(ErrorKind::Infeasible,
-                    fmt::format("pipeline.schedule = \"{}\"", *scenario.pipeline.schedule),
+                    fmt::format("pipeline.schedule = \"{}\"", scenario.pipeline.schedule),
                     *why,
                     "'pipetwin simulate' predicts it; to train, take another, such as 1f1b");
     }
 }
 
 /// Measuring costs would be the first to find no memory.
-void refuse_what_does_not_fit(const Scenario& scenario, Processes& processes) {
+void refuse_what_does_not_fit(const SettledScenario& scenario, Processes& processes) {
     const auto check_memory = exec::traits(scenario.cluster.backend).check_memory;
     if (check_memory == nullptr) {
         return;
     }
     const Model model = scenario_model(scenario);
-    const auto plan_of = [&model](const Scenario& other) {
+    const auto plan_of = [&model](const SettledScenario& other) {
         return exec::unmeasured_plan(other, model);
     };
     if (processes.is_alone()) {
         check_memory(scenario, plan_of, nullptr);
     } else {
-        const exec::RankOnGpu own{.rank = processes.group().index() % *scenario.pipeline.stages,
+        const exec::RankOnGpu own{.rank = processes.group().index() % scenario.pipeline.stages,
                                   .gpu = processes.gpu()};
         check_memory(scenario, plan_of, &own);
     }
 }
 
-Profile costs(const RunOptions& options, const Scenario& scenario, Console& console) {
+Profile costs(const RunOptions& options, const SettledScenario& scenario, Console& console) {
     return options.profile.empty() ? measure_profile(scenario, console)
                                    : read_profile(options.profile);
 }
@@ -159,10 +162,10 @@ Profile costs(const RunOptions& options, const Scenario& scenario, Console& cons
 /// Plans whatever is "auto" with what the layers cost here; says what was chosen, and keeps the
 /// search and the settled scenario in the folder. Stages that share this machine cost more than
 /// what was measured with others, so the settled plan is measured again.
-Scenario planned(const RunOptions& options,
-                 const Scenario& space,
-                 const RunFolder& folder,
-                 Console& console) {
+SettledScenario planned(const RunOptions& options,
+                        const Scenario& space,
+                        const RunFolder& folder,
+                        Console& console) {
     const Profile profile = options.profile.empty() ? measure_open_profile(space, console)
                                                     : read_profile(options.profile);
     const Model model = scenario_model(space, &profile);
@@ -170,17 +173,17 @@ Scenario planned(const RunOptions& options,
     if (found.ranked.empty()) {
         throw nothing_fits(space, profile, found);
     }
-    Scenario settled = with_plan(space, found.ranked.front());
+    SettledScenario settled = with_plan(space, found.ranked.front());
     refuse_order_that_cannot_train(settled);
-    console.note(planned_text(settled, found));
+    console.note(planned_text(space, found));
     const Prediction best = predict(settled_plan(settled, model, profile));
     folder.write(run_file::search, json_text(search_json(found, prediction_json(best))));
-    folder.write(run_file::scenario, print_scenario(settled));
+    folder.write(run_file::scenario, print_scenario(settled.as_scenario()));
     return settled;
 }
 
 /// A prediction gives every rank a core of its own.
-void note_shared_cores(const Scenario& scenario,
+void note_shared_cores(const ScenarioParts& scenario,
                        const Plan& plan,
                        const exec::ProcessPlace& place,
                        Console& console) {
@@ -234,10 +237,11 @@ void note_start(const std::filesystem::path& checkpoints,
 
 /// Refuses a settled scenario that cannot be trained with here.
 void refuse_what_cannot_train(const RunOptions& options,
-                              const Scenario& scenario,
+                              const SettledScenario& scenario,
                               Processes& processes) {
-    refuse_what_cannot_run(options, scenario, processes);
-    refuse_what_is_only_simulated(scenario);
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    refuse_what_cannot_run(options, scenario, pipeline.data_parallel, processes);
+    refuse_what_is_only_simulated(scenario, pipeline, pipeline.tensor_parallel);
     refuse_order_that_cannot_train(scenario);
     refuse_what_does_not_fit(scenario, processes);
 }
@@ -265,7 +269,7 @@ void agree_on_inputs(Processes& processes, const Scenario& scenario) {
 }
 
 /// The first process's, in all of them, with the links between these processes.
-Profile shared_profile(Profile profile, const Scenario& scenario, Processes& processes) {
+Profile shared_profile(Profile profile, const SettledScenario& scenario, Processes& processes) {
     if (processes.is_alone()) {
         return profile;
     }
@@ -279,7 +283,7 @@ Profile shared_profile(Profile profile, const Scenario& scenario, Processes& pro
     }
     const exec::MeasuredLinks links =
         exec::measured_links(processes.group(),
-                             *scenario.pipeline.stages,
+                             scenario.pipeline.stages,
                              processes.hosts(),
                              gpu.empty() ? nullptr : &gpu.front()->memory());
     if (links.inside || links.between) {
@@ -298,7 +302,7 @@ Profile shared_profile(Profile profile, const Scenario& scenario, Processes& pro
 }
 
 /// The hosts as they are, in place of those that the scenario expects.
-void place_on_hosts(Scenario& scenario, const Processes& processes) {
+void place_on_hosts(SettledScenario& scenario, const Processes& processes) {
     const std::vector<int>& hosts = processes.hosts();
     if (std::ranges::max(hosts) > 0) {
         scenario.cluster.placement = Placement::Written;
@@ -339,12 +343,12 @@ void agree_on_plan(Processes& processes, const Plan& plan) {
 struct WantedRun {
     Scenario written;
     Scenario space;
-    bool plans = false;  ///< something is "auto", and has to be planned
+    std::optional<SettledScenario> settled;  ///< none if something is "auto" and has to be planned
 };
 
 /// What is known before the first step, the same in all processes.
 struct SettledRun {
-    Scenario scenario;
+    SettledScenario scenario;
     Profile profile{};
     std::optional<RunFolder> folder{};  ///< of the first process alone
 };
@@ -353,18 +357,18 @@ struct SettledRun {
 WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes) {
     const Scenario written = read_scenario(options.scenario, options.common.overrides);
     const bool plans = open == Open::Planned && is_open(written);
-    if (!plans) {
-        require_settled(written);
-    }
+    const std::optional<SettledScenario> settled =
+        plans ? std::nullopt : std::optional(settle(written));
     const Scenario space = trainable_space(written);
-    if (plans) {
-        refuse_what_cannot_run(options, space, processes);
-        refuse_what_is_only_simulated(space);
+    if (settled) {
+        refuse_what_cannot_train(options, *settled, processes);
     } else {
-        refuse_what_cannot_train(options, space, processes);
+        const Scenario::PipelinePart& pipeline = space.pipeline;
+        refuse_what_cannot_run(options, space, pipeline.data_parallel.value_or(1), processes);
+        refuse_what_is_only_simulated(space, pipeline, pipeline.tensor_parallel.value_or(1));
     }
     agree_on_inputs(processes, written);
-    return {.written = written, .space = space, .plans = plans};
+    return {.written = written, .space = space, .settled = settled};
 }
 
 /// In the first process: opens the run folder, settles what is open and learns what layers cost.
@@ -378,7 +382,7 @@ void measure(const RunOptions& options,
                                    : options.common.out,
         options.resume ? RunFolder::Old::GoesOn : unless_forced(options.common.force));
     run.folder->write(run_file::scenario, print_scenario(wanted.written));
-    if (wanted.plans) {
+    if (!wanted.settled) {
         run.scenario = planned(options, wanted.space, *run.folder, console);
         refuse_what_does_not_fit(run.scenario, processes);
     }
@@ -391,7 +395,7 @@ void agree_on_costs(Processes& processes, SettledRun& run, Console& console) {
     run.profile = shared_profile(std::move(run.profile), run.scenario, processes);
     processes.leader_only([&] {
         note_links(run.profile, processes, console);
-        run.folder->write(run_file::scenario, print_scenario(run.scenario));
+        run.folder->write(run_file::scenario, print_scenario(run.scenario.as_scenario()));
         run.folder->write(run_file::profile, print_profile(run.profile));
     });
 }
@@ -506,7 +510,7 @@ FinishedRun finished_run(SettledRun& run, Prediction prediction, exec::TrainingR
 
 }  // namespace
 
-Profile measure_profile(const Scenario& scenario, Console& console) {
+Profile measure_profile(const SettledScenario& scenario, Console& console) {
     exec::ProfilerOptions options = exec::profiler_options(scenario);
     Progress progress(console, "profile");
     options.progress = [&progress](double share, const std::string& what) {
@@ -515,7 +519,7 @@ Profile measure_profile(const Scenario& scenario, Console& console) {
     return exec::profile_model(scenario_model(scenario), options);
 }
 
-void add_calibration(Profile& profile, const Scenario& scenario, Console& console) {
+void add_calibration(Profile& profile, const ScenarioParts& scenario, Console& console) {
     if (!exec::traits(scenario.cluster.backend).on_cores) {
         return;
     }
@@ -537,7 +541,7 @@ std::optional<FinishedRun> train_and_compare(
     const std::function<void(const exec::StepReport&)>& on_step,
     Processes& processes) {
     const WantedRun wanted = wanted_run(options, open, processes);
-    SettledRun run{.scenario = wanted.written};
+    SettledRun run{.scenario = wanted.settled.value_or(SettledScenario{})};
     processes.from_first([&] {
         measure(options, wanted, processes, run, console);
         return std::string();

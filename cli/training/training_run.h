@@ -8,7 +8,7 @@
 #include "cli/base/options.h"
 #include "cli/processes/processes.h"
 #include "cli/run_folder/finished_run.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/training/trainer.h"
 
 namespace pipetwin::cli {
@@ -31,10 +31,10 @@ std::optional<FinishedRun> train_and_compare(
     Processes& processes);
 
 /// Measures the costs of the scenario's layers on this machine, with a progress line.
-Profile measure_profile(const Scenario& scenario, Console& console);
+Profile measure_profile(const SettledScenario& scenario, Console& console);
 
 /// Adds what they are worth for other plans, where they were measured on processor cores.
-void add_calibration(Profile& profile, const Scenario& scenario, Console& console);
+void add_calibration(Profile& profile, const ScenarioParts& scenario, Console& console);
 
 /// report.json, and the result of `run --json`.
 std::string report_json_text(const FinishedRun& run);

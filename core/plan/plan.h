@@ -17,7 +17,7 @@
 
 namespace pipetwin {
 
-struct Scenario;
+struct SettledScenario;
 
 /// Costs of one stage for one micro-batch. Memory terms follow the rules of `LayerSample`.
 struct StageCost {
@@ -200,7 +200,7 @@ int optimizer_slots(std::string_view optimizer);
 /// is not checked: that is `check_memory` of core/timeline/memory_limits.h. Throws Error(BadInput)
 /// if profile and model disagree (names both), Error(Infeasible) as Plan::make. `rows` is the
 /// origin of the rows, as for Plan::make.
-Plan make_plan(const Scenario& scenario,
+Plan make_plan(const SettledScenario& scenario,
                const Model& model,
                const Profile& profile,
                RowsFrom rows = RowsFrom::Anywhere);

@@ -37,7 +37,7 @@ LinkCost slower(const LinkCost& a, const LinkCost& b) {
 }
 
 /// Devices that share a rank sit on one node.
-void require_whole_ranks(const Scenario& scenario, int tensor) {
+void require_whole_ranks(const SettledScenario& scenario, int tensor) {
     const int per_node = std::max(1, scenario.cluster.per_node);
     if (tensor > 1 && per_node % tensor != 0) {
         throw Error(ErrorKind::BadInput,
@@ -68,11 +68,11 @@ LinkCost WrittenLink::put_over(LinkCost link) const {
     return link;
 }
 
-Cluster::Cluster(const Scenario& scenario, const Profile& profile, int ranks)
+Cluster::Cluster(const SettledScenario& scenario, const Profile& profile, int ranks)
     : scenario_(scenario),
       ranks_(ranks),
-      replicas_(scenario.pipeline.data_parallel.value()),
-      tensor_(scenario.pipeline.tensor_parallel.value()),
+      replicas_(scenario.pipeline.data_parallel),
+      tensor_(scenario.pipeline.tensor_parallel),
       devices_(rank_devices(scenario, profile, ranks)),
       written_inside_(written_link(
           scenario.cluster.link, scenario.cluster.link_gbps, scenario.cluster.link_latency_us)),

@@ -9,7 +9,7 @@
 #include "core/costs/profile.h"
 #include "core/plan/tensor_parallel.h"
 #include "core/scenario/rank_device.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin {
@@ -36,7 +36,7 @@ class Cluster {
   public:
     /// What the scenario says about a link goes before what the profile measured, and that before
     /// what is known of the device. Throws as `rank_devices`.
-    Cluster(const Scenario& scenario, const Profile& profile, int ranks);
+    Cluster(const SettledScenario& scenario, const Profile& profile, int ranks);
 
     const std::vector<RankDevice>& devices() const { return devices_; }
     int node_of(int rank, int replica) const;
@@ -55,7 +55,7 @@ class Cluster {
     LinkCost inside(int rank, int other) const;
     LinkCost between(int rank, int other) const;
 
-    const Scenario& scenario_;
+    const SettledScenario& scenario_;
     int ranks_;
     int replicas_;
     int tensor_;  ///< devices of a rank

@@ -13,7 +13,7 @@
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
 #include "core/scenario/replan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/generators.h"
 
@@ -25,11 +25,11 @@ namespace {
 // --- What the scenario, the model and the profile must agree on. ---
 
 /// K <= devices.
-void require_devices(const Scenario& scenario) {
+void require_devices(const SettledScenario& scenario) {
     const int count = scenario.cluster.count;
-    const int stages = *scenario.pipeline.stages;
-    const int replicas = *scenario.pipeline.data_parallel;
-    const int tensor = *scenario.pipeline.tensor_parallel;
+    const int stages = scenario.pipeline.stages;
+    const int replicas = scenario.pipeline.data_parallel;
+    const int tensor = scenario.pipeline.tensor_parallel;
     if (count > 0 && std::int64_t{stages} * replicas * tensor > count) {
         std::string text = fmt::format("pipeline.stages = {}", stages);
         if (replicas > 1) {
@@ -48,7 +48,7 @@ void require_devices(const Scenario& scenario) {
 /// Where stages are planned, a reader does not know of how many pieces a list is to speak.
 void require_recompute_fits(const RecomputeRules& recompute,
                             const Schedule& grid,
-                            const Scenario& scenario) {
+                            const SettledScenario& scenario) {
     if (!recompute.fits(model_stage_count(grid))) {
         require_mode_of_each_piece(
             recompute.modes().size(), model_stage_count(grid), scenario.file.string());
@@ -101,8 +101,8 @@ std::vector<T> of_stages(const Schedule& order, const std::vector<T>& of_pieces)
 }
 
 /// "1f1b", or the name of the schedule file.
-std::string schedule_name(const Scenario& scenario) {
-    const std::string& schedule = *scenario.pipeline.schedule;
+std::string schedule_name(const SettledScenario& scenario) {
+    const std::string& schedule = scenario.pipeline.schedule;
     return has_schedule_file(scenario) ? std::filesystem::path(schedule).filename().string()
                                        : schedule;
 }
@@ -129,26 +129,26 @@ CostClasses cost_classes(const std::vector<int>& micro_batch_sizes) {
 
 // --- Order. ---
 
-bool has_order_from_costs(const Scenario& scenario) {
-    return schedule_traits(*scenario.pipeline.schedule).order_from_costs;
+bool has_order_from_costs(const SettledScenario& scenario) {
+    return schedule_traits(scenario.pipeline.schedule).order_from_costs;
 }
 
 /// The order, or the empty grid of one that is searched for: which is best there follows from the
 /// costs of the stages that the grid places.
-Schedule grid_of(const Scenario& scenario) {
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+Schedule grid_of(const SettledScenario& scenario) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     if (!has_order_from_costs(scenario)) {
         return scenario_schedule(scenario);
     }
     return schedules::loop_placement(
-        {.ranks = *pipeline.stages,
-         .chunks = *pipeline.chunks,
-         .micro_batches = std::min(*pipeline.micro_batches, replica_batch(scenario))});
+        {.ranks = pipeline.stages,
+         .chunks = pipeline.chunks,
+         .micro_batches = std::min(pipeline.micro_batches, replica_batch(scenario))});
 }
 
 /// The rows as they are run, made for the costs and links of `parts`.
-Schedule lowered_order(const Scenario& scenario, Schedule grid, const PlanParts& parts) {
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+Schedule lowered_order(const SettledScenario& scenario, Schedule grid, const PlanParts& parts) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     Schedule order =
         has_order_from_costs(scenario)
             ? scenario_schedule(scenario, {.zero_bubble = zero_bubble_costs(parts, grid)})
@@ -168,7 +168,7 @@ Schedule lowered_order(const Scenario& scenario, Schedule grid, const PlanParts&
 }
 
 /// Rows of a file may have updates of their own, which do not know of the norm.
-void require_norms(const Scenario& scenario, const PlanParts& parts) {
+void require_norms(const SettledScenario& scenario, const PlanParts& parts) {
     if (scenario.training.clip_norm > 0 && !is_forward_only(parts.schedule) &&
         !has_gradient_norms(parts.schedule)) {
         throw Error(ErrorKind::Infeasible,
@@ -218,21 +218,21 @@ void require_reductions(const PlanParts& parts) {
 // --- The parts of a plan. ---
 
 /// What stands in the scenario and the profile as it is.
-PlanParts settings_of(const Scenario& scenario, const Profile& profile) {
+PlanParts settings_of(const SettledScenario& scenario, const Profile& profile) {
     PlanParts parts;
     parts.schedule_name = schedule_name(scenario);
     parts.stale_gradients = has_stale_gradients(scenario);
-    parts.chunks = *scenario.pipeline.chunks;
-    parts.recompute = scenario.pipeline.recompute.value_or(Recompute::None);
+    parts.chunks = scenario.pipeline.chunks;
+    parts.recompute = scenario.pipeline.recompute;
     parts.recompute_timing = scenario.pipeline.recompute_timing;
     parts.channel_capacity = scenario.pipeline.channel_capacity;
     parts.dispatch = profile.dispatch;
-    parts.replicas = *scenario.pipeline.data_parallel;
-    parts.tensor_parallel = *scenario.pipeline.tensor_parallel;
+    parts.replicas = scenario.pipeline.data_parallel;
+    parts.tensor_parallel = scenario.pipeline.tensor_parallel;
     parts.overlap_reduction = scenario.pipeline.overlap_reduction;
     // For a mini-batch smaller than their number there are as many as samples.
     parts.micro_batch_sizes =
-        micro_batch_sizes(replica_batch(scenario), *scenario.pipeline.micro_batches);
+        micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
     return parts;
 }
 
@@ -246,7 +246,7 @@ std::vector<std::string> layer_names(const Model& model) {
 }
 
 /// What the devices of the ranks have room for.
-void add_memory(PlanParts& parts, const Scenario& scenario, const Cluster& cluster) {
+void add_memory(PlanParts& parts, const SettledScenario& scenario, const Cluster& cluster) {
     const Scenario::ClusterPart& written = scenario.cluster;
     bool any_profile = false;
     for (const RankDevice& device : cluster.devices()) {
@@ -309,7 +309,7 @@ void add_states(PlanParts& parts,
 void add_links(PlanParts& parts,
                const Schedule& grid,
                const Cluster& cluster,
-               const Scenario& scenario,
+               const SettledScenario& scenario,
                const Profile& profile) {
     parts.links = boundary_links(cluster, grid);
     parts.reductions = reduction_links(cluster, grid);
@@ -341,7 +341,7 @@ void add_sharing(PlanParts& parts,
 void add_all_reduce(PlanParts& parts,
                     const Schedule& grid,
                     const Cluster& cluster,
-                    const Scenario::PipelinePart& pipeline) {
+                    const PipelineSettings& pipeline) {
     if (parts.replicas == 1) {
         return;
     }
@@ -402,7 +402,7 @@ std::vector<std::string> size_notes(const Profile& profile, const std::vector<in
 }
 
 void add_notes(PlanParts& parts,
-               const Scenario& scenario,
+               const SettledScenario& scenario,
                const Profile& profile,
                const Cluster& cluster,
                const std::vector<int>& sizes) {
@@ -433,12 +433,11 @@ int optimizer_slots(std::string_view optimizer) {
 namespace {
 
 /// With the rows of `other`, where there is one, else with new ones.
-Plan planned(const Scenario& scenario,
+Plan planned(const SettledScenario& scenario,
              const Model& model,
              const Profile& profile,
              RowsFrom rows,
              const Plan* other) {
-    require_settled(scenario);
     require_same_layers(model, profile);
     require_devices(scenario);
 
@@ -489,19 +488,19 @@ Plan planned(const Scenario& scenario,
 
 }  // namespace
 
-Plan make_plan(const Scenario& scenario,
+Plan make_plan(const SettledScenario& scenario,
                const Model& model,
                const Profile& profile,
                RowsFrom rows) {
     return planned(scenario, model, profile, rows, nullptr);
 }
 
-bool rows_follow_costs(const Scenario& scenario) {
+bool rows_follow_costs(const SettledScenario& scenario) {
     return has_order_from_costs(scenario) || scenario.pipeline.deferred_weights > 0;
 }
 
 Plan make_plan_with_rows_of(const Plan& other,
-                            const Scenario& scenario,
+                            const SettledScenario& scenario,
                             const Model& model,
                             const Profile& profile) {
     PIPETWIN_EXPECT(!rows_follow_costs(scenario), "the rows are those of any costs");

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,7 +15,7 @@ namespace pipetwin {
 
 namespace {
 
-void require_one_per_rank(const Scenario& scenario,
+void require_one_per_rank(const SettledScenario& scenario,
                           std::string_view key,
                           std::size_t entries,
                           int ranks) {
@@ -36,7 +37,7 @@ bool is_other_device(const Profile& profile, const std::string& name) {
 }
 
 /// Costs that belong to no device fit one kind of device, but cannot tell two apart.
-void require_a_device_to_scale_from(const Scenario& scenario, const Profile& profile) {
+void require_a_device_to_scale_from(const SettledScenario& scenario, const Profile& profile) {
     const std::vector<std::string>& devices = scenario.cluster.devices;
     const std::set<std::string> kinds(devices.begin(), devices.end());
     if (kinds.size() < 2) {
@@ -59,7 +60,7 @@ void require_a_device_to_scale_from(const Scenario& scenario, const Profile& pro
     }
 }
 
-[[noreturn]] void refuse_other_device(const Scenario& scenario,
+[[noreturn]] void refuse_other_device(const SettledScenario& scenario,
                                       const Profile& profile,
                                       const std::string& name) {
     throw Error(
@@ -92,7 +93,7 @@ class Devices {
     std::map<std::string, DeviceProfile> known_;
 };
 
-RankDevice device_of_rank(const Scenario& scenario,
+RankDevice device_of_rank(const SettledScenario& scenario,
                           const Profile& profile,
                           std::size_t rank,
                           Devices& devices) {
@@ -103,7 +104,7 @@ RankDevice device_of_rank(const Scenario& scenario,
     device.memory_limit = cluster.memory_limits.empty()
                               ? cluster.memory_limit
                               : std::optional(cluster.memory_limits[rank]);
-    device.speed.factor = 1.0 / scenario.pipeline.tensor_parallel.value();
+    device.speed.factor = 1.0 / scenario.pipeline.tensor_parallel;
     if (!cluster.speeds.empty()) {
         device.speed.factor /= cluster.speeds[rank];
     }
@@ -128,7 +129,9 @@ RankDevice device_of_rank(const Scenario& scenario,
 
 }  // namespace
 
-std::vector<RankDevice> rank_devices(const Scenario& scenario, const Profile& profile, int ranks) {
+std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
+                                     const Profile& profile,
+                                     int ranks) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
     require_one_per_rank(scenario, "devices", cluster.devices.size(), ranks);
     require_one_per_rank(scenario, "speeds", cluster.speeds.size(), ranks);
@@ -142,7 +145,7 @@ std::vector<RankDevice> rank_devices(const Scenario& scenario, const Profile& pr
     return devices;
 }
 
-std::vector<std::string> device_notes(const Scenario& scenario,
+std::vector<std::string> device_notes(const SettledScenario& scenario,
                                       const Profile& profile,
                                       const std::vector<RankDevice>& devices) {
     std::vector<std::string> notes;
@@ -157,7 +160,7 @@ std::vector<std::string> device_notes(const Scenario& scenario,
                 fmt::format("estimated: times of '{}' x {:.4g} stand for '{}' "
                             "(scale_costs = \"{}\")",
                             profile.device,
-                            device.speed.factor * scenario.pipeline.tensor_parallel.value(),
+                            device.speed.factor * scenario.pipeline.tensor_parallel,
                             name,
                             to_string(scenario.cluster.scale_costs)));
         } else if (profile.device.empty()) {

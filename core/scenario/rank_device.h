@@ -6,7 +6,7 @@
 
 #include "core/costs/device_profile.h"
 #include "core/costs/profile.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin {
 
@@ -31,10 +31,12 @@ struct RankDevice {
 /// not the one that the profile was made for, its costs are scaled as `cluster.scale_costs` says.
 /// Throws Error(BadInput) naming both devices where it says nothing, and if a list of the scenario
 /// has not one entry per rank.
-std::vector<RankDevice> rank_devices(const Scenario& scenario, const Profile& profile, int ranks);
+std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
+                                     const Profile& profile,
+                                     int ranks);
 
 /// One line for each device that the costs are scaled to, or taken for without a proof.
-std::vector<std::string> device_notes(const Scenario& scenario,
+std::vector<std::string> device_notes(const SettledScenario& scenario,
                                       const Profile& profile,
                                       const std::vector<RankDevice>& devices);
 

@@ -11,9 +11,7 @@
 #include "core/base/error.h"
 #include "core/costs/profile.h"
 #include "core/scenario/scenario_words.h"
-#include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
-#include "core/schedule/validate.h"
 
 namespace pipetwin {
 
@@ -76,33 +74,6 @@ void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place
     }
 }
 
-void require_settled(const Scenario& scenario) {
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const int stages = pipeline.stages.value_or(std::max(1, scenario.cluster.count));
-    std::vector<std::string> keys;
-    std::vector<std::string> settings;
-    const auto expect = [&](bool settled, std::string_view key, const std::string& value) {
-        if (!settled) {
-            keys.push_back(fmt::format("pipeline.{}", key));
-            settings.push_back(fmt::format("{} = {}", key, value));
-        }
-    };
-    expect(pipeline.stages.has_value(), "stages", fmt::to_string(stages));
-    expect(pipeline.micro_batches.has_value(), "micro_batches", fmt::to_string(4 * stages));
-    expect(pipeline.schedule.has_value(), "schedule", fmt::format("\"{}\"", default_schedule));
-    expect(pipeline.chunks.has_value(), "chunks", "1");
-    expect(!pipeline.recompute_auto, "recompute", "\"always\"");
-    expect(pipeline.data_parallel.has_value(), "data_parallel", "1");
-    expect(pipeline.tensor_parallel.has_value(), "tensor_parallel", "1");
-    if (!keys.empty()) {
-        throw Error(ErrorKind::BadInput,
-                    scenario.file.string(),
-                    fmt::format("\"auto\" has to be planned first for {}", fmt::join(keys, ", ")),
-                    fmt::format("'pipetwin plan' finds the best values; or in [pipeline] set {}",
-                                fmt::join(settings, ", ")));
-    }
-}
-
 namespace {
 
 /// The last layer that computes: a sequence ends where its own last layer does.
@@ -124,7 +95,7 @@ Model layers_model(const Scenario::ModelPart& part) {
     return Model::chain(part.input, part.layers);
 }
 
-Model profile_model(const Scenario& scenario, const Profile* profile) {
+Model profile_model(const ScenarioParts& scenario, const Profile* profile) {
     PIPETWIN_EXPECT(profile != nullptr, "a model of kind profile needs the profile");
     std::vector<Model::Named> layers;
     layers.reserve(profile->layers.size());
@@ -140,7 +111,7 @@ Model profile_model(const Scenario& scenario, const Profile* profile) {
 
 }  // namespace
 
-Model scenario_model(const Scenario& scenario, const Profile* profile) {
+Model scenario_model(const ScenarioParts& scenario, const Profile* profile) {
     switch (scenario.model.kind) {
         case ModelKind::Gpt:
             return gpt_model(scenario.model.gpt);
@@ -169,8 +140,7 @@ std::vector<int> units_of_blocks(std::vector<int> blocks) {
 
 }  // namespace
 
-int replica_batch(const Scenario& scenario) {
-    const int replicas = scenario.pipeline.data_parallel.value();
+int replica_batch(const ScenarioParts& scenario, int replicas) {
     const int batch = scenario.training.batch;
     if (batch % replicas != 0) {
         throw Error(
@@ -187,66 +157,34 @@ int replica_batch(const Scenario& scenario) {
     return batch / replicas;
 }
 
-int optimizer_shards(const Scenario& scenario) {
-    return scenario.pipeline.shard_optimizer ? scenario.pipeline.data_parallel.value() : 1;
-}
-
 bool has_schedule_file(const Scenario& scenario) {
     return scenario.pipeline.schedule && is_schedule_file(*scenario.pipeline.schedule);
 }
 
-bool has_stale_gradients(const Scenario& scenario) {
-    return schedule_traits(*scenario.pipeline.schedule).stale_gradients;
-}
-
-Schedule scenario_schedule(const Scenario& scenario, const GeneratorOptions& options) {
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const int batch = replica_batch(scenario);
-    if (!has_schedule_file(scenario)) {
-        GeneratorOptions own = options;
-        own.group_size = pipeline.group_size;
-        return generate(schedule_kind(*pipeline.schedule),
-                        {.ranks = *pipeline.stages,
-                         .chunks = *pipeline.chunks,
-                         .micro_batches = std::min(*pipeline.micro_batches, batch)},
-                        own);
-    }
-    const std::string& place = *pipeline.schedule;
-    Schedule schedule = read_schedule_csv(place);
-    require_valid(schedule, place);
-    if (schedule.micro_batches > batch) {
-        throw Error(ErrorKind::Infeasible,
-                    place,
-                    fmt::format("it has {} micro-batches, but a mini-batch has {} samples for it",
-                                schedule.micro_batches,
-                                batch),
-                    fmt::format("set training.batch to {} or more",
-                                schedule.micro_batches * *pipeline.data_parallel));
-    }
-    return schedule;
-}
-
-std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model) {
-    if (!scenario.pipeline.partition) {
+std::optional<int> Scenario::PipelinePart::pieces() const {
+    if (!stages || !chunks) {
         return std::nullopt;
     }
-    const std::vector<int>& pieces = *scenario.pipeline.partition;
-    const bool is_gpt = scenario.model.kind == ModelKind::Gpt;
+    return file_pieces > 0 ? file_pieces : *stages * *chunks;
+}
+
+Partition written_partition(const Scenario::ModelPart& part,
+                            const std::vector<int>& pieces,
+                            std::optional<int> expected,
+                            const Model& model) {
+    const bool is_gpt = part.kind == ModelKind::Gpt;
     const int units = model.layer_count();
     const auto sum = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
     const std::string hint = "let the balancer choose: partition = \"auto\"";
-    if (scenario.pipeline.stages && scenario.pipeline.chunks) {
-        const std::int64_t expected = scenario.pipeline.pieces();
-        if (std::ssize(pieces) != expected) {
-            throw Error(ErrorKind::BadInput,
-                        "pipeline.partition",
-                        fmt::format("{} pieces for {} stages, expected one entry per stage",
-                                    pieces.size(),
-                                    expected),
-                        hint);
-        }
+    if (expected && std::ssize(pieces) != *expected) {
+        throw Error(
+            ErrorKind::BadInput,
+            "pipeline.partition",
+            fmt::format(
+                "{} pieces for {} stages, expected one entry per stage", pieces.size(), *expected),
+            hint);
     }
-    if (is_gpt && sum == scenario.model.gpt.layers &&
+    if (is_gpt && sum == part.gpt.layers &&
         std::ranges::all_of(pieces, [](int n) { return n > 0; })) {
         return Partition(units_of_blocks(pieces), units);
     }
@@ -258,7 +196,7 @@ std::optional<Partition> scenario_partition(const Scenario& scenario, const Mode
                                       "embedding, two halves of each block, head)",
                                       fmt::join(pieces, ", "),
                                       sum,
-                                      scenario.model.gpt.layers,
+                                      part.gpt.layers,
                                       units)
                         : fmt::format("[{}] sums to {}, but the model has {} layers",
                                       fmt::join(pieces, ", "),
@@ -267,6 +205,13 @@ std::optional<Partition> scenario_partition(const Scenario& scenario, const Mode
                     hint);
     }
     return Partition(pieces, units);
+}
+
+std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model) {
+    const auto& written = scenario.pipeline.partition;
+    return written ? std::optional(written_partition(
+                         scenario.model, *written, scenario.pipeline.pieces(), model))
+                   : std::nullopt;
 }
 
 }  // namespace pipetwin

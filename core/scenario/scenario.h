@@ -53,10 +53,10 @@ std::string_view to_string(TransferMode transfer);
 /// The device of a scenario that names none: costs and links are those of its profile.
 inline constexpr const char* this_machine = "this-machine";
 
-/// Everything a run depends on, defaults filled in. Keys and their meaning: docs/scenario.md.
-/// An empty optional is "auto". Paths inside are absolute: the reader resolves them against the
+/// What a scenario says about everything but its pipeline, defaults filled in. Keys and their
+/// meaning: docs/scenario.md. Paths inside are absolute: the reader resolves them against the
 /// file's folder.
-struct Scenario {
+struct ScenarioParts {
     std::filesystem::path file;  ///< where it was read from
 
     struct ModelPart {
@@ -96,33 +96,6 @@ struct Scenario {
 
         bool operator==(const TrainingPart&) const = default;
     } training;
-    struct PipelinePart {
-        std::optional<int> stages = 1;
-        std::optional<int> micro_batches = 1;
-        /// Our name of a generator, or the absolute path of a schedule file ("....csv").
-        std::optional<std::string> schedule = std::string(default_schedule);
-        std::optional<int> chunks = 1;
-        int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
-        int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
-        MessageOrder message_order = MessageOrder::AsScheduled;
-        int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
-        /// Of all pieces, or one of each. The reader has filled in the schedule's default.
-        std::optional<RecomputeRules> recompute;
-        bool recompute_auto = false;
-        RecomputeTiming recompute_timing = RecomputeTiming::Eager;
-        Offload offload = Offload::None;
-        std::optional<std::vector<int>> partition;  ///< as written: units, or whole blocks of a gpt
-        std::optional<int> channel_capacity;
-        std::optional<int> data_parallel = 1;
-        AllReduceKind all_reduce = AllReduceKind::Ring;
-        bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
-        bool shard_optimizer = false;    ///< each replica updates its share of the weights (ZeRO-1)
-        std::optional<int> tensor_parallel = 1;
-
-        /// Into how many pieces the model is cut. Stages and chunks are settled.
-        int pieces() const { return file_pieces > 0 ? file_pieces : *stages * *chunks; }
-        bool operator==(const PipelinePart&) const = default;
-    } pipeline;
     struct ClusterPart {
         Backend backend = Backend::Cpu;
         std::string device = this_machine;
@@ -161,6 +134,48 @@ struct Scenario {
         bool operator==(const OutputPart&) const = default;
     } output;
 
+    bool operator==(const ScenarioParts&) const = default;
+};
+
+/// The keys of [pipeline] that nobody has to plan: they have a value, or planning every step anew
+/// may leave them open.
+struct PipelineSettings {
+    int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
+    int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
+    MessageOrder message_order = MessageOrder::AsScheduled;
+    int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
+    RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    Offload offload = Offload::None;
+    std::optional<std::vector<int>> partition;  ///< as written: units, or whole blocks of a gpt
+    std::optional<int> channel_capacity;
+    AllReduceKind all_reduce = AllReduceKind::Ring;
+    bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
+    bool shard_optimizer = false;    ///< each replica updates its share of the weights (ZeRO-1)
+
+    bool operator==(const PipelineSettings&) const = default;
+};
+
+/// Everything a run depends on, as it was written. An empty optional is "auto"; where none has to
+/// be planned any more, `settle` of core/scenario/settled_scenario.h makes plain values of them.
+struct Scenario : ScenarioParts {
+    struct PipelinePart : PipelineSettings {
+        std::optional<int> stages = 1;
+        std::optional<int> micro_batches = 1;
+        /// Our name of a generator, or the absolute path of a schedule file ("....csv").
+        std::optional<std::string> schedule = std::string(default_schedule);
+        std::optional<int> chunks = 1;
+        /// Of all pieces, or one of each. The reader has filled in the schedule's default.
+        std::optional<RecomputeRules> recompute;
+        bool recompute_auto = false;
+        std::optional<int> data_parallel = 1;
+        std::optional<int> tensor_parallel = 1;
+
+        /// Into how many pieces the model is cut; none while that has to be planned.
+        std::optional<int> pieces() const;
+
+        bool operator==(const PipelinePart&) const = default;
+    } pipeline;
+
     bool operator==(const Scenario&) const = default;
 };
 
@@ -188,40 +203,30 @@ std::string print_scenario(const Scenario& scenario);
 /// for each piece of the model.
 void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place);
 
-/// Throws Error(BadInput), naming the key and a value to set, for every "auto" that has to be
-/// planned yet (all but partition and channel_capacity).
-void require_settled(const Scenario& scenario);
-
 struct Profile;
 
-/// Samples of a mini-batch that one replica takes. Data parallelism is settled. Throws
-/// Error(BadInput) naming both numbers if the mini-batch cannot be shared out equally.
-int replica_batch(const Scenario& scenario);
-
-/// Replicas that have the optimizer's state between them; 1: each has all of it.
-int optimizer_shards(const Scenario& scenario);
+/// Samples of a mini-batch that one of so many replicas takes. Throws Error(BadInput) naming both
+/// numbers if the mini-batch cannot be shared out equally.
+int replica_batch(const ScenarioParts& scenario, int replicas);
 
 /// Whether the scenario's order comes from the user's own file.
 bool has_schedule_file(const Scenario& scenario);
 
-/// Whether its gradients would belong to older weights. The schedule is settled.
-bool has_stale_gradients(const Scenario& scenario);
-
-/// The order of the actions: generated, or as it stands in the scenario's schedule file, with
-/// whatever recomputes, communication and updates it has. `pipeline` is settled. Throws
-/// Error(Infeasible) naming the rule that the shape breaks or what is wrong with the file, and
-/// Error(BadInput) as parse_schedule_csv, or if the file's ranks, chunks or micro-batches are not
-/// those of the scenario.
-Schedule scenario_schedule(const Scenario& scenario, const GeneratorOptions& options = {});
-
 /// The model that the scenario describes. For kind = "profile" the layers come from `profile`.
 /// Throws Error(BadInput).
-Model scenario_model(const Scenario& scenario, const Profile* profile = nullptr);
+Model scenario_model(const ScenarioParts& scenario, const Profile* profile = nullptr);
 
-/// The partition that the scenario writes down, in units of `model`; none for "auto". A list for a
-/// gpt that sums to its number of blocks counts whole blocks: the embedding joins the first piece,
-/// the head the last. Throws Error(BadInput), naming what the list sums to and what it should, or
-/// how many entries it should have.
+/// So many units of `model`, or whole blocks of a gpt, in each piece, as a user writes them. A list
+/// for a gpt that sums to its number of blocks counts whole blocks: the embedding joins the first
+/// piece, the head the last. Throws Error(BadInput), naming what the list sums to and what it
+/// should, or that it has not the `expected` entries, where one is expected.
+Partition written_partition(const Scenario::ModelPart& part,
+                            const std::vector<int>& pieces,
+                            std::optional<int> expected,
+                            const Model& model);
+
+/// The partition that the scenario writes down, in units of `model`; none for "auto". Throws as
+/// `written_partition`.
 std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model);
 
 }  // namespace pipetwin

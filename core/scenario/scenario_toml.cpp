@@ -174,8 +174,8 @@ void read_order_options(const TomlTable& table, Scenario::PipelinePart& pipeline
 /// One mode for each piece of the model, of which there may be any number yet.
 RecomputeRules read_recompute_list(const TomlTable& table, const Scenario::PipelinePart& pipeline) {
     const auto written = table.choices("recompute", words::recomputes).value();
-    if (pipeline.stages && pipeline.chunks) {
-        require_mode_of_each_piece(written.size(), pipeline.pieces(), table.place("recompute"));
+    if (const std::optional<int> pieces = pipeline.pieces()) {
+        require_mode_of_each_piece(written.size(), *pieces, table.place("recompute"));
     } else if (written.empty()) {
         table.refuse("recompute", "one entry per stage");
     }

@@ -67,7 +67,7 @@ std::size_t DataRange::end_in(std::size_t count) const {
     return end == 1 ? count : as_index(std::floor(end * static_cast<double>(count)));
 }
 
-DataRange data_range(const Scenario& scenario, DataUse use) {
+DataRange data_range(const ScenarioParts& scenario, DataUse use) {
     const Scenario::DataPart& data = scenario.data;
     const std::filesystem::path folder = scenario.file.parent_path();
     const double held_out = 1 - data.validation_share;
@@ -140,7 +140,9 @@ std::span<const std::int32_t> targets_of(const MicroBatch& slice, int positions,
     return targets;
 }
 
-std::unique_ptr<DataSource> open_data(const Scenario& scenario, const Model& model, DataUse use) {
+std::unique_ptr<DataSource> open_data(const ScenarioParts& scenario,
+                                      const Model& model,
+                                      DataUse use) {
     switch (scenario.data.kind) {
         case DataKind::Text:
             return open_text(scenario, model, use);

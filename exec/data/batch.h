@@ -77,7 +77,7 @@ enum class DataUse { Training, Validation };
 
 /// Opens the data that a scenario names. Throws Error(BadInput), naming path, what was found and
 /// what was expected; Error(Io).
-std::unique_ptr<DataSource> open_data(const Scenario& scenario,
+std::unique_ptr<DataSource> open_data(const ScenarioParts& scenario,
                                       const Model& model,
                                       DataUse use = DataUse::Training);
 

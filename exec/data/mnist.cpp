@@ -218,7 +218,9 @@ class Mnist final : public DataSource {
 
 }  // namespace
 
-std::unique_ptr<DataSource> open_mnist(const Scenario& scenario, const Model& model, DataUse use) {
+std::unique_ptr<DataSource> open_mnist(const ScenarioParts& scenario,
+                                       const Model& model,
+                                       DataUse use) {
     const SampleShape& input = model.layer(0).input;
     if (input.token_ids || input.positions != 1) {
         throw Error(ErrorKind::BadInput,

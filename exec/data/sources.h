@@ -11,22 +11,28 @@ namespace pipetwin::exec {
 /// Bytes as tokens: sample = context + 1 consecutive bytes at a random place; targets are the
 /// inputs shifted by one. `data.path` is a file, or a folder whose regular files are read in byte
 /// order of their names (links are skipped).
-std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& model, DataUse use);
+std::unique_ptr<DataSource> open_text(const ScenarioParts& scenario,
+                                      const Model& model,
+                                      DataUse use);
 
 /// Files of tokens: llm.c's (GPT-2's 16 bits or Llama 3's 32, behind a header) and nanoGPT's (16
 /// bits without one). `data.path` as for text; nothing is read before it is needed. Samples are
 /// windows of the context's length, each once an epoch in an order that seed and epoch give. Throws
 /// Error(BadInput) for a header that does not fit its file, or fewer samples than a batch has.
-std::unique_ptr<DataSource> open_tokens(const Scenario& scenario, const Model& model, DataUse use);
+std::unique_ptr<DataSource> open_tokens(const ScenarioParts& scenario,
+                                        const Model& model,
+                                        DataUse use);
 
 /// The handwritten digits: `data.path` is a folder with train-images-idx3-ubyte and
 /// train-labels-idx1-ubyte, plain or .gz. Pixels become values in [0, 1].
-std::unique_ptr<DataSource> open_mnist(const Scenario& scenario, const Model& model, DataUse use);
+std::unique_ptr<DataSource> open_mnist(const ScenarioParts& scenario,
+                                       const Model& model,
+                                       DataUse use);
 
 /// Made from the seed alone, and learnable. Real inputs: one Gaussian cluster per class. Token
 /// inputs: sequences in which the next token follows from the two before it by a rule drawn from
 /// the seed, except where a tenth of them is noise.
-std::unique_ptr<DataSource> make_synthetic(const Scenario& scenario,
+std::unique_ptr<DataSource> make_synthetic(const ScenarioParts& scenario,
                                            const Model& model,
                                            DataUse use);
 
@@ -44,7 +50,7 @@ struct DataRange {
 };
 
 /// The files and the part of them for a use. Relative paths start at the scenario's folder.
-DataRange data_range(const Scenario& scenario, DataUse use);
+DataRange data_range(const ScenarioParts& scenario, DataUse use);
 
 /// Number of different token ids that the model's embedding has.
 int vocabulary_of(const Model& model);

@@ -109,7 +109,7 @@ class Sequences final : public DataSource {
 
 }  // namespace
 
-std::unique_ptr<DataSource> make_synthetic(const Scenario& scenario,
+std::unique_ptr<DataSource> make_synthetic(const ScenarioParts& scenario,
                                            const Model& model,
                                            DataUse use) {
     const Use samples = use == DataUse::Training ? Use::Samples : Use::HeldOut;

@@ -94,7 +94,9 @@ class Text final : public DataSource {
 
 }  // namespace
 
-std::unique_ptr<DataSource> open_text(const Scenario& scenario, const Model& model, DataUse use) {
+std::unique_ptr<DataSource> open_text(const ScenarioParts& scenario,
+                                      const Model& model,
+                                      DataUse use) {
     const SampleShape& input = model.layer(0).input;
     if (!input.token_ids) {
         throw Error(

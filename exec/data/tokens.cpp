@@ -174,7 +174,9 @@ class Tokens final : public DataSource {
 
 }  // namespace
 
-std::unique_ptr<DataSource> open_tokens(const Scenario& scenario, const Model& model, DataUse use) {
+std::unique_ptr<DataSource> open_tokens(const ScenarioParts& scenario,
+                                        const Model& model,
+                                        DataUse use) {
     const SampleShape& input = model.layer(0).input;
     if (!input.token_ids) {
         throw Error(

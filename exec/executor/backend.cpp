@@ -47,7 +47,7 @@ constexpr BackendTraits cuda_traits{
         },
     .require = &require_cuda,
     .check_memory =
-        [](const Scenario& scenario, const PlanOf& plan_of, const RankOnGpu* own) {
+        [](const SettledScenario& scenario, const PlanOf& plan_of, const RankOnGpu* own) {
             own != nullptr ? check_gpu_memory(scenario, plan_of, *own)
                            : check_gpu_memory(scenario, plan_of);
         },

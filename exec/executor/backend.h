@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/device/device.h"
 #include "exec/device/number_format.h"
 #include "exec/gpu/gpu_parts.h"
@@ -52,10 +52,9 @@ struct BackendTraits {
     /// Throws Error(Unavailable) where this machine lacks such a device, whose number among several
     /// is `gpu`; null: it is everywhere.
     void (*require)(int gpu) = nullptr;
-    /// Throws Error(Infeasible) if a settled scenario does not fit, before anything is measured;
-    /// `own` is the rank of this process where it has only one. Null: the host's memory is not
-    /// looked at.
-    void (*check_memory)(const Scenario& scenario,
+    /// Throws Error(Infeasible) if a scenario does not fit, before anything is measured; `own` is
+    /// the rank of this process where it has only one. Null: the host's memory is not looked at.
+    void (*check_memory)(const SettledScenario& scenario,
                          const PlanOf& plan_of,
                          const RankOnGpu* own) = nullptr;
 };

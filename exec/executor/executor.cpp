@@ -427,7 +427,7 @@ double Executor::Impl::grad_norm() const {
     return std::sqrt(sum);
 }
 
-ExecutorOptions executor_options(const Scenario& scenario) {
+ExecutorOptions executor_options(const ScenarioParts& scenario) {
     ExecutorOptions options;
     options.backend = scenario.cluster.backend;
     options.precision = scenario.training.precision;

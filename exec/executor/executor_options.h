@@ -46,6 +46,6 @@ struct ExecutorOptions {
 };
 
 /// As the scenario says.
-ExecutorOptions executor_options(const Scenario& scenario);
+ExecutorOptions executor_options(const ScenarioParts& scenario);
 
 }  // namespace pipetwin::exec

@@ -109,9 +109,12 @@ Error does_not_fit(const Wanted& wanted, const CudaMemory& memory, const std::st
 }
 
 /// The first of these that fits: recompute everywhere, then ever more micro-batches.
-std::string what_fits(const Scenario& scenario, const PlanOf& plan_of, Bytes free, int gpus) {
+std::string what_fits(const SettledScenario& scenario,
+                      const PlanOf& plan_of,
+                      Bytes free,
+                      int gpus) {
     const int samples = replica_batch(scenario);
-    const auto fits = [&](const Scenario& other) -> std::optional<Bytes> {
+    const auto fits = [&](const SettledScenario& other) -> std::optional<Bytes> {
         try {
             const Plan plan = plan_of(other);
             Bytes most;
@@ -123,10 +126,10 @@ std::string what_fits(const Scenario& scenario, const PlanOf& plan_of, Bytes fre
             return std::nullopt;
         }
     };
-    const int now = *scenario.pipeline.micro_batches;
+    const int now = scenario.pipeline.micro_batches;
     for (int micro_batches = now; micro_batches <= samples; micro_batches *= 2) {
         for (const bool recomputes : {false, true}) {
-            Scenario other = scenario;
+            SettledScenario other = scenario;
             other.pipeline.micro_batches = micro_batches;
             std::string keys;
             if (micro_batches != now) {
@@ -160,7 +163,7 @@ void check_memory(const Plan& plan, const std::vector<Group>& groups, const std:
     }
 }
 
-void check_memory(const Scenario& scenario,
+void check_memory(const SettledScenario& scenario,
                   const PlanOf& plan_of,
                   const auto& groups_of,
                   int gpus) {
@@ -233,7 +236,7 @@ void check_gpu_memory(const Plan& plan, const std::string& hint) {
     check_memory(plan, spread(plan.rank_count(), gpu_count()), hint);
 }
 
-void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of) {
+void check_gpu_memory(const SettledScenario& scenario, const PlanOf& plan_of) {
     const int gpus = gpu_count();
     check_memory(
         scenario,
@@ -242,11 +245,13 @@ void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of) {
         gpus);
 }
 
-void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of, const RankOnGpu& own) {
+void check_gpu_memory(const SettledScenario& scenario,
+                      const PlanOf& plan_of,
+                      const RankOnGpu& own) {
     const auto groups = [&own](const Plan&) {
         return std::vector<Group>{{.gpu = own.gpu, .first = own.rank, .ranks = 1}};
     };
-    const int everywhere = *scenario.pipeline.stages;  // the other processes have one each, too
+    const int everywhere = scenario.pipeline.stages;  // the other processes have one each, too
     check_memory(scenario, plan_of, groups, everywhere);
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/device/device.h"
 
 /// The GPUs of a plan's ranks: each rank has one where there are enough, else neighbours share one.
@@ -29,11 +29,11 @@ std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu);
 void check_gpu_memory(const Plan& plan, const std::string& hint = {});
 
 /// Function that plans a scenario before anything is measured: sizes are right, times need not be.
-using PlanOf = std::function<Plan(const Scenario&)>;
+using PlanOf = std::function<Plan(const SettledScenario&)>;
 
-/// Throws Error(Infeasible) if a settled scenario does not fit, before anything is measured; its
+/// Throws Error(Infeasible) if a scenario does not fit, before anything is measured; its
 /// hint names what would fit, if recompute or more micro-batches do.
-void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of);
+void check_gpu_memory(const SettledScenario& scenario, const PlanOf& plan_of);
 
 /// A rank of this process, and the GPU that it alone uses.
 struct RankOnGpu {
@@ -42,6 +42,6 @@ struct RankOnGpu {
 };
 /// Throws Error(Infeasible) as the check of all ranks, but checks only the memory of one rank's
 /// GPU.
-void check_gpu_memory(const Scenario& scenario, const PlanOf& plan_of, const RankOnGpu& own);
+void check_gpu_memory(const SettledScenario& scenario, const PlanOf& plan_of, const RankOnGpu& own);
 
 }  // namespace pipetwin::exec

@@ -50,7 +50,7 @@ const std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
 
 }  // namespace
 
-OptimizerSettings optimizer_settings(const Scenario& scenario) {
+OptimizerSettings optimizer_settings(const ScenarioParts& scenario) {
     const Scenario::TrainingPart& training = scenario.training;
     OptimizerSettings settings;
     settings.kind = training.optimizer;

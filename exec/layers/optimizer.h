@@ -45,7 +45,7 @@ double learning_rate(const OptimizerSettings& settings, int step);
 double clip_scale(const OptimizerSettings& settings, double norm);
 
 /// The settings that a scenario asks for.
-OptimizerSettings optimizer_settings(const Scenario& scenario);
+OptimizerSettings optimizer_settings(const ScenarioParts& scenario);
 
 /// A weight with its gradient and the optimizer's state for it; all of one shape, and but for a
 /// value in half precision of one type. Where other replicas have a part of the state, `first`,

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 /// The model on each of so many cores, trained in one stage by 1f1b.
 SideBySide trained_on(int cores, const Model& model, int size, const CalibrateOptions& options) {
     constexpr int micro_batches = 3;
-    Scenario scenario;
+    SettledScenario scenario;
     scenario.training.batch = size * micro_batches;
     scenario.training.precision = options.precision;
     scenario.training.optimizer = options.optimizer;

@@ -37,19 +37,19 @@ int worker_count(const ProfilerOptions& options, const Model& model) {
 
 /// The scenario's order can be walked here: its rules may ask for ranks that are left out, a file
 /// has its own number of them, and some orders cannot train.
-bool has_order(const Scenario& scenario) {
+bool has_order(const SettledScenario& scenario) {
     try {
         const Schedule schedule = scenario_schedule(scenario);
         const bool stale = has_stale_gradients(scenario);
-        return schedule.rank_count() == *scenario.pipeline.stages &&
+        return schedule.rank_count() == scenario.pipeline.stages &&
                !why_not_trainable(schedule, stale);
     } catch (const Error&) {
         return false;
     }
 }
 
-Scenario scenario_of(const ProfilerOptions& options, int size, int workers) {
-    Scenario scenario;
+SettledScenario scenario_of(const ProfilerOptions& options, int size, int workers) {
+    SettledScenario scenario;
     scenario.training.batch = size * options.micro_batches;
     scenario.training.precision = options.precision;
     scenario.cluster.backend = options.backend;
@@ -248,7 +248,7 @@ class Profiler {
     /// very partition that a plan from this profile will have.
     void measure(int size, int size_count) {
         const Duration budget = Duration(time_budget) / size_count;
-        const Scenario scenario = scenario_of(options_, size, workers_);
+        const SettledScenario scenario = scenario_of(options_, size, workers_);
         if (workers_ > 1 && !scenario.pipeline.partition) {
             fill_in(profile_,
                     size,
@@ -285,7 +285,7 @@ class Profiler {
             return std::ssize(samples) >= most || spent >= (restless ? patience : budget);
         }
     };
-    Samples steps(const Scenario& scenario, const HowMany& how_many) {
+    Samples steps(const SettledScenario& scenario, const HowMany& how_many) {
         MeasuredPipeline pipeline(
             make_plan(scenario, model_, profile_), model_, run_options(options_));
         const TimePoint begin = Clock::now();
@@ -300,7 +300,7 @@ class Profiler {
         return samples;
     }
 
-    void report(double share_of_size, const Scenario& scenario) const {
+    void report(double share_of_size, const SettledScenario& scenario) const {
         if (options_.progress) {
             const auto sizes = static_cast<double>(options_.micro_batch_sizes.size());
             options_.progress(std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
@@ -325,23 +325,23 @@ Profile profile_model(const Model& model, const ProfilerOptions& options) {
     return Profiler(model, options).run();
 }
 
-Plan unmeasured_plan(const Scenario& scenario, const Model& model) {
+Plan unmeasured_plan(const SettledScenario& scenario, const Model& model) {
     return make_plan(scenario, model, unmeasured_profile(model, profiler_options(scenario)));
 }
 
-ProfilerOptions profiler_options(const Scenario& scenario) {
+ProfilerOptions profiler_options(const SettledScenario& scenario) {
     const auto& pipeline = scenario.pipeline;
     const std::vector<int> sizes =
-        micro_batch_sizes(replica_batch(scenario), pipeline.micro_batches.value());
+        micro_batch_sizes(replica_batch(scenario), pipeline.micro_batches);
     const std::set<int> distinct(sizes.begin(), sizes.end());
     ProfilerOptions options;
     options.micro_batch_sizes.assign(distinct.begin(), distinct.end());
     options.micro_batches = static_cast<int>(sizes.size());
-    options.busy_workers = pipeline.stages.value();
-    options.schedule = pipeline.schedule.value();
-    options.chunks = pipeline.chunks.value_or(1);
+    options.busy_workers = pipeline.stages;
+    options.schedule = pipeline.schedule;
+    options.chunks = pipeline.chunks;
     options.group_size = pipeline.group_size;
-    options.recompute = pipeline.recompute.value_or(Recompute::None);
+    options.recompute = pipeline.recompute;
     options.recompute_timing = pipeline.recompute_timing;
     options.partition = pipeline.partition;
     options.backend = traits(scenario.cluster.backend).measured_on;

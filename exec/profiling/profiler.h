@@ -8,7 +8,7 @@
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 
@@ -56,10 +56,10 @@ Profile profile_model(const Model& model, const ProfilerOptions& options);
 /// Everything of such a profile that is known without measuring; every layer takes the same time.
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options);
 
-/// The plan of a settled scenario with such a profile: its sizes are right, its times are not.
-Plan unmeasured_plan(const Scenario& scenario, const Model& model);
+/// The plan of a scenario with such a profile: its sizes are right, its times are not.
+Plan unmeasured_plan(const SettledScenario& scenario, const Model& model);
 
-/// The options that fit a settled scenario.
-ProfilerOptions profiler_options(const Scenario& scenario);
+/// The options that fit a scenario.
+ProfilerOptions profiler_options(const SettledScenario& scenario);
 
 }  // namespace pipetwin::exec

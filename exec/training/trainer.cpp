@@ -55,7 +55,7 @@ class NewNotes {
     std::set<std::string> said_;
 };
 
-CheckpointManifest manifest_of(const Scenario& scenario, const DataSource& data) {
+CheckpointManifest manifest_of(const ScenarioParts& scenario, const DataSource& data) {
     return {.steps_done = 0,
             .optimizer = std::string(to_string(scenario.training.optimizer)),
             .precision = std::string(to_string(scenario.training.precision)),
@@ -165,7 +165,7 @@ auto as_worker_failure(const Pipelines& executor, const Work& work) {
 /// Held-out mini-batches, and when it is their turn.
 class Validation {
   public:
-    Validation(const Scenario& scenario, const Model& model)
+    Validation(const ScenarioParts& scenario, const Model& model)
         : every_(scenario.training.validate_every),
           batches_(scenario.training.validation_batches),
           samples_(scenario.training.batch) {
@@ -203,7 +203,7 @@ void training_step(Replicas& pipelines, const Batch& batch, int step, StepResult
     as_worker_failure(pipelines, [&] { pipelines.run_step(batch, step, result); });
 }
 
-TrainingResult train(const Scenario& scenario,
+TrainingResult train(const ScenarioParts& scenario,
                      const Model& model,
                      const Plan& plan,
                      const TrainingOptions& options) {

@@ -73,7 +73,7 @@ struct TrainingOptions {
 ///
 /// What is measured goes through exec/training/noise_gate.h: where no step passes it, `measured`
 /// holds the step nearest the median of all, and noise.steps is 0.
-TrainingResult train(const Scenario& scenario,
+TrainingResult train(const ScenarioParts& scenario,
                      const Model& model,
                      const Plan& plan,
                      const TrainingOptions& options);

@@ -77,10 +77,8 @@ std::vector<int> micro_batch_counts(const Scenario& scenario, int replicas) {
     if (scenario.pipeline.micro_batches) {
         return {*scenario.pipeline.micro_batches};
     }
-    Scenario shared = scenario;
-    shared.pipeline.data_parallel = replicas;
     constexpr int most = 65536;
-    std::vector<int> result = divisors(replica_batch(shared));
+    std::vector<int> result = divisors(replica_batch(scenario, replicas));
     std::erase_if(result, [](int count) { return count > most; });
     return result;
 }
@@ -175,19 +173,22 @@ bool is_searched(const ScheduleTraits& row, const Shape& shape) {
     return row.searched != Searched::No && !(shares_weights && shape.data_parallel > 1);
 }
 
-Scenario with_candidate(Scenario scenario, const Candidate& candidate) {
-    Scenario::PipelinePart& pipeline = scenario.pipeline;
+SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate) {
+    SettledScenario settled;
+    static_cast<ScenarioParts&>(settled) = scenario;
+    SettledScenario::PipelinePart& pipeline = settled.pipeline;
+    static_cast<PipelineSettings&>(pipeline) = scenario.pipeline;
     pipeline.stages = candidate.shape.stages;
     pipeline.data_parallel = candidate.shape.data_parallel;
     pipeline.tensor_parallel = candidate.shape.tensor_parallel;
     pipeline.micro_batches = candidate.shape.micro_batches;
     pipeline.schedule = candidate.style.schedule;
     pipeline.chunks = candidate.style.chunks;
-    if (!candidate.style.recompute_by_rank) {
-        pipeline.recompute = candidate.style.recompute;
-        pipeline.recompute_auto = false;
+    pipeline.recompute = candidate.style.recompute;
+    if (candidate.style.recompute_by_rank) {
+        pipeline.recompute = scenario.pipeline.recompute.value_or(Recompute::None);
     }
-    return scenario;
+    return settled;
 }
 
 std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/model/model.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/lower.h"
 
@@ -45,9 +45,9 @@ struct Candidate {
 /// one model have no replicas.
 bool is_searched(const ScheduleTraits& row, const Shape& shape);
 
-/// The scenario with the candidate in place of every "auto" but the partition, and recompute where
-/// that is by rank.
-Scenario with_candidate(Scenario scenario, const Candidate& candidate);
+/// The scenario with the candidate in place of every "auto" but the partition. Where recompute is
+/// by rank, it is what the scenario writes down, or none.
+SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate);
 
 /// Every shape that the scenario leaves open, ascending. What is "auto" takes these values:
 ///

@@ -144,7 +144,7 @@ int CandidateBounds::micro_batches_of(const Shape& shape) const {
     return std::min(shape.micro_batches, scenario_.training.batch / shape.data_parallel);
 }
 
-Scenario CandidateBounds::with_shape(const Shape& shape) const {
+SettledScenario CandidateBounds::with_shape(const Shape& shape) const {
     return with_candidate(scenario_,
                           {.shape = shape, .style = {.schedule = std::string(default_schedule)}});
 }
@@ -156,7 +156,7 @@ void CandidateBounds::learn(const Shape& shape) {
     }
     std::unique_ptr<LayerSums>& sums = sums_[key];
     try {
-        const Scenario settled = with_shape(shape);
+        const SettledScenario settled = with_shape(shape);
         const Cluster cluster(settled, profile_, shape.stages);
         sums = std::make_unique<LayerSums>(
             layer_sums(settled, model_, profile_, cluster, std::get<1>(key)));
@@ -194,7 +194,7 @@ Duration CandidateBounds::least(const Shape& shape) const {
 }
 
 ShapeBounds CandidateBounds::of(const Shape& shape) const {
-    const Scenario settled = with_shape(shape);
+    const SettledScenario settled = with_shape(shape);
     const Cluster cluster(settled, profile_, shape.stages);
     BoundQuestion question{
         .stages = shape.stages,

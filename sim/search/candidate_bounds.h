@@ -12,7 +12,7 @@
 #include "core/base/units.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "sim/search/candidate.h"
 #include "sim/search/layer_sums.h"
 #include "sim/search/step_bound.h"
@@ -49,7 +49,7 @@ class CandidateBounds {
     const LayerSums& sums_of(const Shape& shape) const { return *sums_.at(key_of(shape)); }
     int micro_batches_of(const Shape& shape) const;
     /// For what depends on the shape alone.
-    Scenario with_shape(const Shape& shape) const;
+    SettledScenario with_shape(const Shape& shape) const;
 
     const Scenario& scenario_;
     const Model& model_;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/recompute.h"
 #include "sim/search/candidate.h"
 
@@ -25,7 +25,7 @@ struct FoundPlan {
 };
 
 /// The scenario with the plan in place of every "auto".
-Scenario with_plan(const Scenario& scenario, const FoundPlan& plan);
+SettledScenario with_plan(const Scenario& scenario, const FoundPlan& plan);
 
 /// Why some candidates are no plans.
 struct Infeasible {

@@ -29,7 +29,7 @@ void require_alike(const Scenario& scenario) {
 }
 
 /// Every device as a replica of one stage: what connects any number of them.
-Cluster one_wide_stage(Scenario& scenario, const Profile& profile, int devices) {
+Cluster one_wide_stage(SettledScenario& scenario, const Profile& profile, int devices) {
     scenario.pipeline.data_parallel = devices;
     scenario.cluster.memory_limits.clear();
     return {scenario, profile, 1};
@@ -51,7 +51,7 @@ Hybrid hybrid_like(const Scenario& scenario,
                    const Profile& profile,
                    const FoundPlan& plan) {
     require_alike(scenario);
-    Scenario wide = with_plan(scenario, plan);
+    SettledScenario wide = with_plan(scenario, plan);
     const Shape& shape = plan.candidate.shape;
     const int devices =
         std::max(scenario.cluster.count, shape.devices()) / std::max(1, shape.tensor_parallel);

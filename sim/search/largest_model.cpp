@@ -37,7 +37,7 @@ struct Sized {
 /// Takes layers from the front, as many to each rank as it has room for.
 class Filler {
   public:
-    Filler(const Scenario& settled, const Sized& sized, const Plan& plan)
+    Filler(const SettledScenario& settled, const Sized& sized, const Plan& plan)
         : plan_(plan), peaks_(plan), layers_(sized.model.layer_count()) {
         const Cluster cluster(settled, sized.profile, plan.rank_count());
         std::vector<int> sizes;  // of micro-batches, by cost class
@@ -227,7 +227,7 @@ class LargestSearch {
     std::shared_ptr<const Sized> sized(int copies);
     std::vector<SizedCandidate> contenders(int copies);
     int copies_for_any_shape() const;
-    std::optional<Room> room_for_copies(const Scenario& settled);
+    std::optional<Room> room_for_copies(const SettledScenario& settled);
     Attempt attempt(const Candidate& candidate, const Sized& model, bool closest = false) const;
     bool holds(const Candidate& candidate, int copies) {
         return attempt(candidate, *sized(copies)).fits;
@@ -257,10 +257,10 @@ std::shared_ptr<const Sized> LargestSearch::sized(int copies) {
 /// None where a rank has no limit. All ranks together must hold the states of all layers. Each
 /// holds what it keeps of one micro-batch on one of its pieces, too, so a share of it on all of
 /// them.
-std::optional<Room> LargestSearch::room_for_copies(const Scenario& settled) {
-    const Scenario::PipelinePart& pipeline = settled.pipeline;
+std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settled) {
+    const SettledScenario::PipelinePart& pipeline = settled.pipeline;
     const auto one = sized(1);
-    const Cluster cluster(settled, profile_, *pipeline.stages);
+    const Cluster cluster(settled, profile_, pipeline.stages);
     Bytes room;
     for (const RankDevice& device : cluster.devices()) {
         if (!device.memory_limit) {
@@ -268,16 +268,16 @@ std::optional<Room> LargestSearch::room_for_copies(const Scenario& settled) {
         }
         room += *device.memory_limit - (device.profile ? device.profile->context.value : Bytes{});
     }
-    const int size = std::max(1, replica_batch(settled) / *pipeline.micro_batches);
+    const int size = std::max(1, replica_batch(settled) / pipeline.micro_batches);
     const LayerSamples samples = samples_at(one->profile, size);
     const auto states =
         stage_states(one->profile,
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), one->model.layer_count()),
                      {.optimizer_slots = optimizer_slots(to_string(settled.training.optimizer)),
-                      .devices = *pipeline.tensor_parallel});
-    const bool keeps = !has_schedule_file(settled) && schedule_traits(*pipeline.schedule).trains;
-    const std::int64_t parts = std::int64_t{*pipeline.chunks} * *pipeline.tensor_parallel;
+                      .devices = pipeline.tensor_parallel});
+    const bool keeps = !has_schedule_file(settled) && schedule_traits(pipeline.schedule).trains;
+    const std::int64_t parts = std::int64_t{pipeline.chunks} * pipeline.tensor_parallel;
     Room result{.left = room};
     for (int layer = 0; layer < one->model.layer_count(); ++layer) {
         const StageState& state = states[as_index(layer)];
@@ -313,7 +313,7 @@ std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
                 continue;  // it fits where all ranks recompute
             }
             SizedCandidate one{.candidate = {.shape = shape, .style = style}};
-            const Scenario settled = with_candidate(scenario_, one.candidate);
+            const SettledScenario settled = with_candidate(scenario_, one.candidate);
             const int missing = settled.pipeline.pieces() - others_;
             one.least = std::max(1, (missing + repeated_.group - 1) / repeated_.group);
             std::optional<Room> known;
@@ -347,7 +347,7 @@ std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
 }
 
 Attempt LargestSearch::attempt(const Candidate& candidate, const Sized& model, bool closest) const {
-    Scenario settled = with_candidate(scenario_, candidate);
+    SettledScenario settled = with_candidate(scenario_, candidate);
     try {
         Plan plan = make_plan(settled, model.model, model.profile);
         const Plan unsettled = plan;

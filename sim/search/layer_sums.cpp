@@ -40,7 +40,7 @@ Bytes least_boundary(const LayerSamples& samples) {
 
 }  // namespace
 
-LayerSums layer_sums(const Scenario& scenario,
+LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,
                      const Cluster& cluster,

@@ -7,7 +7,7 @@
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/scenario/cluster.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin::sim {
 
@@ -37,8 +37,8 @@ struct LayerSums {
     int layers() const { return static_cast<int>(forward.size()) - 1; }
 };
 
-/// Of a settled scenario. Throws as `cost_table`.
-LayerSums layer_sums(const Scenario& scenario,
+/// Of a scenario. Throws as `cost_table`.
+LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,
                      const Cluster& cluster,

@@ -48,11 +48,10 @@ RecomputeRules rules_of(const std::vector<Recompute>& of_rank, const Schedule& s
 /// none. Ends: every turn but one per form of room moves a rank on.
 std::optional<RecomputeRules> as_needed(const SearchSpace& space,
                                         const Candidate& candidate,
-                                        Scenario settled,
+                                        SettledScenario settled,
                                         Outcome& outcome) {
     std::vector<Recompute> of_rank(as_index(candidate.shape.stages));
     settled.pipeline.recompute = Recompute::None;
-    settled.pipeline.recompute_auto = false;
     bool own_room = false;
     while (true) {
         Plan plan = make_plan(settled, space.model, space.profile);
@@ -108,11 +107,10 @@ FoundPlan found_plan(const Candidate& candidate,
 
 }  // namespace
 
-Scenario with_plan(const Scenario& scenario, const FoundPlan& plan) {
-    Scenario settled = with_candidate(scenario, plan.candidate);
+SettledScenario with_plan(const Scenario& scenario, const FoundPlan& plan) {
+    SettledScenario settled = with_candidate(scenario, plan.candidate);
     settled.pipeline.partition = plan.partition;
     settled.pipeline.recompute = plan.recompute;
-    settled.pipeline.recompute_auto = false;
     return settled;
 }
 
@@ -153,17 +151,16 @@ void try_partition(const SearchSpace& space,
                    const std::vector<int>& partition,
                    Duration best,
                    Outcome& outcome) {
-    Scenario settled = with_candidate(space.scenario, candidate);
+    SettledScenario settled = with_candidate(space.scenario, candidate);
     if (!partition.empty()) {
         settled.pipeline.partition = partition;
     }
-    if (candidate.style.recompute_by_rank && settled.pipeline.recompute_auto) {
+    if (candidate.style.recompute_by_rank && space.scenario.pipeline.recompute_auto) {
         const auto rules = as_needed(space, candidate, settled, outcome);
         if (!rules) {
             return;
         }
         settled.pipeline.recompute = *rules;
-        settled.pipeline.recompute_auto = false;
     }
     Plan plan = make_plan(settled, space.model, space.profile);
     outcome.actions += static_cast<std::int64_t>(action_count(plan));

@@ -26,7 +26,7 @@ std::shared_ptr<const RunData> planned_run(const Plan& plan, std::vector<Timelin
         run.comparison = compare(predicted, steps);
     }
     run.planned = std::make_shared<const PlannedRun>(
-        Scenario{}, Model::opaque({{.name = "layer"}}), Profile{}, plan);
+        SettledScenario{}, Model::opaque({{.name = "layer"}}), Profile{}, plan);
     return std::make_shared<const RunData>(std::move(run));
 }
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/planned.h"
 
@@ -41,9 +41,10 @@ std::shared_ptr<const RunData> run_of(const Profile& profile,
         const std::size_t equals = key.find(" = ");
         overrides.push_back({.key = key.substr(0, equals), .value = key.substr(equals + 3)});
     }
-    Scenario scenario = parse_scenario(
+    const Scenario written = parse_scenario(
         "[model]\nkind = \"profile\"\nfile = \"none.json\"\n", "what_if.toml", overrides);
-    Model model = scenario_model(scenario, &profile);
+    Model model = scenario_model(written, &profile);
+    SettledScenario scenario = settle(written);
     Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
     std::mt19937 random(1);
     std::vector<Timeline> measured;

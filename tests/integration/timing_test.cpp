@@ -158,7 +158,8 @@ TEST_F(PacedAgreement, AgreesWithItsPredictionWithin4PercentFor4And8DevicesOnFew
 /// 1024 times the work and the parameters.
 TEST_F(Profiler, AWiderLayerCostsMore) {
     const Model model = mlp_model({8, 8, 256, 256, 4});
-    const Scenario scenario = test::scenario_of({.stages = 1, .micro_batches = 2, .batch = 32});
+    const SettledScenario scenario =
+        test::scenario_of({.stages = 1, .micro_batches = 2, .batch = 32});
     const Profile profile = profile_model(model, profiler_options(scenario));
     const LayerCost& narrow = profile.layers[0];
     const LayerCost& wide = profile.layers[2];
@@ -179,7 +180,7 @@ TEST_F(Accuracy, PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
             double best = std::numeric_limits<double>::infinity();
             int clean = 0;
             for (int attempt = 0; attempt < 3 && best > 10; ++attempt) {
-                const Scenario scenario = test::scenario_of(shape);
+                const SettledScenario scenario = test::scenario_of(shape);
                 const Plan plan = accuracy::profiled_plan(scenario, model);
                 const Comparison comparison =
                     accuracy::predicted_against_measured(plan, model, scenario, 60);

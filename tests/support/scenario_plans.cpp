@@ -35,8 +35,8 @@ Profile chain_profile() {
                 {.latency = Duration(800), .bytes_per_second = 1e9, .half_bandwidth = Bytes{10}}}};
 }
 
-Scenario scenario_of(int stages, int micro_batches, int batch) {
-    Scenario scenario;
+SettledScenario scenario_of(int stages, int micro_batches, int batch) {
+    SettledScenario scenario;
     scenario.file = "x.toml";
     scenario.model.kind = ModelKind::Profile;
     scenario.training.batch = batch;
@@ -46,17 +46,17 @@ Scenario scenario_of(int stages, int micro_batches, int batch) {
     return scenario;
 }
 
-Scenario partitioned(std::vector<int> pieces, int micro_batches, int batch) {
-    Scenario scenario = scenario_of(static_cast<int>(pieces.size()), micro_batches, batch);
+SettledScenario partitioned(std::vector<int> pieces, int micro_batches, int batch) {
+    SettledScenario scenario = scenario_of(static_cast<int>(pieces.size()), micro_batches, batch);
     scenario.pipeline.partition = std::move(pieces);
     return scenario;
 }
 
-Plan plan_of(const Scenario& scenario, const Profile& profile) {
+Plan plan_of(const SettledScenario& scenario, const Profile& profile) {
     return make_plan(scenario, scenario_model(scenario, &profile), profile);
 }
 
-Error plan_error_of(const Scenario& scenario, const Profile& profile) {
+Error plan_error_of(const SettledScenario& scenario, const Profile& profile) {
     return error_of([&] { plan_of(scenario, profile); });
 }
 

@@ -5,7 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin::testing {
 
@@ -22,14 +22,14 @@ LayerCost layer(const std::string& name,
 Profile chain_profile();
 
 /// Of a model that is its profile.
-Scenario scenario_of(int stages, int micro_batches, int batch);
+SettledScenario scenario_of(int stages, int micro_batches, int batch);
 
 /// With so many layers of `chain_profile` in each stage.
-Scenario partitioned(std::vector<int> pieces, int micro_batches = 2, int batch = 2);
+SettledScenario partitioned(std::vector<int> pieces, int micro_batches = 2, int batch = 2);
 
-Plan plan_of(const Scenario& scenario, const Profile& profile = chain_profile());
+Plan plan_of(const SettledScenario& scenario, const Profile& profile = chain_profile());
 
 /// What `plan_of` throws; fails the test if it throws nothing.
-Error plan_error_of(const Scenario& scenario, const Profile& profile = chain_profile());
+Error plan_error_of(const SettledScenario& scenario, const Profile& profile = chain_profile());
 
 }  // namespace pipetwin::testing

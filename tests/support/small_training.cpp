@@ -59,8 +59,8 @@ std::vector<RecomputeRules> every_recompute(int pieces) {
     return all;
 }
 
-Scenario scenario_of(const Shape& shape) {
-    Scenario scenario;
+SettledScenario scenario_of(const Shape& shape) {
+    SettledScenario scenario;
     scenario.training.batch = shape.batch;
     scenario.training.precision = shape.precision;
     scenario.training.optimizer = shape.optimizer;
@@ -123,7 +123,7 @@ Plan plan_of(const Model& model, const Shape& shape, const LayerTimes& times) {
 }
 
 exec::ExecutorOptions options_of(const Shape& shape) {
-    const Scenario scenario = scenario_of(shape);
+    const SettledScenario scenario = scenario_of(shape);
     exec::ExecutorOptions options;
     options.backend = shape.backend;
     options.precision = shape.precision;

@@ -7,7 +7,7 @@
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/executor/executor.h"
 
 /// Models small enough that a step takes milliseconds in a debug build, and what else a test needs
@@ -48,7 +48,7 @@ void PrintTo(const Shape& shape, std::ostream* out);
 /// All pieces alike in each mode, and another mode from piece to piece, in every rotation.
 std::vector<RecomputeRules> every_recompute(int pieces);
 
-Scenario scenario_of(const Shape& shape);
+SettledScenario scenario_of(const Shape& shape);
 
 struct LayerTimes {
     Duration forward = std::chrono::milliseconds(1);

@@ -28,7 +28,7 @@ Exported exported(const ExportSource::Placed& placed, std::string content) {
     return result;
 }
 
-[[noreturn]] void refuse(const Scenario& scenario, std::string what, std::string hint) {
+[[noreturn]] void refuse(const ScenarioParts& scenario, std::string what, std::string hint) {
     throw Error(ErrorKind::Infeasible, scenario.file.string(), std::move(what), std::move(hint));
 }
 
@@ -55,8 +55,10 @@ void set_layout(const MegatronLayout& layout, int chunks, MegatronFlags& flags) 
 
 /// Megatron keeps the input of every N layers of a stage, and N has to divide them: the more, the
 /// nearer to keeping that of the stage alone.
-void set_recompute(const Scenario& scenario, const MegatronLayout& layout, MegatronFlags& flags) {
-    const RecomputeRules rules = scenario.pipeline.recompute.value_or(Recompute::None);
+void set_recompute(const SettledScenario& scenario,
+                   const MegatronLayout& layout,
+                   MegatronFlags& flags) {
+    const RecomputeRules rules = scenario.pipeline.recompute;
     if (!rules.everywhere()) {
         refuse(scenario,
                fmt::format("pipeline.recompute is {}, but Megatron's flags are of all stages alike",
@@ -82,9 +84,9 @@ void set_recompute(const Scenario& scenario, const MegatronLayout& layout, Megat
     }
 }
 
-void set_batch(const Scenario& scenario, MegatronFlags& flags) {
+void set_batch(const SettledScenario& scenario, MegatronFlags& flags) {
     const std::vector<int> sizes =
-        micro_batch_sizes(replica_batch(scenario), *scenario.pipeline.micro_batches);
+        micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
     if (sizes.front() != sizes.back()) {
         refuse(scenario,
                fmt::format("micro-batches of {} and of {} samples, but Megatron's are all alike",
@@ -105,7 +107,7 @@ Exported export_megatron_layout(const ExportSource& source, const ExportOptions&
 
 Exported export_megatron_flags(const ExportSource& source, const ExportOptions&, Console& console) {
     const ExportSource::Placed placed = source.placed();
-    const Scenario& scenario = placed.scenario;
+    const SettledScenario& scenario = placed.scenario;
     const MegatronLayout layout = layout_of(placed);
     MegatronFlags flags;
     flags.layers = placed.partition.layer_count() / 2 - 1;
@@ -115,7 +117,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     set_layout(layout, placed.schedule.stage_count() / placed.schedule.rank_count(), flags);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags);
-    const std::string& schedule = *scenario.pipeline.schedule;
+    const std::string& schedule = scenario.pipeline.schedule;
     if (!schedule_traits(schedule).in_megatron) {
         console.note(fmt::format(
             "Megatron runs 1f1b, or interleaved-1f1b where a rank holds several stages, and not {}",

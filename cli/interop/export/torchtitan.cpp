@@ -17,7 +17,7 @@ std::string settings(const ExportSource::Placed& placed) {
         "{}",
         placed.schedule.rank_count());
     for (const ScheduleName& known : known_schedules()) {
-        if (known.name == *placed.scenario.pipeline.schedule && !known.torch_name.empty()) {
+        if (known.name == placed.scenario.pipeline.schedule && !known.torch_name.empty()) {
             text += fmt::format(", pipeline_parallel_schedule = \"{}\"", known.torch_name);
         }
     }

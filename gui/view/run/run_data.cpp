@@ -179,9 +179,10 @@ void take_plan(RunData& run, const fs::path& folder, const std::string& plan_has
         return;
     }
     try {
-        Scenario scenario = read_scenario(scenario_path);
+        const Scenario written = read_scenario(scenario_path);
         Profile profile = read_profile(profile_path);
-        Model model = scenario_model(scenario, &profile);
+        Model model = scenario_model(written, &profile);
+        SettledScenario scenario = settle(written);
         Plan plan = sim::with_settled_capacity(make_plan(scenario, model, profile));
         if (plan.hash() != plan_hash) {
             run.problems.push_back(

@@ -9,7 +9,7 @@
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/compare.h"
 #include "gui/view/run/memory_row.h"
 #include "gui/view/run/twin.h"
@@ -35,7 +35,7 @@ struct SideData {
 
 /// The scenario, model, profile and plan of a run, from which what-ifs are made.
 struct PlannedRun {
-    Scenario scenario;
+    SettledScenario scenario;
     Model model;
     Profile profile;
     Plan plan;

@@ -103,12 +103,12 @@ WhatIf with_pieces(WhatIf settings, int stages, int chunks) {
 }
 
 WhatIf settings_of(const PlannedRun& planned) {
-    const Scenario::PipelinePart& pipeline = planned.scenario.pipeline;
-    WhatIf settings{.stages = pipeline.stages.value(),
+    const SettledScenario::PipelinePart& pipeline = planned.scenario.pipeline;
+    WhatIf settings{.stages = pipeline.stages,
                     .micro_batches = planned.plan.micro_batches(),
-                    .schedule = pipeline.schedule.value(),
-                    .chunks = pipeline.chunks.value(),
-                    .recompute = pipeline.recompute.value_or(Recompute::None),
+                    .schedule = pipeline.schedule,
+                    .chunks = pipeline.chunks,
+                    .recompute = pipeline.recompute,
                     .partition = {}};
     if (pipeline.partition && planned.plan->partition) {
         settings.partition = planned.plan->partition->layers_per_stage();
@@ -245,12 +245,12 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
         return ranges;
     }
     const PlannedRun& planned = *run_->planned;
-    const Scenario& scenario = planned.scenario;
+    const SettledScenario& scenario = planned.scenario;
     const int layers = planned.model.layer_count();
     ranges.most_stages = layers;
     if (scenario.cluster.count > 0) {
         const int devices_of_stage =
-            scenario.pipeline.data_parallel.value() * scenario.pipeline.tensor_parallel.value();
+            scenario.pipeline.data_parallel * scenario.pipeline.tensor_parallel;
         ranges.most_stages = std::min(layers, scenario.cluster.count / devices_of_stage);
     }
     ranges.most_stages = std::max({1, ranges.most_stages, settings_.stages});
@@ -265,9 +265,9 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
     return ranges;
 }
 
-Scenario WhatIfSource::scenario(const WhatIf& settings) const {
-    Scenario scenario = run_->planned->scenario;
-    Scenario::PipelinePart& pipeline = scenario.pipeline;
+SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
+    SettledScenario scenario = run_->planned->scenario;
+    SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     if (settings.schedule != settings_.schedule) {
         pipeline.file_pieces = 0;
     }
@@ -276,7 +276,6 @@ Scenario WhatIfSource::scenario(const WhatIf& settings) const {
     pipeline.schedule = settings.schedule;
     pipeline.chunks = settings.chunks;
     pipeline.recompute = settings.recompute;
-    pipeline.recompute_auto = false;
     pipeline.partition = settings.partition;
     if (!same_links(settings)) {
         constexpr double gigabits_per_gigabyte = 8;

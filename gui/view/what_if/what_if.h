@@ -134,7 +134,7 @@ class WhatIfSource {
   private:
     void take_planned();
     void take_trace();
-    Scenario scenario(const WhatIf& settings) const;
+    SettledScenario scenario(const WhatIf& settings) const;
     PlainCosts costs(const WhatIf& settings) const;
 
     std::shared_ptr<const RunData> run_;

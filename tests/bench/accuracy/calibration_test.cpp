@@ -40,8 +40,11 @@ CalibrationRun run_of(const CalibrationSetting& setting, int unit) {
     return run;
 }
 
-Scenario scenario_of(int stages, int micro_batches, const char* schedule, Recompute recompute) {
-    Scenario scenario;
+SettledScenario scenario_of(int stages,
+                            int micro_batches,
+                            const char* schedule,
+                            Recompute recompute) {
+    SettledScenario scenario;
     scenario.training.batch = 2 * micro_batches;
     scenario.pipeline.stages = stages;
     scenario.pipeline.micro_batches = micro_batches;
@@ -61,7 +64,7 @@ class Calibrated : public ::testing::Test {
     void add(const CalibrationSetting& setting, int unit) {
         calibration.runs.push_back(run_of(setting, unit));
     }
-    Plan plan(const Scenario& scenario) const {
+    Plan plan(const SettledScenario& scenario) const {
         return calibrated_plan(scenario, model, calibration);
     }
 
@@ -98,7 +101,7 @@ TEST_F(Calibrated, PlansOfTwoRanksTakeWhatWasMeasuredBesideOthersWithoutTheInter
     // What was measured beside others lasts two thirds of that where no other rank computes, and
     // the simulator adds the half wherever one does.
     calibration.interference = 0.5;
-    Scenario scenario = scenario_of(2, 4, "1f1b", Recompute::None);
+    SettledScenario scenario = scenario_of(2, 4, "1f1b", Recompute::None);
     scenario.pipeline.partition = std::vector<int>{2, 2};
     const Plan two = plan(scenario);
     EXPECT_EQ(two.cost(0, 0).forward, Duration(microseconds(30)));
@@ -112,7 +115,7 @@ TEST_F(Calibrated, EachRankCostsWhatItsOwnCoreTook) {
     CalibrationRun both = run_of({.micro_batch_size = 2, .workers = 2}, 10);
     both.cores.push_back(run_of(both.setting, 13).cores.front());
     calibration.runs = {both};
-    Scenario scenario = scenario_of(2, 4, "1f1b", Recompute::None);
+    SettledScenario scenario = scenario_of(2, 4, "1f1b", Recompute::None);
     scenario.pipeline.partition = std::vector<int>{2, 2};
     const Plan two = plan(scenario);
     EXPECT_EQ(two.cost(0, 0).forward, Duration(microseconds(10 * (1 + 2))));
@@ -125,7 +128,7 @@ TEST_F(Calibrated, NeedsTheNearestOfEveryKindThatAPlanHas) {
     for (const CalibrationRun& run : calibration.runs) {
         candidates.push_back(run.setting);
     }
-    const auto needed = [&](const Scenario& scenario) {
+    const auto needed = [&](const SettledScenario& scenario) {
         return settings_needed(scenario, model, calibration.bytes, candidates);
     };
     using Settings = std::vector<CalibrationSetting>;
@@ -153,10 +156,10 @@ TEST_F(Calibrated, NeedsWorkersThatHoldWhatThePlansRanksHold) {
         {.micro_batch_size = 2, .workers = 2},
         {.micro_batch_size = 2, .live_stashes = 6, .workers = 2},
         {.micro_batch_size = 2, .splits = true, .workers = 2}};
-    const auto needed = [&](const Scenario& scenario) {
+    const auto needed = [&](const SettledScenario& scenario) {
         return settings_needed(scenario, model, calibration.bytes, candidates);
     };
-    Scenario two = scenario_of(2, 8, "gpipe", Recompute::None);
+    SettledScenario two = scenario_of(2, 8, "gpipe", Recompute::None);
     two.pipeline.partition = std::vector<int>{1, 3};
     ASSERT_EQ(needed(two).size(), 1U);
     EXPECT_EQ(needed(two).front().held, (Held{{{0, 1}}, {{1, 3}}}));
@@ -164,7 +167,7 @@ TEST_F(Calibrated, NeedsWorkersThatHoldWhatThePlansRanksHold) {
     two.pipeline.schedule = "zb-h1";
     EXPECT_EQ(needed(two).front().held, (Held{{{0, 1}}, {{1, 3}}}));
 
-    Scenario turns = scenario_of(2, 8, "interleaved-1f1b", Recompute::None);
+    SettledScenario turns = scenario_of(2, 8, "interleaved-1f1b", Recompute::None);
     turns.pipeline.chunks = 2;
     turns.pipeline.partition = std::vector<int>{1, 1, 1, 1};
     EXPECT_EQ(needed(turns).front().held, (Held{{{0, 1}, {2, 1}}, {{1, 1}, {3, 1}}}));
@@ -183,7 +186,7 @@ TEST_F(Calibrated, ManyForwardsInARowAreNotThoseOfOneAtATimeWhereTheyRecompute) 
 }
 
 TEST_F(Calibrated, WhatWorkersMeasuredThatHeldTheSameComesFirst) {
-    Scenario two = scenario_of(2, 8, "gpipe", Recompute::None);
+    SettledScenario two = scenario_of(2, 8, "gpipe", Recompute::None);
     two.pipeline.partition = std::vector<int>{1, 3};
     add({.micro_batch_size = 2, .live_stashes = 6, .workers = 2}, 70);
     EXPECT_EQ(plan(two).cost(0, 0).forward, Duration(microseconds(70)));
@@ -196,7 +199,7 @@ TEST_F(Calibrated, WhatWorkersMeasuredThatHeldTheSameComesFirst) {
 /// Between them lies one that makes numbers of another width.
 TEST(SettingsNeeded, AreOfTheWholeModelWhereARanksPiecesDoNotFitTogether) {
     const Model model = mlp_model({4, 4, 8, 4, 4});
-    Scenario turns = scenario_of(2, 8, "interleaved-1f1b", Recompute::None);
+    SettledScenario turns = scenario_of(2, 8, "interleaved-1f1b", Recompute::None);
     turns.pipeline.chunks = 2;
     turns.pipeline.partition = std::vector<int>{1, 1, 1, 1};
     const auto needed =
@@ -207,7 +210,7 @@ TEST(SettingsNeeded, AreOfTheWholeModelWhereARanksPiecesDoNotFitTogether) {
 
 /// Of sgd: the norm reads a gradient, the update also reads and writes the weight.
 TEST_F(Calibrated, ANormTakesAThirdOfTheMeasuredUpdateOfSgd) {
-    Scenario scenario = scenario_of(1, 8, "1f1b", Recompute::None);
+    SettledScenario scenario = scenario_of(1, 8, "1f1b", Recompute::None);
     scenario.training.optimizer = OptimizerKind::Sgd;
     scenario.training.clip_norm = 1;
     const Plan clipped = plan(scenario);
@@ -217,7 +220,7 @@ TEST_F(Calibrated, ANormTakesAThirdOfTheMeasuredUpdateOfSgd) {
 }
 
 TEST_F(Calibrated, NamesWhatWasNotMeasured) {
-    Scenario scenario = scenario_of(1, 4, "1f1b", Recompute::None);
+    SettledScenario scenario = scenario_of(1, 4, "1f1b", Recompute::None);
     scenario.training.batch = 12;  // 3 samples each: within the reach of a profile, not measured
     EXPECT_THROW(plan(scenario), Error);
 }

@@ -15,7 +15,7 @@
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile_json.h"
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/edge.h"
 #include "tests/cli/processes/several_processes.h"
 #include "tests/cli/support.h"
@@ -397,7 +397,7 @@ TEST_F(TwoHosts, ArePlannedWithTheLinksThatTheyHave) {
     EXPECT_EQ(profile.links[1].between, "nodes");
     EXPECT_LT(profile.links[1].bytes_per_second, 30e6);
     EXPECT_GT(profile.links[0].bytes_per_second, profile.links[1].bytes_per_second);
-    const Scenario scenario = read_scenario(path("hosts/scenario.toml"));
+    const SettledScenario scenario = settle(read_scenario(path("hosts/scenario.toml")));
     EXPECT_EQ(scenario.cluster.placement, Placement::Written);
     EXPECT_EQ(scenario.cluster.nodes, (std::vector<int>{0, 0, 1, 1}));
     const Plan plan = make_plan(scenario, scenario_model(scenario), profile);

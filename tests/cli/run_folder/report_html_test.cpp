@@ -34,7 +34,7 @@ FinishedRun example(Origin origin = Origin::Measured) {
     TimelineSet predicted = predicted_trace(prediction).timelines;
     predicted.peak_bytes = training.measured.peak_bytes;
     Comparison comparison = compare(predicted, training.measured);
-    Scenario scenario;
+    SettledScenario scenario;
     scenario.file = "a<b&c.toml";
     scenario.model.kind = ModelKind::Mlp;
     scenario.model.sizes = {4, 2};

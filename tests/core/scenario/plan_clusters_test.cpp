@@ -22,7 +22,7 @@ using testing::plan_of;
 using testing::row_text;
 using testing::scenario_of;
 
-std::vector<double> rates_with(const Scenario& scenario) {
+std::vector<double> rates_with(const SettledScenario& scenario) {
     const Plan plan = plan_of(scenario);
     std::vector<double> rates;
     for (const LinkCost& link : plan->links) {
@@ -32,7 +32,7 @@ std::vector<double> rates_with(const Scenario& scenario) {
 }
 
 TEST(PlanClusters, RanksGoToNodesAsThePlacementSays) {
-    Scenario scenario = partitioned({1, 1, 1, 2});
+    SettledScenario scenario = partitioned({1, 1, 1, 2});
     scenario.cluster.per_node = 2;
     scenario.cluster.link_gbps = 80;
     scenario.cluster.node_link_gbps = 8;
@@ -47,7 +47,7 @@ TEST(PlanClusters, RanksGoToNodesAsThePlacementSays) {
 }
 
 TEST(PlanClusters, LinksHaveNamesThatTheirFiguresOverride) {
-    Scenario scenario = partitioned({1, 1, 3});
+    SettledScenario scenario = partitioned({1, 1, 3});
     scenario.cluster.per_node = 2;
     scenario.cluster.link = "nvlink-4";
     scenario.cluster.node_link = "infiniband-ndr";
@@ -60,7 +60,7 @@ TEST(PlanClusters, LinksHaveNamesThatTheirFiguresOverride) {
 }
 
 TEST(PlanClusters, NodesOfNamedDevicesNeedALinkThatIsNamed) {
-    Scenario scenario = partitioned({1, 1, 3});
+    SettledScenario scenario = partitioned({1, 1, 3});
     scenario.cluster.device = "h100-sxm";
     EXPECT_NO_THROW(plan_of(scenario));
     scenario.cluster.per_node = 2;
@@ -73,8 +73,8 @@ TEST(PlanClusters, NodesOfNamedDevicesNeedALinkThatIsNamed) {
 
 // --- Replicas. ---
 
-Scenario replicated(int replicas, int batch) {
-    Scenario scenario = partitioned({2, 3}, 2, batch);
+SettledScenario replicated(int replicas, int batch) {
+    SettledScenario scenario = partitioned({2, 3}, 2, batch);
     scenario.pipeline.data_parallel = replicas;
     scenario.cluster.link_gbps = 8;  // a byte per nanosecond
     scenario.cluster.link_latency_us = 1;
@@ -100,7 +100,7 @@ TEST(PlanClusters, ReplicasSumTheGradientsOfEveryStage) {
     EXPECT_EQ(row_text(plan->schedule, 1),
               "1RECV_F0 1F0 1RECV_F1 1F1 1B1 1SEND_B1 1B0 1SEND_B0 1REDUCE_GRAD 1OPT");
     EXPECT_EQ(plan.duration({.op = Op::ReduceGradient, .stage = 1}), Duration(6 * 1075));
-    Scenario overlapped = replicated(4, 8);
+    SettledScenario overlapped = replicated(4, 8);
     overlapped.pipeline.overlap_reduction = true;
     EXPECT_TRUE(plan_of(overlapped)->overlap_reduction);
     EXPECT_THAT(plan_of(replicated(1, 8))->all_reduce, IsEmpty());
@@ -108,7 +108,7 @@ TEST(PlanClusters, ReplicasSumTheGradientsOfEveryStage) {
 
 /// 50 and 75 numbers, of which the first of four replicas has 13 and 19, each with two of Adam's.
 TEST(PlanClusters, ReplicasMayShareTheOptimizerState) {
-    Scenario scenario = replicated(4, 8);
+    SettledScenario scenario = replicated(4, 8);
     EXPECT_EQ(plan_of(scenario)->states[1].optimizer_state, Bytes{2 * 4 * 75});
     EXPECT_THAT(plan_of(scenario)->weight_gather, IsEmpty());
     scenario.pipeline.shard_optimizer = true;
@@ -127,7 +127,7 @@ TEST(PlanClusters, ReplicasMayShareTheOptimizerState) {
 }
 
 TEST(PlanClusters, TheUpdateOfAShareTakesItsShareOfTheTime) {
-    Scenario scenario = replicated(4, 8);
+    SettledScenario scenario = replicated(4, 8);
     Profile profile = chain_profile();
     for (LayerCost& layer : profile.layers) {
         layer.optimizer = Duration(4000);
@@ -139,7 +139,7 @@ TEST(PlanClusters, TheUpdateOfAShareTakesItsShareOfTheTime) {
 
 /// Two ranks and four replicas fill nodes of 4 with two replicas each; of 2 with one each.
 TEST(PlanClusters, ReplicasAreWhereThePlacementPutsThem) {
-    Scenario scenario = replicated(4, 8);
+    SettledScenario scenario = replicated(4, 8);
     scenario.pipeline.all_reduce = AllReduceKind::TwoLevel;
     scenario.cluster.per_node = 4;
     scenario.cluster.node_link_gbps = 0.8;  // ten nanoseconds a byte
@@ -151,7 +151,7 @@ TEST(PlanClusters, ReplicasAreWhereThePlacementPutsThem) {
 }
 
 TEST(PlanClusters, ReplicasCountAgainstTheDevices) {
-    Scenario scenario = replicated(4, 8);
+    SettledScenario scenario = replicated(4, 8);
     scenario.cluster.count = 7;
     EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("data_parallel = 4"));
     scenario.cluster.count = 8;
@@ -159,7 +159,7 @@ TEST(PlanClusters, ReplicasCountAgainstTheDevices) {
 }
 
 TEST(PlanClusters, TwoPipelinesOfOneModelHaveNoReplicas) {
-    Scenario scenario = replicated(2, 8);
+    SettledScenario scenario = replicated(2, 8);
     scenario.pipeline.schedule = "chimera";
     EXPECT_THAT(plan_error_of(scenario).text(), HasSubstr("both at once are not built yet"));
 }
@@ -168,7 +168,7 @@ TEST(PlanClusters, TwoPipelinesOfOneModelHaveNoReplicas) {
 /// bytes take 2 * (1000 + n / 2): 2005 ns for the 5 that layer a hands on, 2007 for the 7 of layer
 /// b.
 TEST(PlanClusters, DevicesOfARankShareItsLayersAndSumTheirResults) {
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.pipeline.tensor_parallel = 2;
     scenario.cluster.link_gbps = 8;
     scenario.cluster.link_latency_us = 1;
@@ -183,7 +183,7 @@ TEST(PlanClusters, DevicesOfARankShareItsLayersAndSumTheirResults) {
 }
 
 TEST(PlanClusters, DevicesOfARankSitOnOneNodeAndCountAgainstTheDevices) {
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.pipeline.tensor_parallel = 4;
     scenario.cluster.count = 7;
     EXPECT_THAT(plan_error_of(scenario).text(),
@@ -218,9 +218,9 @@ class RandomCluster {
   public:
     explicit RandomCluster(std::uint64_t seed) : random_(seed) {}
 
-    Scenario next() {
-        Scenario scenario = scenario_of(1 + below(4), 1 + below(6), 1 + below(32));
-        const int stages = *scenario.pipeline.stages;
+    SettledScenario next() {
+        SettledScenario scenario = scenario_of(1 + below(4), 1 + below(6), 1 + below(32));
+        const int stages = scenario.pipeline.stages;
         scenario.pipeline.data_parallel = 1 + below(4);
         scenario.pipeline.all_reduce = static_cast<AllReduceKind>(below(3));
         scenario.pipeline.overlap_reduction = below(2) == 0;
@@ -261,10 +261,10 @@ TEST(PlanClusters, AnyClusterGivesAPlanThatIsWholeOrSaysWhyNot) {
     RandomCluster clusters(seed);
     int plans = 0;
     for (int round = 0; round < tests::soaked(500); ++round) {
-        const Scenario scenario = clusters.next();
+        const SettledScenario scenario = clusters.next();
         try {
             const Plan plan = plan_of(scenario);
-            const int replicas = *scenario.pipeline.data_parallel;
+            const int replicas = scenario.pipeline.data_parallel;
             ASSERT_EQ(plan.samples(), scenario.training.batch);
             ASSERT_EQ(plan->all_reduce.empty(), replicas == 1);
             ASSERT_EQ(plan->weight_gather.empty(),
@@ -283,7 +283,7 @@ TEST(PlanClusters, AnyClusterGivesAPlanThatIsWholeOrSaysWhyNot) {
 
 /// Ranks 0 and 1 on nodes of their own, with four pieces that go round them.
 TEST(PlanClusters, MessagesBetweenNodesShareWhatLeavesAndEntersANode) {
-    Scenario scenario = scenario_of(2, 4, 8);
+    SettledScenario scenario = scenario_of(2, 4, 8);
     scenario.pipeline.chunks = 2;
     scenario.pipeline.schedule = "interleaved-1f1b";
     scenario.cluster.per_node = 1;
@@ -301,13 +301,13 @@ TEST(PlanClusters, MessagesBetweenNodesShareWhatLeavesAndEntersANode) {
 }
 
 TEST(PlanClusters, MessagesInsideANodeShareNothing) {
-    Scenario scenario = scenario_of(2, 4, 8);
+    SettledScenario scenario = scenario_of(2, 4, 8);
     scenario.cluster.link_sharing = LinkSharing::Fifo;
     EXPECT_FALSE(plan_of(scenario)->contention.any());
 }
 
 TEST(PlanClusters, RanksThatShareProcessorsDisturbEachOther) {
-    Scenario scenario = scenario_of(2, 4, 8);
+    SettledScenario scenario = scenario_of(2, 4, 8);
     scenario.cluster.cores = 1;
     scenario.cluster.interference = 0.5;
     scenario.cluster.transfer = TransferMode::Blocking;
@@ -319,7 +319,7 @@ TEST(PlanClusters, RanksThatShareProcessorsDisturbEachOther) {
 }
 
 TEST(PlanClusters, RanksDisturbEachOtherPairByPair) {
-    Scenario scenario = scenario_of(2, 4, 8);
+    SettledScenario scenario = scenario_of(2, 4, 8);
     scenario.cluster.pair_interference = {{0, 0.3}, {0.1, 0}};
     EXPECT_EQ(plan_of(scenario)->contention.interference, scenario.cluster.pair_interference);
 }

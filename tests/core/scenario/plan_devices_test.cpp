@@ -17,7 +17,7 @@ using testing::plan_of;
 using testing::scenario_of;
 
 TEST(PlanDevices, SpeedsDivideTheTimesOfTheirRanks) {
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.speeds = {1, 0.5};
     const Plan plan = plan_of(scenario);
     EXPECT_EQ(plan.cost(0, 0).forward, Duration(30));
@@ -33,7 +33,7 @@ TEST(PlanDevices, SpeedsDivideTheTimesOfTheirRanks) {
 /// f + b: 40 80 120 80 160 = 480. Twice as slow in front: 120 * 2 = 240 and 360; behind: 320 and
 /// 160 * 2 = 320.
 TEST(PlanDevices, AutoBalancesForTheSpeedsInTheirOrder) {
-    Scenario scenario = scenario_of(2, 2, 2);
+    SettledScenario scenario = scenario_of(2, 2, 2);
     scenario.cluster.speeds = {0.5, 1};
     EXPECT_EQ(plan_of(scenario)->partition, Partition({2, 3}, 5));
     scenario.cluster.speeds = {1, 0.5};
@@ -45,7 +45,7 @@ TEST(PlanDevices, AutoBalancesForTheSpeedsInTheirOrder) {
 TEST(PlanDevices, CostsOfAnotherDeviceAreRefusedNamingBoth) {
     Profile profile = chain_profile();
     profile.device = "v100-sxm2";
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     EXPECT_THAT(plan_of(scenario, profile)->notes, IsEmpty());
     scenario.cluster.device = "a100-sxm-80";
     const Error error = plan_error_of(scenario, profile);
@@ -59,7 +59,7 @@ TEST(PlanDevices, ScaledCostsAreEstimatedAndSayBySoMuch) {
     Profile profile = chain_profile();
     profile.source = CostSource::Measured;
     profile.device = "v100-sxm2";
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.device = "a100-sxm-80";
     const auto forward_with = [&](ScaleCosts how) {
         scenario.cluster.scale_costs = how;
@@ -83,7 +83,7 @@ TEST(PlanDevices, CostsOfTheSameDeviceStayWhatTheyAre) {
     Profile profile = chain_profile();
     profile.source = CostSource::Measured;
     profile.device = "h100-sxm";
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.device = "h100-sxm";
     const Plan plan = plan_of(scenario, profile);
     EXPECT_EQ(plan.cost(1, 0).forward, Duration(90));
@@ -98,7 +98,7 @@ TEST(PlanDevices, CostsOfTheSameDeviceStayWhatTheyAre) {
 }
 
 TEST(PlanDevices, CostsOfNoDeviceAreTakenForThoseOfTheScenarioAndThatIsSaid) {
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.device = "h100-sxm";
     const Plan plan = plan_of(scenario);
     EXPECT_EQ(plan.cost(1, 0).forward, Duration(90));
@@ -112,7 +112,7 @@ TEST(PlanDevices, EveryRankCanHaveADeviceOfItsOwn) {
     Profile profile = chain_profile();
     profile.device = "a100-sxm-80";
     profile.precision = "fp16";  // 312 and 125 TFLOP/s
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.devices = {"a100-sxm-80", "v100-sxm2"};
     scenario.cluster.scale_costs = ScaleCosts::Compute;
     const Plan plan = plan_of(scenario, profile);
@@ -132,7 +132,7 @@ TEST(PlanDevices, LaunchesBoundTheTimesOfSmallKernels) {
             sample.forward_kernels = 5;
         }
     }
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(10 + 20));
     profile.launch = Duration(3);
     EXPECT_EQ(plan_of(scenario, profile).cost(0, 0).forward, Duration(15 + 20));

@@ -83,7 +83,7 @@ TEST(ScenarioPlan, ABackwardHoldsWhatIsLeftOfTheStashAndTwoGradients) {
 }
 
 TEST(ScenarioPlan, StatesFollowFromParametersAndOptimizer) {
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     const auto state_with = [&scenario](OptimizerKind optimizer) {
         scenario.training.optimizer = optimizer;
         return plan_of(scenario)->states[1];
@@ -116,7 +116,7 @@ TEST(ScenarioPlan, ABatchSmallerThanMGivesAsManyMicroBatchesAsSamples) {
 }
 
 TEST(ScenarioPlan, ExceptLastMeansTheReallyLastMicroBatchOfASmallBatch) {
-    Scenario scenario = partitioned({2, 3}, 8, 3);
+    SettledScenario scenario = partitioned({2, 3}, 8, 3);
     scenario.pipeline.recompute = Recompute::ExceptLast;
     const Plan plan = plan_of(scenario);
     EXPECT_EQ(row_text(plan->schedule, 1),
@@ -132,7 +132,7 @@ TEST(ScenarioPlan, AutoIsTheBalancedPartitionOfForwardRecomputeAndBackward) {
 TEST(ScenarioPlan, AutoKnowsWhichPiecesRecompute) {
     // f + b: 40 80 120 80 160; with the recompute 50 100 150 100 200. Without any, 120, 200 and 160
     // are best. With the middle one's that would be 120, 250 and 160; now it is 120, 150 and 240.
-    Scenario scenario = scenario_of(3, 3, 3);
+    SettledScenario scenario = scenario_of(3, 3, 3);
     EXPECT_EQ(plan_of(scenario)->partition, Partition({2, 2, 1}, 5));
     scenario.pipeline.recompute =
         RecomputeRules({Recompute::None, Recompute::Always, Recompute::None});
@@ -140,7 +140,7 @@ TEST(ScenarioPlan, AutoKnowsWhichPiecesRecompute) {
 }
 
 TEST(ScenarioPlan, HasOneModeOfRecomputeForEachPiece) {
-    Scenario scenario = partitioned({2, 3}, 2, 2);
+    SettledScenario scenario = partitioned({2, 3}, 2, 2);
     scenario.pipeline.recompute = RecomputeRules({Recompute::None, Recompute::ExceptLast});
     const Plan plan = plan_of(scenario);
     EXPECT_EQ(plan->recompute, scenario.pipeline.recompute);
@@ -155,7 +155,7 @@ TEST(ScenarioPlan, HasOneModeOfRecomputeForEachPiece) {
 }
 
 TEST(ScenarioPlan, ExceptLastOfOneMicroBatchIsNothingBesideOthersToo) {
-    Scenario scenario = partitioned({2, 3}, 1, 2);
+    SettledScenario scenario = partitioned({2, 3}, 1, 2);
     scenario.pipeline.recompute = RecomputeRules({Recompute::ExceptLast, Recompute::Always});
     const Plan plan = plan_of(scenario);
     EXPECT_EQ(row_text(plan->schedule, 0), "0F0 0SEND_F0 0RECV_B0 0B0 0OPT");
@@ -171,7 +171,7 @@ TEST(ScenarioPlan, OneStageHoldsEverything) {
 }
 
 TEST(ScenarioPlan, LinksComeFromTheProfileUnlessTheScenarioSaysOtherwise) {
-    Scenario scenario = partitioned({1, 2, 2});
+    SettledScenario scenario = partitioned({1, 2, 2});
     EXPECT_EQ(plan_of(scenario)->links[0], chain_profile().links[0]);
     scenario.cluster.link_gbps = 16;
     scenario.cluster.link_latency_us = 2.5;
@@ -182,7 +182,7 @@ TEST(ScenarioPlan, LinksComeFromTheProfileUnlessTheScenarioSaysOtherwise) {
 }
 
 TEST(ScenarioPlan, LinksBetweenNodesHaveTheirOwnFigures) {
-    Scenario scenario = partitioned({1, 1, 1, 2});
+    SettledScenario scenario = partitioned({1, 1, 1, 2});
     scenario.cluster.per_node = 2;
     scenario.cluster.link_gbps = 80;
     scenario.cluster.node_link_gbps = 8;
@@ -201,7 +201,7 @@ TEST(ScenarioPlan, AProfileWithoutLinksMeansInstantOnes) {
 }
 
 TEST(ScenarioPlan, HasALinkToHostMemoryWhereStashesAreOffloaded) {
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.host_link = "pcie-4";
     scenario.cluster.host_link_latency_us = 7;
     EXPECT_FALSE(plan_of(scenario)->host_link);
@@ -216,7 +216,7 @@ TEST(ScenarioPlan, HasALinkToHostMemoryWhereStashesAreOffloaded) {
 }
 
 TEST(ScenarioPlan, TakesTheMeasuredLinkToHostMemoryUnlessTheScenarioNamesOne) {
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.pipeline.offload = Offload::Stash;
     scenario.cluster.host_link_latency_us = 7;
     EXPECT_EQ(plan_error_of(scenario).kind(), ErrorKind::BadInput);
@@ -229,7 +229,7 @@ TEST(ScenarioPlan, TakesTheMeasuredLinkToHostMemoryUnlessTheScenarioNamesOne) {
 }
 
 TEST(ScenarioPlan, CarriesCapacityAndMemoryLimit) {
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.pipeline.channel_capacity = 3;
     scenario.cluster.memory_limit = Bytes{12345};
     const Plan plan = plan_of(scenario);
@@ -238,7 +238,7 @@ TEST(ScenarioPlan, CarriesCapacityAndMemoryLimit) {
 }
 
 TEST(ScenarioPlan, ZbAutoSearchesWithTheCostsOfTheProfile) {
-    Scenario scenario = partitioned({2, 2, 1}, 12, 12);
+    SettledScenario scenario = partitioned({2, 2, 1}, 12, 12);
     scenario.pipeline.schedule = "zb-auto";
     const Plan plan = plan_of(scenario);
     const ZeroBubbleCosts costs = zero_bubble_costs(plan.parts(), plan->schedule);
@@ -253,7 +253,7 @@ TEST(ScenarioPlan, ZbAutoSearchesWithTheCostsOfTheProfile) {
 }
 
 TEST(ScenarioPlan, ZbAutoKnowsWhichPiecesRecompute) {
-    Scenario scenario = partitioned({2, 2, 1}, 12, 12);
+    SettledScenario scenario = partitioned({2, 2, 1}, 12, 12);
     scenario.pipeline.schedule = "zb-auto";
     scenario.pipeline.recompute =
         RecomputeRules({Recompute::None, Recompute::Always, Recompute::None});
@@ -264,7 +264,7 @@ TEST(ScenarioPlan, ZbAutoKnowsWhichPiecesRecompute) {
 }
 
 TEST(ScenarioPlan, ZbAutoKeepsTheMemoryLimit) {
-    Scenario scenario = partitioned({2, 2, 1}, 12, 12);
+    SettledScenario scenario = partitioned({2, 2, 1}, 12, 12);
     scenario.pipeline.schedule = "zb-auto";
     for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
         scenario.pipeline.recompute = recompute;
@@ -278,14 +278,14 @@ TEST(ScenarioPlan, ZbAutoKeepsTheMemoryLimit) {
 }
 
 TEST(ScenarioPlan, ADeadlockAtTheStatedCapacityIsRefused) {
-    Scenario scenario = partitioned({2, 3});
+    SettledScenario scenario = partitioned({2, 3});
     scenario.pipeline.schedule = "1f1b";
     scenario.pipeline.channel_capacity = 0;
     EXPECT_EQ(plan_error_of(scenario).kind(), ErrorKind::Infeasible);
 }
 
 TEST(ScenarioPlan, MoreStagesThanDevicesAreRefusedNamingBothAndTheBalancer) {
-    Scenario scenario = scenario_of(4, 2, 2);
+    SettledScenario scenario = scenario_of(4, 2, 2);
     scenario.cluster.count = 3;
     const Error error = plan_error_of(scenario);
     EXPECT_THAT(error.text(), AllOf(HasSubstr("stages = 4"), HasSubstr("count = 3")));
@@ -304,7 +304,7 @@ TEST(ScenarioPlan, MoreStagesThanLayersAreRefusedNamingBoth) {
 }
 
 TEST(ScenarioPlan, AProfileOfAnotherModelIsRefusedNamingBoth) {
-    const Scenario scenario = partitioned({2, 3});
+    const SettledScenario scenario = partitioned({2, 3});
     const Profile profile = chain_profile();
     const Model model = scenario_model(scenario, &profile);
     const auto text_with = [&](const Profile& other) {
@@ -325,7 +325,7 @@ TEST(ScenarioPlan, AProfileOfAnotherModelIsRefusedNamingBoth) {
 }
 
 TEST(ScenarioPlan, NaiveTakesOneMicroBatchOnly) {
-    Scenario scenario = partitioned({2, 3}, 2, 8);
+    SettledScenario scenario = partitioned({2, 3}, 2, 8);
     scenario.pipeline.schedule = "naive";
     EXPECT_EQ(plan_error_of(scenario).text(), "naive: one micro-batch, got 2");
     scenario.pipeline.micro_batches = 1;
@@ -333,7 +333,7 @@ TEST(ScenarioPlan, NaiveTakesOneMicroBatchOnly) {
 }
 
 TEST(ScenarioPlan, ClippingPutsNormsBeforeUpdatesAndEachTakesItsShareOfTheUpdatesBytes) {
-    Scenario scenario = partitioned({2, 3}, 1, 2);
+    SettledScenario scenario = partitioned({2, 3}, 1, 2);
     scenario.pipeline.recompute = Recompute::None;
     scenario.training.clip_norm = 1;
     const Plan plan = plan_of(scenario);
@@ -354,8 +354,8 @@ Profile tied_profile(const Model& model) {
     return profile;
 }
 
-Scenario tied_gpt(int stages) {
-    Scenario scenario;
+SettledScenario tied_gpt(int stages) {
+    SettledScenario scenario;
     scenario.model.gpt = {
         .layers = 2, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 16, .tied = true};
     scenario.training.batch = 2;
@@ -368,7 +368,7 @@ Scenario tied_gpt(int stages) {
 
 TEST(ScenarioPlan, TiedEndsHandEachOtherTheirGradientsAndEitherHasRoomForTwo) {
     constexpr std::int64_t table = 16 * 8 * 4;
-    Scenario scenario = tied_gpt(3);
+    SettledScenario scenario = tied_gpt(3);
     const Model model = scenario_model(scenario);
     const Plan plan = make_plan(scenario, model, tied_profile(model));
     EXPECT_EQ(row_text(plan->schedule, 0), "0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD 0OPT");
@@ -392,7 +392,7 @@ TEST(ScenarioPlan, TiedEndsHandEachOtherTheirGradientsAndEitherHasRoomForTwo) {
 }
 
 TEST(ScenarioPlan, WeightsThatTwoPipelinesShareAreNotTiedBesides) {
-    Scenario scenario = tied_gpt(2);
+    SettledScenario scenario = tied_gpt(2);
     scenario.pipeline.schedule = "chimera";
     scenario.pipeline.micro_batches = 2;
     const Model model = scenario_model(scenario);
@@ -403,7 +403,7 @@ TEST(ScenarioPlan, WeightsThatTwoPipelinesShareAreNotTiedBesides) {
 }
 
 TEST(ScenarioPlan, BlocksOfAGptCountTheEmbeddingFirstAndTheHeadLast) {
-    Scenario scenario;
+    SettledScenario scenario;
     scenario.model.gpt = {.layers = 3, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 16};
     scenario.training.batch = 2;
     scenario.pipeline.stages = 2;

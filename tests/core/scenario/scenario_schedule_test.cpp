@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "tests/core/scenario/scenario_texts.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scratch_folder.h"
@@ -36,7 +36,7 @@ TEST_F(OwnSchedule, SaysStagesChunksAndMicroBatches) {
     EXPECT_EQ(s.pipeline.chunks, 1);
     EXPECT_EQ(s.pipeline.micro_batches, 3);
     EXPECT_EQ(s.pipeline.recompute, Recompute::None);
-    EXPECT_EQ(scenario_schedule(s).ranks[1].size(), 6U);
+    EXPECT_EQ(scenario_schedule(settle(s)).ranks[1].size(), 6U);
     EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").pipeline, s.pipeline);
 }
 
@@ -50,7 +50,7 @@ TEST_F(OwnSchedule, RefusesKeysThatSaySomethingElse) {
 TEST_F(OwnSchedule, NeedsASampleForEveryMicroBatch) {
     Scenario s = scenario("");
     s.training.batch = 2;
-    const Error error = error_of([&s] { scenario_schedule(s); });
+    const Error error = error_of([&s] { scenario_schedule(settle(s)); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_THAT(error.what(), HasSubstr("3 micro-batches, but a mini-batch has 2 samples"));
 }

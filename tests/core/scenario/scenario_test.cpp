@@ -1,11 +1,10 @@
-#include "core/scenario/scenario.h"
-
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/scenario/settled_scenario.h"
 #include "tests/core/scenario/scenario_texts.h"
 #include "tests/support/code_blocks.h"
 #include "tests/support/error_of.h"
@@ -240,16 +239,16 @@ TEST(ReadScenario, ReadsAFileAndRefusesWhatIsNone) {
     EXPECT_EQ(error_of([&] { read_scenario("/dev/zero"); }).text(), "not a regular file");
 }
 
-TEST(RequireSettled, PassesWhatIsPlannedHere) {
-    EXPECT_NO_THROW(require_settled(
-        parse(with(gpt, "[pipeline]\npartition = \"auto\"\nchannel_capacity = \"auto\""))));
+TEST(Settle, PassesWhatIsPlannedHere) {
+    EXPECT_NO_THROW(
+        settle(parse(with(gpt, "[pipeline]\npartition = \"auto\"\nchannel_capacity = \"auto\""))));
 }
 
-TEST(RequireSettled, NamesEveryOtherAutoAndAValueToSet) {
+TEST(Settle, NamesEveryOtherAutoAndAValueToSet) {
     const Scenario s = parse(with(gpt,
                                   "[pipeline]\nstages = \"auto\"\nrecompute = \"auto\"\n"
                                   "micro_batches = \"auto\"\n[cluster]\ncount = 2"));
-    const Error error = error_of([&] { require_settled(s); });
+    const Error error = error_of([&] { settle(s); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_EQ(error.text(),
               "\"auto\" has to be planned first for pipeline.stages, pipeline.micro_batches, "
@@ -265,7 +264,7 @@ TEST(RequireSettled, NamesEveryOtherAutoAndAValueToSet) {
                             "data_parallel",
                             "tensor_parallel"}) {
         const Scenario one = parse(gpt, {{fmt::format("pipeline.{}", key), "auto"}});
-        EXPECT_NE(error_of([&] { require_settled(one); }).text().find(key), std::string::npos);
+        EXPECT_NE(error_of([&] { settle(one); }).text().find(key), std::string::npos);
     }
 }
 

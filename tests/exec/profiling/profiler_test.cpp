@@ -109,12 +109,12 @@ TEST(Profiler, TellsHowFarItIs) {
 }
 
 TEST(ProfilerOptions, FollowTheScenario) {
-    Scenario scenario = test::scenario_of({.stages = 2,
-                                           .micro_batches = 4,
-                                           .batch = 10,
-                                           .schedule = "1f1b",
-                                           .recompute = Recompute::Always,
-                                           .precision = Precision::Fp64});
+    SettledScenario scenario = test::scenario_of({.stages = 2,
+                                                  .micro_batches = 4,
+                                                  .batch = 10,
+                                                  .schedule = "1f1b",
+                                                  .recompute = Recompute::Always,
+                                                  .precision = Precision::Fp64});
     const ProfilerOptions options = profiler_options(scenario);
     EXPECT_EQ(options.micro_batch_sizes, (std::vector<int>{2, 3}));
     EXPECT_EQ(options.micro_batches, 4);
@@ -127,7 +127,7 @@ TEST(ProfilerOptions, FollowTheScenario) {
 
 TEST(ProfilerOptions, APacedDeviceTakesLongerThanTheCoresThatItsRanksShare) {
     const auto cores = static_cast<double>(allowed_cores().size());
-    Scenario scenario = test::scenario_of({.stages = 8, .backend = Backend::Paced});
+    SettledScenario scenario = test::scenario_of({.stages = 8, .backend = Backend::Paced});
     EXPECT_GE(profiler_options(scenario).stretch, 1.5);
     EXPECT_GE(profiler_options(scenario).stretch, 1.5 * 8 / cores);
 }

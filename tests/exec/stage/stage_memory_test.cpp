@@ -57,7 +57,7 @@ Plan plan_of(const Model& model,
              const std::vector<int>& partition,
              const RecomputeRules& recompute,
              Precision precision) {
-    Scenario scenario;
+    SettledScenario scenario;
     scenario.training.batch = 7;
     scenario.training.precision = precision;
     scenario.pipeline.stages = static_cast<int>(partition.size());

@@ -14,8 +14,8 @@ namespace trainer_test {
 
 using test::Shape;
 
-Scenario training_of(const Shape& shape, int steps) {
-    Scenario scenario = test::scenario_of(shape);
+SettledScenario training_of(const Shape& shape, int steps) {
+    SettledScenario scenario = test::scenario_of(shape);
     scenario.model.kind = ModelKind::Mlp;
     scenario.model.sizes = {6, 9, 8, 10, 7, 9, 8, 8, 5};
     scenario.data.kind = DataKind::Synthetic;
@@ -55,7 +55,7 @@ TEST(Trainer, ReportsEveryStepInItsOrder) {
 
 TEST(Trainer, TellsTheLearningRateOfEveryStep) {
     const Model model = test::small_mlp();
-    Scenario scenario = training_of(two_stages, 4);
+    SettledScenario scenario = training_of(two_stages, 4);
     scenario.training.learning_rate = 0.01;
     scenario.training.learning_rate_schedule = RateSchedule::Linear;
     scenario.training.warmup_steps = 2;
@@ -71,7 +71,7 @@ TEST(Trainer, TellsTheLearningRateOfEveryStep) {
 std::vector<std::optional<double>> validation_losses(int stages, int every) {
     const Model model = test::small_mlp();
     const Shape shape{.stages = stages, .micro_batches = 3, .batch = 8};
-    Scenario scenario = training_of(shape, 5);
+    SettledScenario scenario = training_of(shape, 5);
     scenario.data.validation_share = 0.5;
     scenario.training.validate_every = every;
     scenario.training.validation_batches = 3;
@@ -99,7 +99,7 @@ TEST(Trainer, ValidatesEverySoManyStepsWhateverTheNumberOfStages) {
 /// The same held-out samples every time: with a learning rate of 0 nothing changes.
 TEST(Trainer, ValidatesOnTheSameSamplesAndChangesNothing) {
     const Model model = test::small_mlp();
-    Scenario scenario = training_of(two_stages, 4);
+    SettledScenario scenario = training_of(two_stages, 4);
     const auto run = [&](int every, double rate) {
         scenario.data.validation_share = 0.5;
         scenario.training.validate_every = every;
@@ -162,7 +162,7 @@ TEST(Trainer, ALossThatIsNotFiniteArrivesAsItIs) {
     const Model model = test::small_mlp();
     Shape shape = two_stages;
     shape.optimizer = OptimizerKind::Sgd;
-    Scenario scenario = training_of(shape, 20);
+    SettledScenario scenario = training_of(shape, 20);
     scenario.training.learning_rate = 1e30;
     try {
         train(scenario, model, test::plan_of(model, shape), telling([](const StepReport&) {

@@ -42,7 +42,7 @@ class RandomModel {
 
     Scenario scenario() {
         constexpr std::array schedules{"1f1b", "gpipe", "zb-h1", "zb-h2"};
-        Scenario scenario = testing::scenario_of(1, 1, 1 << below(3));
+        Scenario scenario = testing::scenario_of(1, 1, 1 << below(3)).as_scenario();
         Scenario::PipelinePart& pipeline = scenario.pipeline;
         pipeline.stages.reset();
         pipeline.micro_batches.reset();
@@ -72,7 +72,7 @@ bool fits_with_any_partition(const Scenario& scenario,
             return false;
         }
         sizes.push_back(left);
-        Scenario settled = with_candidate(scenario, candidate);
+        SettledScenario settled = with_candidate(scenario, candidate);
         settled.pipeline.partition = sizes;
         try {
             check_memory(plan_of(settled, profile));
@@ -128,7 +128,7 @@ TEST(LargestModel, IsThatOfAllPlansAndPartitions) {
         }
         const LargestModel largest = largest_model(scenario, profile, repeated);
         ASSERT_EQ(largest.copies, expected);
-        Scenario settled = with_candidate(scenario, largest.candidate);
+        SettledScenario settled = with_candidate(scenario, largest.candidate);
         settled.pipeline.partition = largest.partition;
         const Plan plan = plan_of(settled, with_copies(profile, repeated, largest.copies));
         EXPECT_EQ(peak_memory(plan), largest.peaks);
@@ -186,7 +186,7 @@ TEST(LargestModel, EndsWhereAModelMayHaveNoMoreLayers) {
         profile.layers.push_back(layer(fmt::format("l{}", i), 1, 0, 0));
         profile.layers.back().parameter_bytes = {};
     }
-    Scenario scenario = testing::scenario_of(1, 1, 1);
+    Scenario scenario = testing::scenario_of(1, 1, 1).as_scenario();
     scenario.cluster.count = 1;
     scenario.cluster.memory_limit = Bytes{1'000'000};
     const LargestModel largest = largest_model(scenario, profile, repeated_layers(profile, "x"));

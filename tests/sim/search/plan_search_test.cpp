@@ -55,7 +55,7 @@ class RandomQuestion {
     }
 
     Scenario scenario() {
-        Scenario scenario = testing::scenario_of(1, 1, 1 << below(3));
+        Scenario scenario = testing::scenario_of(1, 1, 1 << below(3)).as_scenario();
         Scenario::PipelinePart& pipeline = scenario.pipeline;
         pipeline.stages.reset();
         pipeline.micro_batches.reset();
@@ -114,7 +114,7 @@ std::vector<std::vector<int>> all_partitions(int layers, int stages) {
 }
 
 /// None where there is no such plan or it does not fit.
-std::optional<Duration> step_of(const Scenario& settled, const Profile& profile) {
+std::optional<Duration> step_of(const SettledScenario& settled, const Profile& profile) {
     try {
         Plan plan = plan_of(settled, profile);
         plan = plan.with_capacity(settled_capacity(plan));
@@ -149,14 +149,13 @@ std::optional<Duration> step_of(const Scenario& scenario,
                                 const Profile& profile,
                                 const Candidate& candidate,
                                 const std::vector<int>& partition) {
-    Scenario settled = with_candidate(scenario, candidate);
+    SettledScenario settled = with_candidate(scenario, candidate);
     if (!partition.empty()) {
         settled.pipeline.partition = partition;
     }
     if (!candidate.style.recompute_by_rank) {
         return step_of(settled, profile);
     }
-    settled.pipeline.recompute_auto = false;
     std::optional<Duration> best;
     // Without a partition those that are balanced for no rank's recompute and for every rank's.
     for (const Recompute balanced : {Recompute::None, Recompute::Always}) {
@@ -164,7 +163,7 @@ std::optional<Duration> step_of(const Scenario& scenario,
             settled.pipeline.recompute = balanced;
             const Plan plan = plan_of(settled, profile);
             for (const RecomputeRules& of_pieces : all_rules(plan->schedule)) {
-                Scenario one = settled;
+                SettledScenario one = settled;
                 one.pipeline.recompute = of_pieces;
                 one.pipeline.partition = plan->partition->layers_per_stage();
                 const auto step = step_of(one, profile);

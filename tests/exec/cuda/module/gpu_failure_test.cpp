@@ -312,12 +312,12 @@ TEST_F(GpuFailure, OfAnyAllocationAtTheStartIsToldAndLeavesNothing) {
 }
 
 PlanOf plans_of(const Model& model) {
-    return [&model](const Scenario& scenario) { return unmeasured_plan(scenario, model); };
+    return [&model](const SettledScenario& scenario) { return unmeasured_plan(scenario, model); };
 }
 
 /// One stage of wide layers: what it keeps of its samples is far more than its weights.
-Scenario wide(int samples) {
-    Scenario scenario;
+SettledScenario wide(int samples) {
+    SettledScenario scenario;
     scenario.model.kind = ModelKind::Mlp;
     scenario.model.sizes = {64, 1024, 1024, 1024, 1024, 1024, 4};
     scenario.training.batch = samples;
@@ -329,7 +329,7 @@ Scenario wide(int samples) {
 
 TEST_F(GpuFailure, TooLargeAPlanIsRefusedWithItsPeaksAndWhatWouldFit) {
     constexpr int samples = 1 << 18;  // 1 GiB for each layer's input; the GPU has 4
-    Scenario scenario = wide(samples);
+    SettledScenario scenario = wide(samples);
     const Model large = scenario_model(scenario);
     const auto error = caught([&] { check_gpu_memory(scenario, plans_of(large)); });
     ASSERT_TRUE(error);
@@ -348,7 +348,7 @@ TEST_F(GpuFailure, TooLargeAPlanIsRefusedWithItsPeaksAndWhatWouldFit) {
 }
 
 TEST_F(GpuFailure, AModelTooLargeForTheGpuIsToldSo) {
-    Scenario scenario = wide(1);
+    SettledScenario scenario = wide(1);
     scenario.model.sizes = {64, 20000, 20000, 4};  // 400 million weights, 16 bytes of state each
     const Model large = scenario_model(scenario);
     const auto error = caught([&] { check_gpu_memory(scenario, plans_of(large)); });

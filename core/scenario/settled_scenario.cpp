@@ -1,0 +1,131 @@
+#include "core/scenario/settled_scenario.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/schedule/validate.h"
+
+namespace pipetwin {
+
+namespace {
+
+/// Throws for every "auto" that is left, all in one error.
+void require_settled(const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const int stages = pipeline.stages.value_or(std::max(1, scenario.cluster.count));
+    std::vector<std::string> keys;
+    std::vector<std::string> settings;
+    const auto expect = [&](bool settled, std::string_view key, const std::string& value) {
+        if (!settled) {
+            keys.push_back(fmt::format("pipeline.{}", key));
+            settings.push_back(fmt::format("{} = {}", key, value));
+        }
+    };
+    expect(pipeline.stages.has_value(), "stages", fmt::to_string(stages));
+    expect(pipeline.micro_batches.has_value(), "micro_batches", fmt::to_string(4 * stages));
+    expect(pipeline.schedule.has_value(), "schedule", fmt::format("\"{}\"", default_schedule));
+    expect(pipeline.chunks.has_value(), "chunks", "1");
+    expect(!pipeline.recompute_auto, "recompute", "\"always\"");
+    expect(pipeline.data_parallel.has_value(), "data_parallel", "1");
+    expect(pipeline.tensor_parallel.has_value(), "tensor_parallel", "1");
+    if (!keys.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("\"auto\" has to be planned first for {}", fmt::join(keys, ", ")),
+                    fmt::format("'pipetwin plan' finds the best values; or in [pipeline] set {}",
+                                fmt::join(settings, ", ")));
+    }
+}
+
+}  // namespace
+
+Scenario SettledScenario::as_scenario() const {
+    Scenario scenario;
+    static_cast<ScenarioParts&>(scenario) = *this;
+    Scenario::PipelinePart& open = scenario.pipeline;
+    static_cast<PipelineSettings&>(open) = pipeline;
+    open.stages = pipeline.stages;
+    open.micro_batches = pipeline.micro_batches;
+    open.schedule = pipeline.schedule;
+    open.chunks = pipeline.chunks;
+    open.recompute = pipeline.recompute;
+    open.data_parallel = pipeline.data_parallel;
+    open.tensor_parallel = pipeline.tensor_parallel;
+    return scenario;
+}
+
+SettledScenario settle(const Scenario& scenario) {
+    require_settled(scenario);
+    SettledScenario settled;
+    static_cast<ScenarioParts&>(settled) = scenario;
+    const Scenario::PipelinePart& written = scenario.pipeline;
+    SettledScenario::PipelinePart& pipeline = settled.pipeline;
+    static_cast<PipelineSettings&>(pipeline) = written;
+    pipeline.stages = *written.stages;
+    pipeline.micro_batches = *written.micro_batches;
+    pipeline.schedule = *written.schedule;
+    pipeline.chunks = *written.chunks;
+    pipeline.recompute = written.recompute.value_or(Recompute::None);
+    pipeline.data_parallel = *written.data_parallel;
+    pipeline.tensor_parallel = *written.tensor_parallel;
+    return settled;
+}
+
+int replica_batch(const SettledScenario& scenario) {
+    return replica_batch(scenario, scenario.pipeline.data_parallel);
+}
+
+int optimizer_shards(const SettledScenario& scenario) {
+    return scenario.pipeline.shard_optimizer ? scenario.pipeline.data_parallel : 1;
+}
+
+bool has_schedule_file(const SettledScenario& scenario) {
+    return is_schedule_file(scenario.pipeline.schedule);
+}
+
+bool has_stale_gradients(const SettledScenario& scenario) {
+    return schedule_traits(scenario.pipeline.schedule).stale_gradients;
+}
+
+Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptions& options) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    const int batch = replica_batch(scenario);
+    if (!has_schedule_file(scenario)) {
+        GeneratorOptions own = options;
+        own.group_size = pipeline.group_size;
+        return generate(schedule_kind(pipeline.schedule),
+                        {.ranks = pipeline.stages,
+                         .chunks = pipeline.chunks,
+                         .micro_batches = std::min(pipeline.micro_batches, batch)},
+                        own);
+    }
+    const std::string& place = pipeline.schedule;
+    Schedule schedule = read_schedule_csv(place);
+    require_valid(schedule, place);
+    if (schedule.micro_batches > batch) {
+        throw Error(ErrorKind::Infeasible,
+                    place,
+                    fmt::format("it has {} micro-batches, but a mini-batch has {} samples for it",
+                                schedule.micro_batches,
+                                batch),
+                    fmt::format("set training.batch to {} or more",
+                                schedule.micro_batches * pipeline.data_parallel));
+    }
+    return schedule;
+}
+
+std::optional<Partition> scenario_partition(const SettledScenario& scenario, const Model& model) {
+    const auto& written = scenario.pipeline.partition;
+    return written ? std::optional(written_partition(
+                         scenario.model, *written, scenario.pipeline.pieces(), model))
+                   : std::nullopt;
+}
+
+}  // namespace pipetwin
