@@ -124,11 +124,11 @@ void measure_splits(int repetitions) {
     const auto pieces = [] {
         const std::vector<Duration> work = several<Duration>(200, ms, 30 * ms);
         const Duration best = smallest_largest_stage({.work = work, .stages = 16}).largest;
-        Pieces pieces{.limit = best.count() * 51 / 50};
+        Pieces made{.limit = best.count() * 51 / 50};
         for (const Duration layer : work) {
-            pieces.before.push_back(pieces.before.back() + layer.count());
+            made.before.push_back(made.before.back() + layer.count());
         }
-        return pieces;
+        return made;
     };
     measure("L 200, K 16: all splits within 2 % of the best, counted",
             "",

@@ -77,8 +77,8 @@ std::vector<CalibrationSetting::Piece> held_by(const CalibrationSetting& setting
 
 /// Several pieces take turns of as many micro-batches as there are ranks, or of all of them.
 SettledScenario scenario_of(const CalibrationSetting& setting,
-                     const std::vector<int>& pieces,
-                     const RoundsOptions& options) {
+                            const std::vector<int>& pieces,
+                            const RoundsOptions& options) {
     SettledScenario scenario;
     const int turn = pieces.size() > 1 ? setting.workers : 1;
     const int micro_batches =
