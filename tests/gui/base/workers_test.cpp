@@ -35,7 +35,10 @@ TEST(Workers, MayBeBusyWhileTheWindowIsPainted) {
 
 TEST(Workers, AreWhereEverythingIsComputed) {
     for (const auto& entry :
-         std::filesystem::directory_iterator(places::source_folder() + "/gui")) {
+         std::filesystem::recursive_directory_iterator(places::source_folder() + "/gui")) {
+        if (!entry.is_regular_file()) {
+            continue;
+        }
         std::ifstream stream(entry.path());
         std::string text{std::istreambuf_iterator<char>(stream), {}};
         std::erase_if(text, [](char letter) { return letter == ' ' || letter == '\n'; });
